@@ -1,0 +1,2 @@
+//! Nitro's cache manager.
+#![forbid(unsafe_code)]

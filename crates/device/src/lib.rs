@@ -1,0 +1,1 @@
+//! Nitro's devices.

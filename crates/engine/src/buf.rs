@@ -1,0 +1,166 @@
+//! Page-aligned, pooled buffers.
+//!
+//! A [`BufMut`] is filled by one owner and then frozen into a [`bytes::Bytes`], which is cheap to clone and to slice.
+//! When the last clone is dropped, its memory returns to a pool of the thread that dropped it.
+
+use bytemuck::{Pod, Zeroable};
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+/// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
+pub const BUF_ALIGNMENT_BYTES: usize = 4096;
+
+/// Buffers above this many pages are not pooled.
+const POOLED_PAGES_MAX: usize = 64;
+/// At most this many bytes are pooled per thread.
+const POOLED_BYTES_MAX: usize = 16 << 20;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(4096))]
+struct Page([u8; BUF_ALIGNMENT_BYTES]);
+
+#[derive(Default)]
+struct Pool {
+    /// Free buffers by their size in pages.
+    free: Vec<Vec<Vec<Page>>>,
+    bytes: usize,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = RefCell::new(Pool::default());
+}
+
+impl Pool {
+    fn take(&mut self, pages: usize) -> Option<Vec<Page>> {
+        let taken = self.free.get_mut(pages)?.pop()?;
+        self.bytes -= pages * BUF_ALIGNMENT_BYTES;
+        Some(taken)
+    }
+
+    fn put(&mut self, memory: Vec<Page>) {
+        let pages = memory.len();
+        if pages == 0 || pages > POOLED_PAGES_MAX || self.bytes + pages * BUF_ALIGNMENT_BYTES > POOLED_BYTES_MAX {
+            return;
+        }
+        if self.free.len() <= pages {
+            self.free.resize_with(pages + 1, Vec::new);
+        }
+        self.bytes += pages * BUF_ALIGNMENT_BYTES;
+        self.free[pages].push(memory);
+    }
+}
+
+/// A page-aligned buffer with one owner. Its memory starts at a page and spans whole pages; its length is in bytes.
+pub struct BufMut {
+    pages: Vec<Page>,
+    len: usize,
+}
+
+impl BufMut {
+    /// A buffer of `len` bytes whose content is unspecified (but initialised: it may show an earlier use).
+    #[must_use]
+    pub fn with_len(len: usize) -> Self {
+        let count = len.div_ceil(BUF_ALIGNMENT_BYTES);
+        let pages = POOL.with(|p| p.borrow_mut().take(count)).unwrap_or_else(|| vec![Page::zeroed(); count]);
+        Self { pages, len }
+    }
+
+    /// A buffer of `len` zero bytes.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let mut buf = Self::with_len(len);
+        buf.fill(0);
+        buf
+    }
+
+    /// A copy of `bytes` at a page-aligned address.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buf = Self::with_len(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Shortens the buffer to `len` bytes; longer lengths are ignored.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Freezes the buffer into shared, immutable bytes without copying.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for BufMut {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Deref for BufMut {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.pages)[..self.len]
+    }
+}
+
+impl DerefMut for BufMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.pages)[..self.len]
+    }
+}
+
+impl Drop for BufMut {
+    fn drop(&mut self) {
+        let pages = std::mem::take(&mut self.pages);
+        // While a thread ends its pool may be gone; then the memory is simply freed.
+        let _ = POOL.try_with(|p| p.borrow_mut().put(pages));
+    }
+}
+
+/// Whether `bytes` starts at an address that direct I/O accepts.
+#[must_use]
+pub fn is_aligned(bytes: &[u8]) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(BUF_ALIGNMENT_BYTES)
+}
+
+/// Whether every byte is zero.
+#[must_use]
+pub fn is_zero(bytes: &[u8]) -> bool {
+    let (head, words, tail) = bytemuck::pod_align_to::<u8, u64>(bytes);
+    head.iter().chain(tail).all(|b| *b == 0) && words.chunks(32).all(|c| c.iter().fold(0, |a, w| a | w) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_recycled() {
+        let mut a = BufMut::zeroed(8192);
+        assert!(is_aligned(&a));
+        a[5] = 7;
+        let frozen = a.freeze();
+        let slice = frozen.slice(4..8);
+        drop(frozen);
+        assert_eq!(&slice[..], [0, 7, 0, 0]);
+        let address = slice.as_ptr().addr() - 4;
+        drop(slice);
+        let b = BufMut::with_len(8000);
+        assert_eq!((b.as_ptr().addr(), b.len()), (address, 8000));
+    }
+
+    #[test]
+    fn zero_detection_sees_every_byte() {
+        let mut buf = BufMut::zeroed(8192);
+        assert!(is_zero(&buf) && is_zero(&buf[3..70]) && is_zero(&[]));
+        for at in [0, 1, 255, 256, 4097, 8191] {
+            buf[at] = 1;
+            assert!(!is_zero(&buf));
+            buf[at] = 0;
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Nitro's NBD server.
+#![forbid(unsafe_code)]
