@@ -1,2 +1,23 @@
-//! Nitro's cache manager.
+//! Nitro's cache manager: every caching *decision* and nothing else.
+//!
+//! No I/O, no clock, no threads, no data bytes: it is told of requests, fingerprints and stored sizes, and answers with
+//! locations and orders. That is what lets the server and the simulator run the same code.
 #![forbid(unsafe_code)]
+
+mod file_index;
+mod fingerprint_index;
+mod ids;
+mod lru;
+mod manager;
+pub mod pattern;
+pub mod settings;
+mod stats;
+mod sweep;
+mod table;
+pub mod weu;
+
+pub use ids::{ExtentIndex, ExtentKey, Fingerprint, Generation, Location, ObjectId, WeuId};
+pub use lru::LruMap;
+pub use manager::{Append, CacheManager, Evicted};
+pub use settings::{SettingError, Settings};
+pub use stats::Stats;

@@ -1,0 +1,234 @@
+//! The file index: `ExtentKey -> Location`. A *base* entry is one that its WEU's header names, and costs 7 bytes here
+//! and 12 in the WEU table; a *dup* entry is a further key with the same content, and keeps key, target and generation.
+
+use crate::ids::{ExtentKey, Generation, WeuId};
+use crate::table::{Slot, Table};
+use std::num::NonZeroU64;
+
+/// What a key points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reference {
+    /// Entry `.1` of WEU `.0`, which bears the key itself.
+    Base(WeuId, u16),
+    /// A dup entry, by its number in [`Dups`].
+    Dup(u32),
+}
+
+const HOME_BITS: u32 = 18;
+const REFERENCE_BITS: u32 = 38;
+
+/// 56 bits: reference (38: kind, then WEU and entry, or dup number), home bits (18).
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct FileSlot([u8; 7]);
+
+impl FileSlot {
+    fn new(home: u32, reference: Reference) -> Self {
+        let reference = match reference {
+            Reference::Base(weu, entry) => u64::from(weu.0) << 13 | u64::from(entry),
+            Reference::Dup(number) => 1 << 37 | u64::from(number),
+        };
+        let raw = (u64::from(home) << REFERENCE_BITS | reference).to_le_bytes();
+        let [a, b, c, d, e, f, g, _] = raw;
+        Self([a, b, c, d, e, f, g])
+    }
+
+    fn raw(self) -> u64 {
+        let [a, b, c, d, e, f, g] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, g, 0])
+    }
+
+    fn reference(self) -> Reference {
+        let raw = self.raw();
+        if raw >> 37 & 1 == 1 {
+            Reference::Dup(raw as u32)
+        } else {
+            Reference::Base(WeuId((raw >> 13) as u32 & 0xFF_FFFF), raw as u16 & 0x1FFF)
+        }
+    }
+}
+
+impl Slot for FileSlot {
+    const EMPTY: Self = Self([0xFF; 7]);
+    const HOME_BITS: u32 = HOME_BITS;
+    fn home(&self) -> u32 {
+        (self.raw() >> REFERENCE_BITS) as u32
+    }
+}
+
+/// Maps the hash of a key to candidates; the caller says which of them really bears the key.
+pub(crate) struct FileIndex {
+    table: Table<FileSlot>,
+    seed: u64,
+}
+
+impl FileIndex {
+    pub(crate) fn new(expected: u64, seed: u64) -> Self {
+        Self { table: Table::new(expected, 4), seed }
+    }
+
+    fn hash(&self, key: ExtentKey) -> u64 {
+        mix(key.raw() ^ self.seed)
+    }
+
+    pub(crate) fn find(&self, key: ExtentKey, bears: impl Fn(Reference) -> bool) -> Option<Reference> {
+        self.table.find(self.hash(key), |s| bears(s.reference())).map(FileSlot::reference)
+    }
+
+    /// Points a key that is not in the index to `reference`.
+    pub(crate) fn insert(&mut self, key: ExtentKey, reference: Reference) {
+        let hash = self.hash(key);
+        self.table.insert(hash, FileSlot::new(Table::<FileSlot>::home_of(hash), reference));
+    }
+
+    /// Removes the entry that is exactly `reference`.
+    pub(crate) fn remove(&mut self, key: ExtentKey, reference: Reference) -> bool {
+        self.table.remove(self.hash(key), |s| s.reference() == reference).is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.table.ram_bytes()
+    }
+}
+
+/// The finaliser of SplitMix64: every input bit reaches every output bit.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ x >> 31
+}
+
+/// A key whose content another key brought into the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dup {
+    pub(crate) key: ExtentKey,
+    /// Always set (1 bit), generation (26 bits: a slot is cleaned long before as many fillings), WEU (24), entry (13).
+    target: NonZeroU64,
+}
+
+impl Dup {
+    pub(crate) fn new(key: ExtentKey, weu: WeuId, entry: u16, generation: Generation) -> Self {
+        let generation = u64::from(generation.0 & DUP_GENERATION_MASK);
+        let target = generation << 37 | u64::from(weu.0) << 13 | u64::from(entry);
+        Self { key, target: NonZeroU64::MIN.saturating_add(u64::MAX >> 1) | target }
+    }
+
+    pub(crate) fn weu(&self) -> WeuId {
+        WeuId((self.target.get() >> 13) as u32 & 0xFF_FFFF)
+    }
+
+    pub(crate) fn entry(&self) -> u16 {
+        self.target.get() as u16 & 0x1FFF
+    }
+
+    pub(crate) fn is_of(&self, generation: Generation) -> bool {
+        (self.target.get() >> 37) as u32 & DUP_GENERATION_MASK == generation.0 & DUP_GENERATION_MASK
+    }
+}
+
+const DUP_GENERATION_MASK: u32 = (1 << 26) - 1;
+const _: () = assert!(size_of::<Option<Dup>>() == 16);
+
+const DUPS_PER_BLOCK: usize = 1024;
+
+/// The dup entries, in blocks so that growing copies nothing, bounded in number: beyond the bound a new entry takes the
+/// place of the one that a slowly moving hand points to.
+pub(crate) struct Dups {
+    blocks: Vec<Box<[Option<Dup>]>>,
+    free: Vec<u32>,
+    len: u32,
+    len_max: u32,
+    hand: u32,
+}
+
+impl Dups {
+    pub(crate) fn new(len_max: u32) -> Self {
+        Self { blocks: Vec::new(), free: Vec::new(), len: 0, len_max: len_max.max(1), hand: 0 }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Numbers in use are below this.
+    pub(crate) fn capacity(&self) -> u32 {
+        (self.blocks.len() * DUPS_PER_BLOCK) as u32
+    }
+
+    fn slot_mut(&mut self, number: u32) -> &mut Option<Dup> {
+        &mut self.blocks[number as usize / DUPS_PER_BLOCK][number as usize % DUPS_PER_BLOCK]
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<Dup> {
+        *self.blocks.get(number as usize / DUPS_PER_BLOCK)?.get(number as usize % DUPS_PER_BLOCK)?
+    }
+
+    /// The entry that has to go before another can be added, if the bound is reached.
+    pub(crate) fn victim(&mut self) -> Option<u32> {
+        if self.len < self.len_max {
+            return None;
+        }
+        let capacity = self.capacity();
+        (0..capacity).find_map(|_| {
+            self.hand = (self.hand + 1) % capacity;
+            self.get(self.hand).map(|_| self.hand)
+        })
+    }
+
+    pub(crate) fn insert(&mut self, dup: Dup) -> u32 {
+        if self.free.is_empty() {
+            let first = self.capacity();
+            self.blocks.push(vec![None; DUPS_PER_BLOCK].into_boxed_slice());
+            self.free.extend((first..first + DUPS_PER_BLOCK as u32).rev());
+        }
+        let number = self.free.pop().unwrap_or_default();
+        *self.slot_mut(number) = Some(dup);
+        self.len += 1;
+        number
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) {
+        if self.slot_mut(number).take().is_some() {
+            self.free.push(number);
+            self.len -= 1;
+        }
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.blocks.len() * DUPS_PER_BLOCK * size_of::<Option<Dup>>() + self.free.capacity() * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_survive_packing() {
+        for reference in [
+            Reference::Base(WeuId(0), 0),
+            Reference::Base(WeuId(WeuId::COUNT_MAX - 1), 8191),
+            Reference::Dup(0),
+            Reference::Dup(u32::MAX - 1),
+        ] {
+            let slot = FileSlot::new((1 << HOME_BITS) - 1, reference);
+            assert_eq!((slot.reference(), slot.home()), (reference, (1 << HOME_BITS) - 1));
+            assert_ne!(slot, FileSlot::EMPTY);
+        }
+    }
+
+    #[test]
+    fn dups_stay_within_their_bound() {
+        let mut dups = Dups::new(3);
+        for n in 0..10 {
+            if let Some(victim) = dups.victim() {
+                dups.remove(victim);
+            }
+            dups.insert(Dup::new(ExtentKey::from_raw(n), WeuId(n as u32), 5, Generation(1)));
+            assert!(dups.len() <= 3);
+        }
+    }
+}

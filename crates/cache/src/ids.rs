@@ -1,0 +1,99 @@
+//! Newtypes for everything the cache names or counts.
+
+use std::fmt;
+
+/// What is cached: a volume, file or snapshot, by the number the cache gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u16);
+
+/// The number of an extent within its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtentIndex(pub u64);
+
+impl ExtentIndex {
+    /// Extent numbers have 48 bits: 2⁶⁰ bytes of object at the smallest extent.
+    pub const MAX: Self = Self((1 << 48) - 1);
+}
+
+/// Names one extent: `(object, index)`, packed into 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtentKey(u64);
+
+impl ExtentKey {
+    /// Packs object and index. Only the low 48 bits of the index are kept; see [`ExtentIndex::MAX`].
+    #[must_use]
+    pub const fn new(object: ObjectId, index: ExtentIndex) -> Self {
+        Self((object.0 as u64) << 48 | index.0 & ExtentIndex::MAX.0)
+    }
+
+    /// The key whose packed form is `raw`; every value is a key.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The packed form, as it stands in a WEU's header.
+    #[must_use]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The object.
+    #[must_use]
+    pub const fn object(self) -> ObjectId {
+        ObjectId((self.0 >> 48) as u16)
+    }
+
+    /// The extent within the object.
+    #[must_use]
+    pub const fn index(self) -> ExtentIndex {
+        ExtentIndex(self.0 & ExtentIndex::MAX.0)
+    }
+}
+
+impl fmt::Debug for ExtentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.object().0, self.index().0)
+    }
+}
+
+/// The number of a write-evict unit, that is of its slot on the SSD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WeuId(pub u32);
+
+impl WeuId {
+    /// WEU numbers have 24 bits: 32 TiB of SSD at 2 MiB each.
+    pub const COUNT_MAX: u32 = 1 << 24;
+}
+
+/// How many times a WEU slot has been filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Generation(pub u32);
+
+impl Generation {
+    /// The next filling. Wraps; the cleaner sees to it that no entry is left from a lap before.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+}
+
+/// The hash of an extent's bytes: BLAKE3 (or SHA-1) of 160 bits. 128 of them are kept in RAM and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 20]);
+
+/// Where a cached extent lies: valid only while `generation` is its WEU's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The write-evict unit.
+    pub weu: WeuId,
+    /// The filling of `weu` that holds the extent.
+    pub generation: Generation,
+    /// The extent's number within the WEU's header.
+    pub entry: u16,
+    /// First byte of the stored extent within the WEU.
+    pub offset: u32,
+    /// 512-byte sectors that must be read, from the one that holds `offset`, to have the whole stored extent.
+    /// None: the extent is all zeroes and has no payload.
+    pub sectors: u16,
+}

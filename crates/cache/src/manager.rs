@@ -1,0 +1,292 @@
+//! The cache manager: the upper half of the paper's Figure 2. It is told of look-ups, insertions and invalidations and
+//! answers with locations; it moves no bytes.
+
+use crate::file_index::{Dup, Dups, FileIndex, Reference};
+use crate::fingerprint_index::{FingerprintIndex, Target};
+use crate::ids::{ExtentKey, Fingerprint, Generation, Location, WeuId};
+use crate::settings::{SettingError, Settings};
+use crate::stats::Stats;
+use crate::sweep::Sweep;
+use crate::weu::{SlotState, WeuTable};
+
+/// What became of an extent handed to [`CacheManager::append`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Append {
+    /// It was given this place and is in the indexes.
+    At(Location),
+    /// The WEU is full: seal it, open another and append there.
+    Full,
+}
+
+/// A WEU that was evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evicted {
+    /// The slot, free now.
+    pub weu: WeuId,
+    /// The filling that went.
+    pub generation: Generation,
+}
+
+/// Every caching decision of one cache.
+pub struct CacheManager {
+    pub(crate) settings: Settings,
+    pub(crate) weus: WeuTable,
+    pub(crate) files: FileIndex,
+    pub(crate) dups: Dups,
+    pub(crate) fingerprints: Option<FingerprintIndex>,
+    pub(crate) stats: Stats,
+    pub(crate) sweep: Sweep,
+}
+
+impl CacheManager {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// The first setting that is out of bounds.
+    pub fn new(settings: Settings) -> Result<Self, SettingError> {
+        settings.check()?;
+        let expected = settings.extents_raw() * 3 / 2;
+        let by_fingerprint = settings.dedup && settings.fingerprint_index_percent > 0;
+        Ok(Self {
+            weus: WeuTable::new(settings.weu_count(), settings.weu_bytes, settings.weu_entries_max()),
+            files: FileIndex::new(expected, settings.seed),
+            dups: Dups::new(settings.dup_entries_max()),
+            fingerprints: by_fingerprint
+                .then(|| FingerprintIndex::new(expected * u64::from(settings.fingerprint_index_percent) / 100)),
+            stats: Stats::default(),
+            sweep: Sweep::new(settings.weu_count()),
+            settings,
+        })
+    }
+
+    /// The settings it was made with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Looks up an extent for a client: counts, and refreshes the WEU's place in the eviction order. A dup entry whose
+    /// WEU has been refilled since is removed and counts as a miss (paper §3, "Cleaning the file index").
+    pub fn lookup(&mut self, key: ExtentKey) -> Option<Location> {
+        let found = self.find(key).map(|reference| (reference, self.resolve(reference)));
+        match found {
+            Some((_, Some(location))) => {
+                self.stats.hits += 1;
+                self.weus.touch(location.weu);
+                Some(location)
+            }
+            Some((stale, None)) => {
+                self.drop_reference(key, stale);
+                self.stats.dups_stale_touched += 1;
+                self.stats.misses += 1;
+                None
+            }
+            None => {
+                self.stats.misses += 1;
+                None
+            }
+        }
+    }
+
+    /// Looks up an extent without counting it as a use.
+    #[must_use]
+    pub fn peek(&self, key: ExtentKey) -> Option<Location> {
+        self.resolve(self.find(key)?)
+    }
+
+    /// Whether what was read at a location of that generation is still what the location meant: to be asked *after*
+    /// the bytes were read.
+    #[must_use]
+    pub fn is_current(&self, weu: WeuId, generation: Generation) -> bool {
+        self.weus.is_current(weu, generation)
+    }
+
+    /// Forgets an extent that is about to be overwritten or trimmed, and says where it was.
+    pub fn invalidate(&mut self, key: ExtentKey) -> Option<Location> {
+        let reference = self.find(key)?;
+        let location = self.resolve(reference);
+        self.drop_reference(key, reference);
+        self.stats.invalidations += 1;
+        location
+    }
+
+    /// Steps 2 and 5 of the insertion for a duplicate: if content of that fingerprint is cached, points `key` to it
+    /// and refreshes its place in both replacement orders.
+    pub fn insert_duplicate(&mut self, key: ExtentKey, fingerprint: &Fingerprint) -> Option<Location> {
+        let location = self.lookup_fingerprint(fingerprint)?;
+        self.point(key, location.weu, location.entry);
+        self.stats.insertions += 1;
+        self.stats.duplicates += 1;
+        self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
+        Some(location)
+    }
+
+    /// Where content of that fingerprint is cached; refreshes its place in both replacement orders.
+    pub fn lookup_fingerprint(&mut self, fingerprint: &Fingerprint) -> Option<Location> {
+        let index = self.fingerprints.as_mut()?;
+        let target = index.find(fingerprint)?;
+        if !target_is_current(&self.weus, target) {
+            index.remove(fingerprint);
+            self.stats.fingerprints_cleaned += 1;
+            return None;
+        }
+        index.touch(fingerprint, target);
+        self.weus.touch(target.weu);
+        self.weus.location(target.weu, target.entry)
+    }
+
+    /// Steps 3 to 5 of the insertion for new content: gives an extent of `payload_bytes` after compression (0: all
+    /// zeroes) its place in the open WEU and enters it in both indexes. From then on readers may find it, so its bytes
+    /// must be at hand already.
+    pub fn append(
+        &mut self,
+        weu: WeuId,
+        key: ExtentKey,
+        fingerprint: Option<&Fingerprint>,
+        payload_bytes: u32,
+    ) -> Append {
+        let Some(location) = self.weus.append(weu, key, payload_bytes) else { return Append::Full };
+        let extent_bytes = u64::from(self.settings.extent_bytes);
+        self.stats.insertions += 1;
+        self.stats.zeroes += u64::from(payload_bytes == 0);
+        self.stats.inserted_bytes += extent_bytes;
+        self.stats.unique_bytes += extent_bytes;
+        self.stats.stored_bytes += u64::from(payload_bytes);
+        self.stats.base_entries += 1;
+        if let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), fingerprint) {
+            let target = Target::new(weu, location.entry, location.generation);
+            index.remove(fingerprint); // another writer may have brought the same content in between
+            let len_max = match self.settings.fingerprint_index_percent {
+                100.. => usize::MAX,
+                percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,
+            };
+            let weus = &self.weus;
+            let evicted = index.insert(fingerprint, target, len_max, |t| !target_is_current(weus, t));
+            self.stats.fingerprints_evicted += evicted;
+        }
+        self.point(key, weu, location.entry);
+        Append::At(location)
+    }
+
+    /// Takes a free slot and raises its generation. `None`: evict first.
+    pub fn open_weu(&mut self) -> Option<(WeuId, Generation)> {
+        self.finish_lap();
+        self.weus.open()
+    }
+
+    /// Step 6: closes a WEU to further extents; it is served from RAM until [`stored`](Self::stored).
+    pub fn seal(&mut self, weu: WeuId) {
+        self.weus.seal(weu);
+    }
+
+    /// Notes that a sealed WEU is on the SSD; from now on it may be evicted.
+    pub fn stored(&mut self, weu: WeuId) {
+        self.weus.stored(weu);
+    }
+
+    /// Forgets a WEU that could not be written; its slot is not used again.
+    pub fn retire(&mut self, weu: WeuId) {
+        self.clear(weu, SlotState::Retired);
+    }
+
+    /// Whether fewer slots are free than should be ahead of need.
+    #[must_use]
+    pub fn wants_eviction(&self) -> bool {
+        self.weus.free_count() < self.settings.free_reserve()
+    }
+
+    /// Evicts the least recently used WEU: its base entries go at once, its dups when touched or cleaned.
+    pub fn evict(&mut self) -> Option<Evicted> {
+        let weu = self.weus.least_recent()?;
+        let generation = self.weus.generation(weu);
+        let extents = self.clear(weu, SlotState::Free);
+        self.stats.weus_evicted += 1;
+        self.stats.extents_evicted += extents;
+        self.sweep.owe(self.sweep_units());
+        Some(Evicted { weu, generation })
+    }
+
+    /// Counters and gauges as of now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            cached_extents: self.files.len() as u64,
+            dup_entries: self.dups.len().into(),
+            fingerprints: self.fingerprints.as_ref().map_or(0, |f| f.len() as u64),
+            weus: self.weus.len().into(),
+            weus_free: self.weus.free_count().into(),
+            ..self.stats
+        }
+    }
+
+    /// RAM of all indexes in bytes. Walks them: not for the hot path.
+    #[must_use]
+    pub fn index_ram_bytes(&self) -> usize {
+        let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes);
+        self.files.ram_bytes() + self.dups.ram_bytes() + self.weus.ram_bytes() + fingerprints
+    }
+
+    fn find(&self, key: ExtentKey) -> Option<Reference> {
+        self.files.find(key, |reference| match reference {
+            Reference::Base(weu, entry) => self.weus.key(weu, entry) == Some(key),
+            Reference::Dup(number) => self.dups.get(number).is_some_and(|dup| dup.key == key),
+        })
+    }
+
+    fn resolve(&self, reference: Reference) -> Option<Location> {
+        match reference {
+            Reference::Base(weu, entry) => self.weus.location(weu, entry),
+            Reference::Dup(number) => {
+                let dup = self.dups.get(number)?;
+                let generation = self.weus.generation(dup.weu());
+                let current = dup.is_of(generation) && self.weus.is_current(dup.weu(), generation);
+                current.then(|| self.weus.location(dup.weu(), dup.entry())).flatten()
+            }
+        }
+    }
+
+    /// Points a key to an entry of a current WEU: as base where the header names the key, else as dup.
+    fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16) {
+        let base = self.weus.key(weu, entry) == Some(key);
+        if let Some(old) = self.find(key) {
+            let same = self.resolve(old).is_some_and(|l| (l.weu, l.entry) == (weu, entry));
+            if same && base == matches!(old, Reference::Base(..)) {
+                return;
+            }
+            self.drop_reference(key, old);
+        }
+        if base {
+            return self.files.insert(key, Reference::Base(weu, entry));
+        }
+        if let Some(number) = self.dups.victim()
+            && let Some(victim) = self.dups.get(number)
+        {
+            self.drop_reference(victim.key, Reference::Dup(number));
+            self.stats.dups_displaced += 1;
+        }
+        let number = self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu)));
+        self.files.insert(key, Reference::Dup(number));
+    }
+
+    pub(crate) fn drop_reference(&mut self, key: ExtentKey, reference: Reference) {
+        self.files.remove(key, reference);
+        if let Reference::Dup(number) = reference {
+            self.dups.remove(number);
+        }
+    }
+
+    fn clear(&mut self, weu: WeuId, then: SlotState) -> u64 {
+        let keys = self.weus.clear(weu, then);
+        for (entry, key) in keys.iter().enumerate() {
+            self.files.remove(*key, Reference::Base(weu, entry as u16));
+        }
+        self.stats.base_entries -= keys.len() as u64;
+        keys.len() as u64
+    }
+}
+
+/// Whether a fingerprint's target is still the filling that it was entered for.
+pub(crate) fn target_is_current(weus: &WeuTable, target: Target) -> bool {
+    let generation = weus.generation(target.weu);
+    Target::new(target.weu, target.entry, generation) == target && weus.is_current(target.weu, generation)
+}

@@ -1,0 +1,221 @@
+//! The cache's settings, each declared once with its bounds, default and meaning.
+
+use crate::weu::layout::ENTRIES_MAX;
+use crate::{WeuId, pattern::StreamSettings};
+use std::fmt;
+
+/// One numeric setting: what help texts, checks and documentation are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Its name in configuration files.
+    pub name: &'static str,
+    /// Smallest value.
+    pub min: u64,
+    /// Largest value.
+    pub max: u64,
+    /// Value when nothing is said.
+    pub default: u64,
+    /// Only powers of two are valid.
+    pub power_of_two: bool,
+    /// Unit of the values.
+    pub unit: &'static str,
+    /// What it is for.
+    pub meaning: &'static str,
+}
+
+/// Extent size.
+pub const EXTENT_BYTES: Setting = Setting {
+    name: "extent_size",
+    min: 4 << 10,
+    max: 128 << 10,
+    default: 8 << 10,
+    power_of_two: true,
+    unit: "bytes",
+    meaning: "unit of caching; smaller finds more duplicates and takes more RAM",
+};
+
+/// Write-evict unit size.
+pub const WEU_BYTES: Setting = Setting {
+    name: "weu_size",
+    min: 512 << 10,
+    max: 8 << 20,
+    default: 2 << 20,
+    power_of_two: true,
+    unit: "bytes",
+    meaning: "unit of writing to the SSD and of eviction; one or several erase blocks",
+};
+
+/// Fingerprint index ratio.
+pub const FINGERPRINT_INDEX_RATIO: Setting = Setting {
+    name: "fingerprint_index_ratio",
+    min: 0,
+    max: 100,
+    default: 100,
+    power_of_two: false,
+    unit: "percent",
+    meaning: "share of the cached extents whose fingerprints are kept in RAM to find duplicates",
+};
+
+/// Fewest write-evict units of a cache: some fill, some are free ahead of need, some hold data.
+pub const WEU_COUNT_MIN: u64 = 8;
+
+impl Setting {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// [`SettingError`] with the nearest valid value.
+    pub fn check(&self, value: u64) -> Result<u64, SettingError> {
+        let clamped = value.clamp(self.min, self.max);
+        let nearest = if self.power_of_two && !clamped.is_power_of_two() {
+            let below = 1 << clamped.ilog2();
+            if clamped - below <= below * 2 - clamped { below } else { below * 2 }
+        } else {
+            clamped
+        };
+        if nearest == value {
+            return Ok(value);
+        }
+        let power = if self.power_of_two { ", a power of two" } else { "" };
+        let reason = format!("must be {} to {} {}{power}", self.min, self.max, self.unit);
+        Err(SettingError { name: self.name, value, reason, nearest })
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingError {
+    /// Which setting.
+    pub name: &'static str,
+    /// The refused value.
+    pub value: u64,
+    /// Why it was refused.
+    pub reason: String,
+    /// The nearest value that would be accepted.
+    pub nearest: u64,
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, value, reason, nearest } = self;
+        write!(f, "{name} = {value}: {reason}; the nearest valid value is {nearest}")
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+/// All that the cache manager is configured with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// SSD space for WEUs in bytes; a remainder of less than a WEU is left unused.
+    pub cache_bytes: u64,
+    /// See [`EXTENT_BYTES`].
+    pub extent_bytes: u32,
+    /// See [`WEU_BYTES`].
+    pub weu_bytes: u32,
+    /// Find duplicates by fingerprint (the paper's D; else ND).
+    pub dedup: bool,
+    /// See [`FINGERPRINT_INDEX_RATIO`].
+    pub fingerprint_index_percent: u8,
+    /// Sequential detection.
+    pub streams: StreamSettings,
+    /// Mixed into hashes; random in the server, so that no client can aim at collisions; fixed in the simulator.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Defaults for a cache of `cache_bytes`.
+    #[must_use]
+    pub fn new(cache_bytes: u64) -> Self {
+        Self {
+            cache_bytes,
+            extent_bytes: EXTENT_BYTES.default as u32,
+            weu_bytes: WEU_BYTES.default as u32,
+            dedup: true,
+            fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
+            streams: StreamSettings::default(),
+            seed: 0,
+        }
+    }
+
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// The first [`SettingError`].
+    pub fn check(&self) -> Result<(), SettingError> {
+        EXTENT_BYTES.check(self.extent_bytes.into())?;
+        WEU_BYTES.check(self.weu_bytes.into())?;
+        FINGERPRINT_INDEX_RATIO.check(self.fingerprint_index_percent.into())?;
+        let weu = u64::from(self.weu_bytes);
+        let (least, most) = (WEU_COUNT_MIN * weu, u64::from(WeuId::COUNT_MAX - 1) * weu);
+        if !(least..=most).contains(&self.cache_bytes) {
+            return Err(SettingError {
+                name: "cache_size",
+                value: self.cache_bytes,
+                reason: format!("must be {least} to {most} bytes with write-evict units of {weu} bytes"),
+                nearest: self.cache_bytes.clamp(least, most),
+            });
+        }
+        Ok(())
+    }
+
+    /// How many WEU slots fit.
+    #[must_use]
+    pub fn weu_count(&self) -> u32 {
+        (self.cache_bytes / u64::from(self.weu_bytes)) as u32
+    }
+
+    /// Slots kept free ahead of need.
+    #[must_use]
+    pub fn free_reserve(&self) -> u32 {
+        (self.weu_count() / 256).clamp(2, 8)
+    }
+
+    /// Extents that the cache holds if none shrinks.
+    #[must_use]
+    pub fn extents_raw(&self) -> u64 {
+        u64::from(self.weu_count()) * u64::from(self.weu_bytes / self.extent_bytes)
+    }
+
+    /// Most extents that a WEU takes, however well they compress: eight times what fits uncompressed.
+    #[must_use]
+    pub fn weu_entries_max(&self) -> u32 {
+        (self.weu_bytes / self.extent_bytes * 8).min(ENTRIES_MAX)
+    }
+
+    /// Most dup entries: as many as eight times the raw extents.
+    #[must_use]
+    pub fn dup_entries_max(&self) -> u32 {
+        u32::try_from(self.extents_raw() * 8).unwrap_or(u32::MAX - 1)
+    }
+
+    /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.
+    #[must_use]
+    pub fn index_ram_bytes(&self, unique: u64, dups: u64) -> u64 {
+        let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
+        unique * (21 + fingerprint) + dups * 25 + u64::from(self.weu_count()) * 80 + (64 << 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_the_nearest_valid_value() {
+        for (setting, value, nearest) in [
+            (EXTENT_BYTES, 6000, 4096),
+            (EXTENT_BYTES, 100, 4096),
+            (EXTENT_BYTES, 1 << 20, 131_072),
+            (EXTENT_BYTES, 13_000, 16_384),
+            (WEU_BYTES, 3_000_000, 2 << 20),
+            (FINGERPRINT_INDEX_RATIO, 101, 100),
+        ] {
+            let error = setting.check(value).expect_err("refused");
+            assert_eq!(error.nearest, nearest);
+            assert!(setting.check(nearest).is_ok() && error.to_string().contains(&nearest.to_string()));
+        }
+        let small = Settings::new(1 << 20).check().expect_err("too small");
+        assert_eq!((small.name, small.nearest), ("cache_size", 16 << 20));
+        assert!(Settings::new(16 << 20).check().is_ok());
+    }
+}

@@ -1,0 +1,99 @@
+//! The background cleaner: removes dup entries and fingerprints whose WEU has been evicted or refilled (paper §3,
+//! "Cleaning the file index"), in bounded steps.
+//!
+//! Every eviction makes the cleaner owe a share of a whole pass, such that a pass ends within an eighth of a turnover of
+//! the cache: stale entries never take more than about that share of the indexes.
+
+use crate::file_index::Reference;
+use crate::fingerprint_index::GENERATION_LAP;
+use crate::manager::{CacheManager, target_is_current};
+
+/// Dups looked at in one step.
+const DUPS_PER_STEP: u32 = 512;
+
+/// How far the cleaner is.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    /// Steps owed.
+    debt: u64,
+    /// The next step of the pass: first the shards of the fingerprint index, then the dups.
+    at: u64,
+    /// Passes begun; the one under way bears this number.
+    pass: u64,
+    evictions_per_pass: u64,
+}
+
+impl Sweep {
+    pub(crate) fn new(weus: u32) -> Self {
+        Self { debt: 0, at: 0, pass: 1, evictions_per_pass: u64::from(weus / 8).max(1) }
+    }
+
+    pub(crate) fn owe(&mut self, units: u64) {
+        self.debt = (self.debt + units.div_ceil(self.evictions_per_pass)).min(2 * units);
+    }
+}
+
+impl CacheManager {
+    /// Steps of a whole pass.
+    pub(crate) fn sweep_units(&self) -> u64 {
+        let shards = self.fingerprints.as_ref().map_or(0, |f| f.shard_count() as u64);
+        shards + u64::from(self.dups.capacity().div_ceil(DUPS_PER_STEP))
+    }
+
+    /// Does one bounded step of cleaning if any is owed; says whether more is.
+    pub fn clean_step(&mut self) -> bool {
+        if self.sweep.debt == 0 {
+            return false;
+        }
+        self.sweep.debt -= 1;
+        self.sweep_step();
+        self.sweep.debt > 0
+    }
+
+    fn sweep_step(&mut self) {
+        let shards = self.fingerprints.as_ref().map_or(0, |f| f.shard_count() as u64);
+        let at = self.sweep.at;
+        if at < shards {
+            self.sweep_fingerprints(at as usize);
+        } else {
+            self.sweep_dups((at - shards) as u32 * DUPS_PER_STEP);
+        }
+        self.sweep.at += 1;
+        if self.sweep.at >= self.sweep_units() {
+            (self.sweep.at, self.sweep.pass) = (0, self.sweep.pass + 1);
+        }
+    }
+
+    fn sweep_fingerprints(&mut self, shard: usize) {
+        let weus = &self.weus;
+        if let Some(index) = self.fingerprints.as_mut() {
+            let (_, removed) = index.retain_shard(shard, |target| target_is_current(weus, target));
+            self.stats.fingerprints_cleaned += removed as u64;
+        }
+    }
+
+    fn sweep_dups(&mut self, first: u32) {
+        for number in first..(first + DUPS_PER_STEP).min(self.dups.capacity()) {
+            let Some(dup) = self.dups.get(number) else { continue };
+            let generation = self.weus.generation(dup.weu());
+            if !dup.is_of(generation) || !self.weus.is_current(dup.weu(), generation) {
+                self.drop_reference(dup.key, Reference::Dup(number));
+                self.stats.dups_cleaned += 1;
+            }
+        }
+    }
+
+    /// Before a slot's generation begins a new lap of what fingerprints can tell apart, a whole pass must have run
+    /// since the last lap began. It nearly always has; else it is run here.
+    pub(crate) fn finish_lap(&mut self) {
+        let Some((weu, next, lap_sweep)) = self.weus.next_free() else { return };
+        if next.0 % (GENERATION_LAP / 2) != 0 {
+            return;
+        }
+        while self.sweep.pass < lap_sweep + 2 {
+            self.sweep_step();
+        }
+        let pass = self.sweep.pass;
+        self.weus.set_lap_sweep(weu, pass);
+    }
+}

@@ -1,0 +1,202 @@
+//! A sharded hash table of small fixed-size slots with a bounded load factor at any size.
+//!
+//! Each shard is one array, probed linearly and kept in the order of its slots' *home bits* (part of the hash that each
+//! slot stores itself), so that a search ends at the first larger value, a removal needs no tombstone, and nothing is
+//! dereferenced but true candidates. A shard grows by about a tenth when it is 93 % full: memory stays within
+//! 1.08–1.25 × the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
+
+/// A table slot. One value is set apart as "empty".
+pub trait Slot: Copy + PartialEq {
+    /// The empty slot.
+    const EMPTY: Self;
+    /// How many home bits a slot stores (at most 24).
+    const HOME_BITS: u32;
+    /// The stored home bits, below `1 << HOME_BITS`. Unspecified for an empty slot.
+    fn home(&self) -> u32;
+}
+
+/// Slots past the last home, so that probing needs no wrap-around.
+const TAIL_SLOTS: usize = 8;
+/// A shard of this many entries is what the shard count aims at.
+const SHARD_ENTRIES_TARGET: u64 = 1024;
+
+struct Shard<S> {
+    slots: Box<[S]>,
+    len: u32,
+}
+
+/// The table. Hashes are 64 bits: the top ones choose the shard, [`home_of`](Table::home_of) the place in it.
+pub struct Table<S> {
+    shards: Box<[Shard<S>]>,
+    shard_shift: u32,
+    len: usize,
+}
+
+impl<S: Slot> Shard<S> {
+    fn capacity(&self) -> usize {
+        self.slots.len().saturating_sub(TAIL_SLOTS)
+    }
+
+    fn start(&self, home: u32) -> usize {
+        ((u64::from(home) * self.capacity() as u64) >> S::HOME_BITS) as usize
+    }
+
+    /// The position of the first slot that is empty or has home bits of at least `home`.
+    fn lower_bound(&self, home: u32) -> usize {
+        let mut at = self.start(home);
+        while at < self.slots.len() && self.slots[at] != S::EMPTY && self.slots[at].home() < home {
+            at += 1;
+        }
+        at
+    }
+
+    fn find(&self, home: u32, mut is: impl FnMut(&S) -> bool) -> Option<usize> {
+        let from = self.lower_bound(home);
+        let run = self.slots[from..].iter().take_while(|s| **s != S::EMPTY && s.home() == home);
+        run.enumerate().find(|(_, s)| is(s)).map(|(i, _)| from + i)
+    }
+
+    /// Puts `slot` in its place; false when the cluster would run over the end.
+    fn place(&mut self, slot: S) -> bool {
+        if self.slots.is_empty() {
+            return false;
+        }
+        let at = self.lower_bound(slot.home());
+        let Some(gap) = self.slots[at..].iter().position(|s| *s == S::EMPTY) else { return false };
+        self.slots.copy_within(at..at + gap, at + 1);
+        self.slots[at] = slot;
+        self.len += 1;
+        true
+    }
+
+    fn insert(&mut self, slot: S) {
+        let full = (self.len as usize + 1) * 100 > self.capacity() * 93;
+        if full || !self.place(slot) {
+            let mut capacity = (self.len as usize + 2) * 100 / 84 + 2;
+            loop {
+                let mut grown = Self { slots: vec![S::EMPTY; capacity + TAIL_SLOTS].into_boxed_slice(), len: 0 };
+                let all = self.slots.iter().filter(|s| **s != S::EMPTY);
+                if all.chain([&slot]).all(|s| grown.place(*s)) {
+                    *self = grown;
+                    return;
+                }
+                capacity += capacity / 8 + 1;
+            }
+        }
+    }
+
+    fn remove_at(&mut self, at: usize) -> S {
+        let removed = self.slots[at];
+        let mut end = at + 1;
+        while end < self.slots.len() && self.slots[end] != S::EMPTY && self.start(self.slots[end].home()) < end {
+            end += 1;
+        }
+        self.slots.copy_within(at + 1..end, at);
+        self.slots[end - 1] = S::EMPTY;
+        self.len -= 1;
+        removed
+    }
+}
+
+impl<S: Slot> Table<S> {
+    /// A table with a shard count fit for about `expected` entries, and never fewer than `1 << shard_bits_min` shards.
+    /// More entries make the shards larger.
+    #[must_use]
+    pub fn new(expected: u64, shard_bits_min: u32) -> Self {
+        let bits = (expected / SHARD_ENTRIES_TARGET).max(1).ilog2().clamp(shard_bits_min.max(1), 24);
+        let shards = (0..1usize << bits).map(|_| Shard { slots: Box::default(), len: 0 }).collect();
+        Self { shards, shard_shift: 64 - bits, len: 0 }
+    }
+
+    /// The home bits of a hash.
+    #[must_use]
+    pub fn home_of(hash: u64) -> u32 {
+        (hash & ((1 << S::HOME_BITS) - 1)) as u32
+    }
+
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> self.shard_shift) as usize
+    }
+
+    /// Entries in the table.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first slot of that hash for which `is` holds.
+    pub fn find(&self, hash: u64, is: impl FnMut(&S) -> bool) -> Option<S> {
+        let shard = &self.shards[self.shard_of(hash)];
+        shard.find(Self::home_of(hash), is).map(|at| shard.slots[at])
+    }
+
+    /// Replaces the first slot of that hash for which `is` holds; the new slot must have the same home bits.
+    pub fn replace(&mut self, hash: u64, is: impl FnMut(&S) -> bool, new: S) -> Option<S> {
+        debug_assert_eq!(new.home(), Self::home_of(hash));
+        let at = self.shard_of(hash);
+        let shard = &mut self.shards[at];
+        let at = shard.find(Self::home_of(hash), is)?;
+        Some(std::mem::replace(&mut shard.slots[at], new))
+    }
+
+    /// Adds a slot; equal ones may be there already.
+    pub fn insert(&mut self, hash: u64, slot: S) {
+        debug_assert!(slot != S::EMPTY && slot.home() == Self::home_of(hash));
+        let at = self.shard_of(hash);
+        self.shards[at].insert(slot);
+        self.len += 1;
+    }
+
+    /// Removes the first slot of that hash for which `is` holds.
+    pub fn remove(&mut self, hash: u64, is: impl FnMut(&S) -> bool) -> Option<S> {
+        let at = self.shard_of(hash);
+        let shard = &mut self.shards[at];
+        let at = shard.find(Self::home_of(hash), is)?;
+        self.len -= 1;
+        Some(shard.remove_at(at))
+    }
+
+    /// Removes from the shard of `hash` (or, should that be empty, from the next that is not) the slot that `rank`
+    /// gives the largest value.
+    pub fn remove_max_near(&mut self, hash: u64, rank: impl Fn(&S) -> u32) -> Option<S> {
+        let (first, count) = (self.shard_of(hash), self.shards.len());
+        let at = (0..count).map(|i| (first + i) % count).find(|i| self.shards[*i].len > 0)?;
+        let shard = &mut self.shards[at];
+        let used = shard.slots.iter().enumerate().filter(|(_, s)| **s != S::EMPTY);
+        let victim = used.max_by_key(|(_, s)| rank(s)).map(|(i, _)| i)?;
+        self.len -= 1;
+        Some(shard.remove_at(victim))
+    }
+
+    /// How many shards there are: the steps of a whole [`retain_shard`](Self::retain_shard) pass.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Removes the slots of one shard for which `keep` does not hold. Returns how many were looked at and removed.
+    pub fn retain_shard(&mut self, shard: usize, mut keep: impl FnMut(&S) -> bool) -> (usize, usize) {
+        let shard = &mut self.shards[shard];
+        let (before, mut at) = (shard.len as usize, 0);
+        while at < shard.slots.len() {
+            if shard.slots[at] != S::EMPTY && !keep(&shard.slots[at]) {
+                shard.remove_at(at); // what moved here is looked at next
+            } else {
+                at += 1;
+            }
+        }
+        let removed = before - shard.len as usize;
+        self.len -= removed;
+        (before, removed)
+    }
+
+    /// RAM in bytes.
+    #[must_use]
+    pub fn ram_bytes(&self) -> usize {
+        let slots: usize = self.shards.iter().map(|s| s.slots.len()).sum();
+        slots * size_of::<S>() + self.shards.len() * size_of::<Shard<S>>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// The value in the low bits, the home bits above: what the real slots do in fewer bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct TestSlot(u64);
+
+impl Slot for TestSlot {
+    const EMPTY: Self = Self(u64::MAX);
+    const HOME_BITS: u32 = 18;
+    fn home(&self) -> u32 {
+        (self.0 >> 40) as u32 & 0x3_ffff
+    }
+}
+
+fn slot(hash: u64, value: u32) -> TestSlot {
+    TestSlot(u64::from(Table::<TestSlot>::home_of(hash)) << 40 | u64::from(value))
+}
+
+/// Hashes that collide often: few shards, few homes.
+fn hash_of(key: u16) -> u64 {
+    u64::from(key % 3) << 62 | u64::from(key / 7) << 9
+}
+
+proptest! {
+    #[test]
+    fn behaves_like_a_map(operations in prop::collection::vec((0u8..4, 0u16..300), 1..2000)) {
+        let mut table = Table::<TestSlot>::new(0, 2);
+        let mut model = BTreeMap::new();
+        for (operation, key) in operations {
+            let (hash, value) = (hash_of(key), u32::from(key));
+            let is = |s: &TestSlot| s.0 as u32 == value;
+            match operation {
+                0 | 1 => if model.insert(key, ()).is_none() { table.insert(hash, slot(hash, value)) },
+                2 => prop_assert_eq!(table.remove(hash, is).is_some(), model.remove(&key).is_some()),
+                _ => prop_assert_eq!(table.find(hash, is).is_some(), model.contains_key(&key)),
+            }
+            prop_assert_eq!(table.len(), model.len());
+        }
+        for key in 0..300u16 {
+            let found = table.find(hash_of(key), |s| s.0 as u32 == u32::from(key)).is_some();
+            prop_assert_eq!(found, model.contains_key(&key));
+        }
+        let removed: usize = (0..table.shard_count()).map(|s| table.retain_shard(s, |s| (s.0 as u32).is_multiple_of(2)).1).sum();
+        prop_assert_eq!(removed, model.keys().filter(|k| **k % 2 == 1).count());
+        for key in model.keys() {
+            prop_assert_eq!(table.find(hash_of(*key), |s| s.0 as u32 == u32::from(*key)).is_some(), key % 2 == 0);
+        }
+    }
+}
+
+#[test]
+fn stays_within_its_memory_bound() {
+    let mut table = Table::<TestSlot>::new(100_000, 2);
+    let mut hash = 0x9E37_79B9_7F4A_7C15u64;
+    for n in 1..=300_000usize {
+        hash = hash.wrapping_mul(0xD120_0000_0000_0001 | 0x5851_F42D_4C95_7F2D).rotate_left(23) ^ n as u64;
+        table.insert(hash, slot(hash, n as u32));
+        if n % 10_000 == 0 && n >= 100_000 {
+            assert!(table.ram_bytes() < n * 8 * 128 / 100, "{n} entries take {} bytes", table.ram_bytes());
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Write-evict units: the slots of the SSD, their state, what they hold, and the order in which they are evicted.
+
+pub mod layout;
+mod lru;
+mod slots;
+
+pub use layout::Position;
+pub(crate) use slots::{SlotState, WeuTable};
