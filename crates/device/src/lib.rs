@@ -1,1 +1,26 @@
-//! Nitro's devices.
+//! Nitro's devices: the engine's ports made of real files and block devices (io_uring), of RAM, and of devices that are
+//! faulty or slow on purpose; and the runtime and sockets they run on.
+//!
+//! This is the only crate with `unsafe` code, fenced into the modules `buffer` and `ioctl`, and the only one besides the
+//! binary that names the async runtime (compio).
+#![deny(unsafe_code)]
+
+mod buffer;
+mod error;
+mod ioctl;
+
+pub mod any;
+pub mod faulty;
+pub mod file;
+pub mod hdd;
+pub mod net;
+pub mod ram;
+pub mod runtime;
+
+pub use any::AnyDevice;
+pub use error::{Error, ErrorKind};
+pub use faulty::FaultyDevice;
+pub use file::{FileDevice, FileOptions};
+pub use hdd::HddDevice;
+pub use ram::RamDevice;
+pub use runtime::{CompioClock, Reactor, ReactorThread, spawn_local, spawn_thread};

@@ -1,0 +1,73 @@
+//! One type for every device that a user can configure, so that the program need not be generic.
+
+use crate::{CompioClock, FileDevice, HddDevice, RamDevice};
+use bytes::Bytes;
+use nitro_engine::port::{Allocation, Device, DeviceError, Geometry};
+
+/// A device of any kind that a user can configure.
+pub enum AnyDevice {
+    /// A file or block device.
+    File(FileDevice),
+    /// A file or block device made as slow as a hard disk, for demonstrations.
+    Hdd(HddDevice<FileDevice, CompioClock>),
+    /// RAM.
+    Ram(RamDevice),
+}
+
+macro_rules! each {
+    ($any:expr, $device:ident => $call:expr) => {
+        match $any {
+            AnyDevice::File($device) => $call,
+            AnyDevice::Hdd($device) => $call,
+            AnyDevice::Ram($device) => $call,
+        }
+    };
+}
+
+impl Device for AnyDevice {
+    fn geometry(&self) -> Geometry {
+        each!(self, d => d.geometry())
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        each!(self, d => d.read(offset, len).await)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        each!(self, d => d.write(offset, data).await)
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        each!(self, d => d.flush().await)
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        each!(self, d => d.discard(offset, len).await)
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        each!(self, d => d.write_zeroes(offset, len, may_unmap).await)
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        each!(self, d => d.allocation(offset, len).await)
+    }
+}
+
+impl From<FileDevice> for AnyDevice {
+    fn from(device: FileDevice) -> Self {
+        Self::File(device)
+    }
+}
+
+impl From<HddDevice<FileDevice, CompioClock>> for AnyDevice {
+    fn from(device: HddDevice<FileDevice, CompioClock>) -> Self {
+        Self::Hdd(device)
+    }
+}
+
+impl From<RamDevice> for AnyDevice {
+    fn from(device: RamDevice) -> Self {
+        Self::Ram(device)
+    }
+}

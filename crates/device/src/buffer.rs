@@ -1,0 +1,46 @@
+//! The engine's pooled buffers as the runtime wants them: owned by a request until the kernel has answered.
+
+use compio_buf::{IoBuf, IoBufMut, SetLen};
+use nitro_engine::buf::BufMut;
+use std::mem::MaybeUninit;
+
+/// The part of a [`BufMut`] from byte `begin` on, as the target of a read.
+pub(crate) struct IoBuffer {
+    buf: BufMut,
+    begin: usize,
+}
+
+impl IoBuffer {
+    /// # Panics
+    /// If `begin` lies past the end of `buf`.
+    pub(crate) fn new(buf: BufMut, begin: usize) -> Self {
+        assert!(begin <= buf.len(), "a read may not begin past the end of its buffer");
+        Self { buf, begin }
+    }
+
+    pub(crate) fn into_buf(self) -> BufMut {
+        self.buf
+    }
+}
+
+impl IoBuf for IoBuffer {
+    fn as_init(&self) -> &[u8] {
+        &self.buf[self.begin..]
+    }
+}
+
+#[expect(unsafe_code, reason = "the runtime's trait has an unsafe method")]
+impl SetLen for IoBuffer {
+    // SAFETY: the whole buffer is initialised at all times, so no length within it shows uninitialised bytes, and
+    // nothing is changed here: the caller learns from the read how much of it is new.
+    unsafe fn set_len(&mut self, len: usize) {
+        debug_assert!(len <= self.buf.len() - self.begin);
+    }
+}
+
+impl IoBufMut for IoBuffer {
+    // The slice lies on the heap and stays in place while `self` moves, as a submitted request needs.
+    fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.buf[self.begin..].as_uninit()
+    }
+}

@@ -1,0 +1,66 @@
+//! Errors of setting things up: opening devices, listening, starting reactors. Requests fail with the engine's
+//! [`DeviceError`](nitro_engine::port::DeviceError) instead.
+
+use std::fmt;
+use std::io;
+
+/// Why something could not be set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The operating system refused; see the source.
+    Io,
+    /// Another process, or another part of this one, holds it.
+    InUse,
+    /// No space is left.
+    NoSpace,
+    /// It is neither a regular file nor a block device.
+    NotADevice,
+    /// A file of this name exists already.
+    Exists,
+}
+
+impl ErrorKind {
+    /// One lower-case phrase.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Io => "refused by the operating system",
+            Self::InUse => "is in use by another process",
+            Self::NoSpace => "no space left",
+            Self::NotADevice => "neither a regular file nor a block device",
+            Self::Exists => "exists already",
+        }
+    }
+}
+
+/// A failed set-up.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {subject}: {}", kind.as_str())]
+pub struct Error {
+    /// Why.
+    pub kind: ErrorKind,
+    /// What was tried: `open`, `create`, `listen on`, `start`.
+    pub operation: &'static str,
+    /// On what: a path, an address or a thread's name.
+    pub subject: String,
+    /// The operating system's error, if there is one.
+    #[source]
+    pub source: Option<io::Error>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, operation: &'static str, subject: impl fmt::Display) -> Self {
+        Self { kind, operation, subject: subject.to_string(), source: None }
+    }
+
+    pub(crate) fn from_io(source: impl Into<io::Error>, operation: &'static str, subject: impl fmt::Display) -> Self {
+        let source = source.into();
+        let kind = match source.kind() {
+            io::ErrorKind::ResourceBusy | io::ErrorKind::AddrInUse => ErrorKind::InUse,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::AlreadyExists => ErrorKind::Exists,
+            _ => ErrorKind::Io,
+        };
+        Self { kind, operation, subject: subject.to_string(), source: Some(source) }
+    }
+}

@@ -1,0 +1,202 @@
+//! Regular files and block devices through io_uring.
+//!
+//! Requests bypass the page cache (`O_DIRECT`) where the file system allows it: the cache in front is ours.
+
+mod open;
+mod probe;
+mod space;
+
+pub use open::FileOptions;
+
+use crate::buffer::IoBuffer;
+use bytes::{Buf, Bytes};
+use compio::driver::op::{Asyncify, ReadAt, Sync as SyncOp, WriteAt};
+use compio::runtime::submit;
+use compio_buf::{BufResult, IntoInner};
+use nitro_engine::buf::{BufMut, is_aligned};
+use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a request is repeated that the kernel put off (`EAGAIN`) or that a signal broke off (`EINTR`).
+const RETRIES_MAX: u32 = 1000;
+/// Pause before a request is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// What stands behind a [`FileDevice`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// A regular file.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// A regular file or a block device. Its requests are to be polled inside a [`Reactor`](crate::Reactor).
+#[derive(Debug)]
+pub struct FileDevice {
+    fd: Arc<OwnedFd>,
+    geometry: Geometry,
+    medium: Medium,
+    direct: bool,
+    read_only: bool,
+}
+
+impl FileDevice {
+    /// Whether requests bypass the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether writes are refused.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// What stands behind it.
+    #[must_use]
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
+        DeviceError::check(&self.geometry, operation, offset, len)
+    }
+
+    fn check_writable(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
+        if self.read_only {
+            return Err(DeviceError::new(ErrorKind::ReadOnly, operation, offset, len));
+        }
+        self.check(operation, offset, len)
+    }
+
+    /// How much of a transfer that stopped after `len` bytes counts: under direct I/O whole blocks, so that the rest
+    /// begins at one.
+    fn progress(&self, len: usize) -> usize {
+        if self.direct { len - len % self.geometry.block_bytes as usize } else { len }
+    }
+
+    /// Runs `work` on a thread where it may block.
+    async fn blocking<T, W>(&self, work: W) -> T
+    where
+        T: Send + 'static,
+        W: FnOnce(&OwnedFd) -> T + Send + 'static,
+    {
+        let fd = Arc::clone(&self.fd);
+        let BufResult(_, op) = submit(Asyncify::new(move || BufResult(Ok(0), work(&fd)))).await;
+        op.into_inner()
+    }
+}
+
+impl Device for FileDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.check(Operation::Read, offset, len as u64)?;
+        let fail = |e| DeviceError::from_io(e, Operation::Read, offset, len as u64);
+        let mut buf = BufMut::with_len(len);
+        let mut done = 0;
+        let mut retries = Retries::new();
+        while done < len {
+            let target = IoBuffer::new(buf, done);
+            let BufResult(result, op) = submit(ReadAt::new(Arc::clone(&self.fd), offset + done as u64, target)).await;
+            buf = op.into_inner().into_buf();
+            match result {
+                Ok(read) if done + read == len => break,
+                Ok(read) if self.progress(read) > 0 => done += self.progress(read),
+                // The file was cut after it was opened.
+                Ok(_) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
+                Err(e) => retries.pause(e).await.map_err(fail)?,
+            }
+        }
+        Ok(buf.freeze())
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        self.check_writable(Operation::Write, offset, len)?;
+        let fail = |e| DeviceError::from_io(e, Operation::Write, offset, len);
+        let mut rest = data;
+        let mut retries = Retries::new();
+        while !rest.is_empty() {
+            if self.direct && !is_aligned(&rest) {
+                rest = BufMut::copy_of(&rest).freeze();
+            }
+            let at = offset + len - rest.len() as u64;
+            let BufResult(result, op) = submit(WriteAt::new(Arc::clone(&self.fd), at, rest)).await;
+            rest = op.into_inner();
+            match result {
+                Ok(written) if written == rest.len() => break,
+                Ok(written) if self.progress(written) > 0 => rest.advance(self.progress(written)),
+                Ok(_) => return Err(fail(io::ErrorKind::WriteZero.into())),
+                Err(e) => retries.pause(e).await.map_err(fail)?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        if self.read_only {
+            return Ok(());
+        }
+        let mut retries = Retries::new();
+        loop {
+            let BufResult(result, _) = submit(SyncOp::new(Arc::clone(&self.fd), true)).await;
+            let fail = |e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes);
+            match result {
+                Ok(_) => return Ok(()),
+                Err(e) => retries.pause(e).await.map_err(fail)?,
+            }
+        }
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.check_writable(Operation::Discard, offset, len)?;
+        let medium = self.medium;
+        let result = self.blocking(move |fd| space::discard(fd, medium, offset, len)).await;
+        result.map_err(|e| space::device_error(e, Operation::Discard, offset, len))
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.check_writable(Operation::WriteZeroes, offset, len)?;
+        let result = self.blocking(move |fd| space::write_zeroes(fd, offset, len, may_unmap)).await;
+        result.map_err(|e| space::device_error(e, Operation::WriteZeroes, offset, len))
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        self.check(Operation::Allocation, offset, len)?;
+        if self.medium == Medium::Block {
+            return Ok(vec![Allocation { len, hole: false }]);
+        }
+        Ok(self.blocking(move |fd| space::allocation(fd, offset, len)).await)
+    }
+}
+
+/// Counts how often a request was repeated.
+struct Retries {
+    left: u32,
+}
+
+impl Retries {
+    fn new() -> Self {
+        Self { left: RETRIES_MAX }
+    }
+
+    /// Waits a little if `error` is a passing one; else, or when it does not pass, hands it back.
+    #[cold]
+    async fn pause(&mut self, error: io::Error) -> io::Result<()> {
+        let passing = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+        if !passing || self.left == 0 {
+            return Err(error);
+        }
+        self.left -= 1;
+        compio::time::sleep(RETRY_PAUSE).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Opening, locking and creating.
+
+use super::probe::Probe;
+use super::{FileDevice, Medium};
+use crate::error::{Error, ErrorKind};
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, flock, fsync,
+    ftruncate, open, stat,
+};
+use rustix::io::{Errno, retry_on_intr};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to open a [`FileDevice`].
+#[derive(Debug, Clone)]
+pub struct FileOptions {
+    path: PathBuf,
+    read_only: bool,
+    direct: bool,
+    exclusive: bool,
+}
+
+impl FileOptions {
+    /// Opens `path` for reading and writing, bypassing the page cache, and for nobody else.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), read_only: false, direct: true, exclusive: true }
+    }
+
+    /// Refuses writes. Several may then read one file, but none while another writes.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Whether to bypass the page cache where possible (default), or to use it.
+    #[must_use]
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.direct = direct;
+        self
+    }
+
+    /// Whether to lock (default): a file against others that lock it (flock(2)); a block device that is to be written
+    /// against being mounted or otherwise claimed (`O_EXCL`, open(2)).
+    #[must_use]
+    pub fn exclusive(mut self, exclusive: bool) -> Self {
+        self.exclusive = exclusive;
+        self
+    }
+
+    /// Opens an existing file or block device.
+    ///
+    /// Where direct I/O is refused, or a file's size is not a multiple of its block, the page cache is used, with a
+    /// warning; a file then has a block size of one byte.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InUse`] when locked by another, [`ErrorKind::NotADevice`], or what the operating system says.
+    pub fn open(&self) -> Result<FileDevice, Error> {
+        let fail = |e| Error::from_io(e, "open", self.path.display());
+        // Asked before opening, since opening a FIFO would block.
+        let claim = match FileType::from_raw_mode(stat(&self.path).map_err(fail)?.st_mode) {
+            FileType::RegularFile => OFlags::empty(),
+            FileType::BlockDevice if self.exclusive && !self.read_only => OFlags::EXCL,
+            FileType::BlockDevice => OFlags::empty(),
+            _ => return Err(Error::new(ErrorKind::NotADevice, "open", self.path.display())),
+        };
+        let access = if self.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let flags = access | claim | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = retry_on_intr(|| open(&self.path, flags, Mode::empty())).map_err(fail)?;
+        self.finish(fd, "open")
+    }
+
+    /// Creates a file of `size_bytes` with its storage assigned, so that writing to it cannot run out of space, and
+    /// opens it. Where the file system cannot assign storage ahead, the file is sparse.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`], [`ErrorKind::NoSpace`], or what the operating system says. Nothing is left behind.
+    pub fn create(&self, size_bytes: u64) -> Result<FileDevice, Error> {
+        let fail = |e| Error::from_io(e, "create", self.path.display());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = retry_on_intr(|| open(&self.path, flags, Mode::RUSR | Mode::WUSR)).map_err(fail)?;
+        let made = allocate(&fd, size_bytes)
+            .and_then(|()| retry_on_intr(|| fsync(&fd)))
+            .and_then(|()| sync_folder(&self.path))
+            .map_err(fail)
+            .and_then(|()| self.finish(fd, "create"));
+        if made.is_err() {
+            // The first error is the one to report.
+            let _ = fs::remove_file(&self.path);
+        }
+        made
+    }
+
+    /// Makes a device of an open file.
+    fn finish(&self, fd: OwnedFd, operation: &'static str) -> Result<FileDevice, Error> {
+        let fail = |e| Error::from_io(e, operation, self.path.display());
+        let Some(probe) = Probe::new(&fd).map_err(|e| Error::from_io(e, operation, self.path.display()))? else {
+            return Err(Error::new(ErrorKind::NotADevice, operation, self.path.display()));
+        };
+        // Waiting for readiness means nothing on files, and some of them would answer EAGAIN.
+        let plain = fcntl_getfl(&fd).map_err(fail)? - OFlags::NONBLOCK;
+        fcntl_setfl(&fd, plain).map_err(fail)?;
+        if self.exclusive && probe.medium == Medium::File {
+            self.lock(&fd).map_err(fail)?;
+        }
+        let direct = if self.direct { make_direct(&fd, plain, &probe).map_err(fail)? } else { None };
+        if self.direct && direct.is_none() {
+            tracing::warn!(path = %self.path.display(), "direct I/O is not possible here; using the page cache");
+        }
+        let block_bytes = direct.unwrap_or_else(|| probe.buffered_block_bytes(&fd));
+        Ok(FileDevice {
+            geometry: probe.geometry(block_bytes),
+            medium: probe.medium,
+            fd: Arc::new(fd),
+            direct: direct.is_some(),
+            read_only: self.read_only,
+        })
+    }
+
+    fn lock(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        let operation = if self.read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        match retry_on_intr(|| flock(fd, operation)) {
+            Err(Errno::WOULDBLOCK) => Err(Errno::BUSY),
+            // Some network file systems know no locks.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// Switches `fd` to direct I/O and returns its block size; leaves it buffered and returns `None` where that is refused.
+fn make_direct(fd: &OwnedFd, plain: OFlags, probe: &Probe) -> Result<Option<u32>, Errno> {
+    if fcntl_setfl(fd, plain | OFlags::DIRECT).is_err() {
+        return Ok(None);
+    }
+    let block_bytes = probe.direct_block_bytes(fd);
+    if block_bytes.is_none() {
+        fcntl_setfl(fd, plain)?;
+    }
+    Ok(block_bytes)
+}
+
+fn allocate(fd: &OwnedFd, size_bytes: u64) -> Result<(), Errno> {
+    if size_bytes == 0 {
+        return Ok(());
+    }
+    match retry_on_intr(|| fallocate(fd, FallocateFlags::empty(), 0, size_bytes)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => ftruncate(fd, size_bytes),
+        result => result,
+    }
+}
+
+/// Makes a new file's name durable.
+fn sync_folder(path: &Path) -> Result<(), Errno> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let fd = open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    retry_on_intr(|| fsync(&fd))
+}

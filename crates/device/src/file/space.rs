@@ -1,0 +1,69 @@
+//! Assigning and releasing storage. These calls block and run on the runtime's helper threads.
+
+use super::Medium;
+use crate::ioctl;
+use nitro_engine::port::{Allocation, DeviceError, ErrorKind, Operation};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::{Errno, retry_on_intr};
+
+/// Runs in one allocation map; what lies beyond is reported as allocated, which is always safe.
+const RUNS_MAX: usize = 4096;
+
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+const ZERO: FallocateFlags = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
+
+pub(super) fn discard(fd: &OwnedFd, medium: Medium, offset: u64, len: u64) -> Result<(), Errno> {
+    if len == 0 {
+        return Ok(());
+    }
+    retry_on_intr(|| match medium {
+        Medium::File => fallocate(fd, PUNCH, offset, len),
+        Medium::Block => ioctl::discard(fd, offset, len),
+    })
+}
+
+pub(super) fn write_zeroes(fd: &OwnedFd, offset: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+    if len == 0 {
+        return Ok(());
+    }
+    let flags = if may_unmap { PUNCH } else { ZERO };
+    retry_on_intr(|| fallocate(fd, flags, offset, len))
+}
+
+/// The error of a failed [`discard`] or [`write_zeroes`]: what a file system or a device does not know is "unsupported".
+pub(super) fn device_error(errno: Errno, operation: Operation, offset: u64, len: u64) -> DeviceError {
+    let unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NODEV);
+    let error = DeviceError::from_io(errno.into(), operation, offset, len);
+    if unknown { DeviceError { kind: ErrorKind::Unsupported, ..error } } else { error }
+}
+
+/// The data and the holes of a range, by `SEEK_DATA` and `SEEK_HOLE` (lseek(2)).
+pub(super) fn allocation(fd: &OwnedFd, offset: u64, len: u64) -> Vec<Allocation> {
+    let end = offset + len;
+    let mut runs = Vec::new();
+    let mut at = offset;
+    while at < end {
+        // Without the last run's place this could end inside the range.
+        let (until, hole) = if runs.len() + 1 < RUNS_MAX { run_at(fd, at, end) } else { (end, false) };
+        runs.push(Allocation { len: until - at, hole });
+        at = until;
+    }
+    runs
+}
+
+/// Where the run that begins at `at` ends, at most `end`, and whether it is a hole.
+fn run_at(fd: &OwnedFd, at: u64, end: u64) -> (u64, bool) {
+    match seek(fd, SeekFrom::Data(at)) {
+        // No data from here to the end of the file.
+        Err(Errno::NXIO) => (end, true),
+        Ok(data) if data > at => (data.min(end), true),
+        // The search for the hole begins inside the run, so it ends past `at` unless the file changes meanwhile.
+        Ok(_) => match seek(fd, SeekFrom::Hole(at)) {
+            Ok(hole) if hole > at => (hole.min(end), false),
+            _ => (end, false),
+        },
+        // The file system keeps no map.
+        Err(_) => (end, false),
+    }
+}

@@ -1,0 +1,163 @@
+//! One disk: its arm, and the requests that wait for it.
+
+use super::model::HddModel;
+use nitro_engine::port::Clock;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// What a disk has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ArmStats {
+    pub(super) requests: u64,
+    pub(super) seeks: u64,
+    pub(super) busy: Duration,
+}
+
+/// A request as a disk sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// A request that waits for the arm or holds it.
+struct Entry {
+    ticket: u64,
+    request: Request,
+    arrived: Duration,
+    /// When the disk is done with it; set when it gets the arm.
+    done: Option<Duration>,
+    waker: Option<Waker>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order of arrival.
+    queue: Vec<Entry>,
+    /// Whether one of them holds the arm.
+    held: bool,
+    next_ticket: u64,
+    /// When the last request is done. Waking late then costs the next one nothing.
+    free_at: Duration,
+    /// Where the last request ended.
+    head: u64,
+    stats: ArmStats,
+}
+
+/// One disk.
+pub(super) struct Arm {
+    state: Mutex<State>,
+    span_bytes: u64,
+}
+
+impl Arm {
+    pub(super) fn new(span_bytes: u64) -> Self {
+        Self { state: Mutex::new(State::default()), span_bytes }
+    }
+
+    pub(super) fn stats(&self) -> ArmStats {
+        self.state.lock().stats
+    }
+
+    /// Takes as long as the disk does for `request`.
+    pub(super) async fn serve<C: Clock>(&self, model: &HddModel, clock: &C, request: Request) {
+        let place = self.enter(model, clock, request);
+        let done = poll_fn(|cx| {
+            let mut state = self.state.lock();
+            let entry = state.queue.iter_mut().find(|e| e.ticket == place.ticket);
+            // Only the place itself, on being dropped, takes the entry away.
+            let Some(entry) = entry else { return Poll::Ready(Duration::ZERO) };
+            match entry.done {
+                Some(done) => Poll::Ready(done),
+                None => {
+                    entry.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        let wait = done.saturating_sub(clock.now());
+        if !wait.is_zero() {
+            clock.sleep(wait).await;
+        }
+    }
+
+    fn enter<'a, C: Clock>(&'a self, model: &'a HddModel, clock: &'a C, request: Request) -> Place<'a, C> {
+        let now = clock.now();
+        let mut state = self.state.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.queue.push(Entry { ticket, request, arrived: now, done: None, waker: None });
+        if !state.held {
+            state.grant(model, self.span_bytes, now);
+        }
+        Place { arm: self, model, clock, ticket }
+    }
+}
+
+impl State {
+    /// Gives the free arm to the request that it reaches first, and returns that one's waker.
+    fn grant(&mut self, model: &HddModel, span_bytes: u64, now: Duration) -> Option<Waker> {
+        let (free_at, head) = (self.free_at, self.head);
+        let need = |e: &Entry| {
+            let start = free_at.max(e.arrived);
+            (start, position(model, span_bytes, head, start, e.request.offset))
+        };
+        let aged = self.queue.first().is_some_and(|e| now.saturating_sub(e.arrived) > model.age_max);
+        let visible = if aged { 1 } else { model.queue_depth.max(1) };
+        let next = self.queue.iter_mut().take(visible).min_by_key(|e| {
+            let (start, positioning) = need(e);
+            start + positioning
+        })?;
+        let (start, positioning) = need(next);
+        let done = start + positioning + model.transfer(next.request.len);
+        next.done = Some(done);
+        let waker = next.waker.take();
+        self.stats.requests += 1;
+        self.stats.seeks += u64::from(next.request.offset != head);
+        self.stats.busy += done - start;
+        self.head = next.request.offset + next.request.len;
+        self.free_at = done;
+        self.held = true;
+        waker
+    }
+}
+
+/// Time from `start` until the head is over `offset`. What continues the last request needs none: it comes from, or
+/// goes to, the disk's track buffer.
+fn position(model: &HddModel, span_bytes: u64, head: u64, start: Duration, offset: u64) -> Duration {
+    if offset == head {
+        return Duration::ZERO;
+    }
+    let seek = model.seek(head, offset, span_bytes);
+    seek + model.rotational_wait(start + seek, offset)
+}
+
+/// A request's place in the queue. Dropped when the request is done, or given up: then the arm goes on to the next.
+struct Place<'a, C: Clock> {
+    arm: &'a Arm,
+    model: &'a HddModel,
+    clock: &'a C,
+    ticket: u64,
+}
+
+impl<C: Clock> Drop for Place<'_, C> {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        let mut state = self.arm.state.lock();
+        let Some(index) = state.queue.iter().position(|e| e.ticket == self.ticket) else { return };
+        let held = state.queue.remove(index).done.is_some();
+        let waker = if held {
+            state.held = false;
+            state.grant(self.model, self.arm.span_bytes, now)
+        } else {
+            None
+        };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The two halves of a connection.
+
+use super::adopt;
+use crate::buffer::IoBuffer;
+use bytes::{Buf, Bytes};
+use compio::driver::op::{Recv, RecvFlags, SendFlags, SendVectored};
+use compio::runtime::submit;
+use compio_buf::{BufResult, IntoInner, IoVectoredBuf};
+use nitro_engine::buf::BufMut;
+use rustix::fd::OwnedFd;
+use rustix::net::Shutdown;
+use std::io;
+use std::sync::Arc;
+
+/// Pieces that one system call takes (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+/// `MSG_WAITALL`: a ring then goes on by itself after a partial send (io_uring_prep_sendmsg(3)).
+const WAIT_ALL: SendFlags = SendFlags::from_bits_retain(0x100);
+
+pub(super) fn split(socket: OwnedFd) -> io::Result<(StreamReader, StreamWriter)> {
+    adopt(&socket)?;
+    let socket = Arc::new(socket);
+    Ok((StreamReader { socket: Arc::clone(&socket) }, StreamWriter { socket }))
+}
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub struct StreamReader {
+    socket: Arc<OwnedFd>,
+}
+
+impl StreamReader {
+    /// Receives some bytes into `buf[start..]` and says how many; 0 means that the peer will send no more.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    ///
+    /// # Panics
+    /// If `start` is not before the end of `buf`.
+    pub async fn read(&mut self, buf: BufMut, start: usize) -> (io::Result<usize>, BufMut) {
+        assert!(start < buf.len(), "no room to receive into");
+        let mut buf = buf;
+        loop {
+            let op = Recv::new(Arc::clone(&self.socket), IoBuffer::new(buf, start), RecvFlags::empty());
+            let BufResult(result, op) = submit(op).await;
+            buf = op.into_inner().into_buf();
+            match result {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                result => return (result, buf),
+            }
+        }
+    }
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub struct StreamWriter {
+    socket: Arc<OwnedFd>,
+}
+
+impl StreamWriter {
+    /// Sends all `pieces`, in order, in as few system calls as possible. The vector comes back empty, for reuse.
+    ///
+    /// # Errors
+    /// What the operating system says; it is then unknown how much was sent.
+    pub async fn write_all(&mut self, pieces: Vec<Bytes>) -> (io::Result<()>, Vec<Bytes>) {
+        let mut batch = Batch { pieces, next: 0 };
+        let mut outcome = Ok(());
+        batch.advance(0);
+        while outcome.is_ok() && !batch.is_done() {
+            let op = SendVectored::new(Arc::clone(&self.socket), batch, SendFlags::NOSIGNAL | WAIT_ALL);
+            let BufResult(result, op) = submit(op).await;
+            batch = op.into_inner();
+            match result {
+                Ok(0) => outcome = Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => batch.advance(sent),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => outcome = Err(e),
+            }
+        }
+        batch.pieces.clear();
+        (outcome, batch.pieces)
+    }
+
+    /// Tells the peer that no more will come; what it sends can still be received.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn shutdown(&mut self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
+    }
+
+    /// Ends both directions; a pending [`StreamReader::read`] returns 0.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn shutdown_both(&mut self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.socket, Shutdown::Both)?)
+    }
+}
+
+/// Pieces of which those before `next`, and a part of that one, have been sent.
+struct Batch {
+    pieces: Vec<Bytes>,
+    next: usize,
+}
+
+impl Batch {
+    fn is_done(&self) -> bool {
+        self.next == self.pieces.len()
+    }
+
+    /// Notes that `sent` more bytes are sent.
+    fn advance(&mut self, mut sent: usize) {
+        while let Some(piece) = self.pieces.get_mut(self.next) {
+            if sent < piece.len() {
+                piece.advance(sent);
+                return;
+            }
+            sent -= piece.len();
+            self.next += 1;
+        }
+    }
+}
+
+impl IoVectoredBuf for Batch {
+    fn iter_slice(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces[self.next..].iter().take(PIECES_MAX).map(|piece| &piece[..])
+    }
+}

@@ -1,0 +1,190 @@
+//! The async runtime: one reactor a thread, each with an io_uring of its own.
+
+use crate::error::Error;
+use compio::driver::ProactorBuilder;
+use compio::runtime::{Runtime, RuntimeBuilder};
+use nitro_engine::port::Clock;
+use std::any::Any;
+use std::future::Future;
+use std::io;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Entries of a submission queue: more than are ever staged between two polls, so that a batch is one system call.
+const RING_ENTRIES: u32 = 1024;
+/// Tasks run between two polls. A batch of completions is answered, and its successors are submitted, in one go.
+const TASKS_PER_POLL: usize = 256;
+/// Wake-ups from other threads that fit without making the waker wait.
+const REMOTE_WAKES: usize = 1024;
+
+/// A single-threaded reactor: an executor with its own ring.
+pub struct Reactor {
+    runtime: Runtime,
+}
+
+impl Reactor {
+    /// A reactor for the calling thread, with the fastest ring that the kernel grants: completions run only when asked
+    /// for (`DEFER_TASKRUN`, Linux 6.1), else a plain ring, else `epoll` and threads where io_uring is forbidden.
+    ///
+    /// # Errors
+    /// When even polling cannot be set up, for want of file descriptors or memory.
+    pub fn new() -> Result<Self, Error> {
+        let mut deferred = proactor();
+        deferred.single_issuer(true).defer_taskrun(true);
+        let mut cooperative = proactor();
+        cooperative.coop_taskrun(true);
+        let mut polling = proactor();
+        polling.driver_type(compio::driver::DriverType::Poll);
+        build(&deferred)
+            .or_else(|_| build(&cooperative))
+            .or_else(|_| build(&proactor()))
+            .or_else(|_| build(&polling))
+            .map(|runtime| Self { runtime })
+            .map_err(|e| Error::from_io(e, "start", "the reactor"))
+    }
+
+    /// Whether requests go through io_uring.
+    #[must_use]
+    pub fn is_io_uring(&self) -> bool {
+        self.runtime.driver_type().is_iouring()
+    }
+
+    /// Runs `future`, and whatever is spawned meanwhile, on this thread until `future` ends.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+}
+
+fn proactor() -> ProactorBuilder {
+    let mut builder = ProactorBuilder::new();
+    builder.capacity(RING_ENTRIES);
+    builder
+}
+
+fn build(proactor: &ProactorBuilder) -> io::Result<Runtime> {
+    RuntimeBuilder::new()
+        .with_proactor(proactor.clone())
+        .event_interval(TASKS_PER_POLL)
+        .sync_queue_size(REMOTE_WAKES)
+        .local_queue_size(REMOTE_WAKES)
+        .build()
+}
+
+/// Starts a thread called `name` with a reactor of its own, and there runs the future that `make` makes. The future
+/// need not be `Send`.
+///
+/// # Errors
+/// When the thread or its reactor cannot be started.
+pub fn spawn_thread<M, F>(name: &str, make: M) -> Result<ReactorThread<F::Output>, Error>
+where
+    M: FnOnce() -> F + Send + 'static,
+    F: Future,
+    F::Output: Send + 'static,
+{
+    let (started, start) = mpsc::sync_channel(1);
+    let handle = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let reactor = match Reactor::new() {
+                Ok(reactor) => reactor,
+                Err(error) => {
+                    let _ = started.send(Some(error));
+                    return None;
+                }
+            };
+            // The spawner waits for this very message, so the channel cannot be closed.
+            let _ = started.send(None);
+            Some(reactor.block_on(async move { make().await }))
+        })
+        .map_err(|e| Error::from_io(e, "start", name))?;
+    match start.recv() {
+        Ok(Some(error)) => Err(error),
+        // A panic before the message shows when the thread is joined.
+        Ok(None) | Err(_) => Ok(ReactorThread { handle }),
+    }
+}
+
+/// A running thread of [`spawn_thread`].
+pub struct ReactorThread<T> {
+    handle: JoinHandle<Option<T>>,
+}
+
+impl<T> ReactorThread<T> {
+    /// Waits for the thread's future to end; blocks the calling thread.
+    ///
+    /// # Errors
+    /// The panic's payload, if the thread panicked.
+    pub fn join(self) -> std::thread::Result<T> {
+        self.handle.join()?.ok_or_else(|| Box::new("the reactor did not start") as Box<dyn Any + Send>)
+    }
+
+    /// Whether the thread's future has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+}
+
+/// Runs `future` in the background on the current thread's reactor.
+///
+/// # Panics
+/// Outside a [`Reactor`].
+pub fn spawn_local<F: Future<Output = ()> + 'static>(future: F) {
+    compio::runtime::spawn(future).detach();
+}
+
+/// Real time, by the current thread's reactor.
+#[derive(Debug, Clone, Copy)]
+pub struct CompioClock {
+    start: Instant,
+}
+
+impl CompioClock {
+    /// A clock that starts at zero now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for CompioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for CompioClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        compio::time::sleep(duration).await;
+    }
+}
+
+/// Which signal asked the process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// `SIGTERM`, as service managers send.
+    Terminate,
+    /// `SIGINT`, as Ctrl-C sends.
+    Interrupt,
+}
+
+/// Waits for `SIGTERM` or `SIGINT`. Afterwards both have their default effect again, so that a second one ends the
+/// process at once.
+///
+/// # Errors
+/// When no handler can be installed.
+pub async fn wait_for_shutdown() -> io::Result<Shutdown> {
+    use futures_util::future::{Either, select};
+    use rustix::process::Signal;
+    let terminate = std::pin::pin!(compio::signal::unix::signal(Signal::TERM.as_raw()));
+    let interrupt = std::pin::pin!(compio::signal::unix::signal(Signal::INT.as_raw()));
+    match select(terminate, interrupt).await {
+        Either::Left((result, _)) => result.map(|()| Shutdown::Terminate),
+        Either::Right((result, _)) => result.map(|()| Shutdown::Interrupt),
+    }
+}
