@@ -1,2 +1,31 @@
-//! Nitro's NBD server.
+//! Nitro's NBD server: the protocol ([doc/proto.md][proto] of the NBD project), over any byte stream.
+//!
+//! [`serve`] is one future for one connection, polled on one thread; it names no runtime. It serves an [`Export`] to a
+//! client at the other end of a [`ReadHalf`](transport::ReadHalf) and a [`WriteHalf`](transport::WriteHalf). There is no
+//! caching logic here, and no socket: the crate is tested in memory (see [`transport::memory`]).
+//!
+//! Clients are not trusted. Lengths are checked before anything is allocated, memory is bounded by [`Limits`], and what
+//! cannot be understood ends its own connection only.
+//!
+//! [proto]: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 #![forbid(unsafe_code)]
+
+mod errno;
+mod error;
+mod export;
+mod handshake;
+mod limits;
+mod link;
+pub mod protocol;
+mod server;
+mod session;
+mod tls;
+pub mod transport;
+
+pub use errno::NbdErrno;
+pub use error::{NbdError, Phase};
+pub use export::{Context, Export, ExportInfo, ExportName, Exports, Pieces, StatusExtent, ZeroFlags};
+pub use limits::Limits;
+pub use server::{ConnectionSummary, ServerOptions, serve};
+pub use session::End;
+pub use tls::{TlsFiles, TlsPolicy};

@@ -1,0 +1,143 @@
+//! The handshake: from the greeting to the transmission phase ("Fixed newstyle negotiation" in proto.md).
+
+mod meta;
+mod options;
+
+pub(crate) use meta::Contexts;
+
+use crate::error::{NbdError, Phase};
+use crate::export::{ExportInfo, Exports};
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::protocol::{
+    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, OPTION_HEADER_BYTES, OptionCode, OptionHeader, OptionReply, put_greeting,
+    put_reply,
+};
+use crate::transport::{ReadHalf, WriteHalf};
+use bytes::BytesMut;
+use options::{Negotiation, Step};
+use rustls::ServerConfig;
+use std::sync::Arc;
+
+/// How secure the stream is and may become.
+pub(crate) enum Security {
+    /// Plaintext, and so it stays.
+    Plain,
+    /// Plaintext; TLS is offered.
+    MayUpgrade(Arc<ServerConfig>),
+    /// Plaintext; TLS is all that is offered.
+    MustUpgrade(Arc<ServerConfig>),
+    /// TLS.
+    Tls,
+}
+
+/// What client and server agreed on.
+pub(crate) struct Negotiated<E> {
+    pub(crate) export: Arc<E>,
+    pub(crate) name: String,
+    pub(crate) info: ExportInfo,
+    /// `TRANSMIT_*` bits.
+    pub(crate) flags: u16,
+    pub(crate) structured: bool,
+    pub(crate) contexts: Contexts,
+}
+
+/// How a handshake ended.
+pub(crate) enum Outcome<E> {
+    Transmit(Negotiated<E>),
+    StartTls(Arc<ServerConfig>),
+    Aborted,
+    HungUp,
+}
+
+/// What a client wants in the fixed part of the handshake.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientFlags {
+    /// Zeroes after the reply to `NBD_OPT_EXPORT_NAME`.
+    zeroes: bool,
+}
+
+/// Exchanges greetings. `None` if the client hangs up.
+pub(crate) async fn greet<R: ReadHalf, W: WriteHalf>(link: &mut Link<R, W>) -> Result<Option<ClientFlags>, NbdError> {
+    let mut out = BytesMut::new();
+    put_greeting(&mut out);
+    link.send(&mut out).await?;
+    if !link.receiver.fill(4).await.map_err(NbdError::io(Phase::Handshake))? {
+        return Ok(None);
+    }
+    let flags = link.receiver.window().first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+    link.receiver.consume(4);
+    if flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
+        return Err(NbdError::ClientFlags { flags });
+    }
+    Ok(Some(ClientFlags { zeroes: flags & u32::from(FLAG_NO_ZEROES) == 0 }))
+}
+
+/// Answers options until one of them ends the handshake.
+pub(crate) async fn negotiate<X: Exports, R: ReadHalf, W: WriteHalf>(
+    link: &mut Link<R, W>,
+    exports: &X,
+    limits: &Limits,
+    security: &Security,
+    client: ClientFlags,
+) -> Result<Outcome<X::Export>, NbdError> {
+    let mut negotiation = Negotiation::new(exports, security, limits.request_bytes_max, client.zeroes);
+    let mut out = BytesMut::new();
+    for _ in 0..limits.options_max {
+        let Some(header) = next_header(link).await? else { return Ok(Outcome::HungUp) };
+        let len = header.len as usize;
+        if header.len > limits.option_bytes_max.min(Limits::OPTION_BYTES_CEILING) {
+            skip_option(link, header, limits.drain_bytes_max).await?;
+            put_reply(&mut out, header.code, OptionReply::TooBig, b"the option is too long");
+            link.send(&mut out).await?;
+            continue;
+        }
+        fill(link, len).await?;
+        let step = negotiation.answer(header.code, &link.receiver.window()[..len], &mut out)?;
+        link.receiver.consume(len);
+        if let Step::StartTls(_) = step
+            && !link.receiver.window().is_empty()
+        {
+            return Err(NbdError::PlaintextAfterStartTls { bytes: link.receiver.window().len() });
+        }
+        let sent = link.send(&mut out).await;
+        match step {
+            // Clients may hang up without waiting for this reply.
+            Step::Abort => return Ok(Outcome::Aborted),
+            Step::Next => sent?,
+            Step::StartTls(config) => return sent.map(|()| Outcome::StartTls(config)),
+            Step::Transmit(negotiated) => return sent.map(|()| Outcome::Transmit(negotiated)),
+        }
+    }
+    Err(NbdError::TooManyOptions { max: limits.options_max })
+}
+
+/// `None` if the client hangs up between options.
+async fn next_header<R: ReadHalf, W>(link: &mut Link<R, W>) -> Result<Option<OptionHeader>, NbdError> {
+    let receiver = &mut link.receiver;
+    if !receiver.fill(OPTION_HEADER_BYTES).await.map_err(NbdError::io(Phase::Handshake))? {
+        return if receiver.window().is_empty() { Ok(None) } else { Err(TRUNCATED) };
+    }
+    let header = OptionHeader::parse(receiver.window())?;
+    receiver.consume(OPTION_HEADER_BYTES);
+    Ok(Some(header))
+}
+
+const TRUNCATED: NbdError = NbdError::Truncated { phase: Phase::Handshake };
+
+async fn fill<R: ReadHalf, W>(link: &mut Link<R, W>, len: usize) -> Result<(), NbdError> {
+    match link.receiver.fill(len).await.map_err(NbdError::io(Phase::Handshake))? {
+        true => Ok(()),
+        false => Err(TRUNCATED),
+    }
+}
+
+async fn skip_option<R: ReadHalf, W>(link: &mut Link<R, W>, header: OptionHeader, max: u32) -> Result<(), NbdError> {
+    if header.len > max || header.code == OptionCode::ExportName {
+        return Err(NbdError::PayloadTooLong { phase: Phase::Handshake, bytes: header.len });
+    }
+    match link.receiver.skip(header.len as usize).await.map_err(NbdError::io(Phase::Handshake))? {
+        true => Ok(()),
+        false => Err(TRUNCATED),
+    }
+}

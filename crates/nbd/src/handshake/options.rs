@@ -1,0 +1,238 @@
+//! What each option is answered. No I/O: an option's bytes in, a reply's bytes and the next step out.
+
+use super::meta::Contexts;
+use super::{Negotiated, Security};
+use crate::error::NbdError;
+use crate::export::{Export, ExportInfo, Exports};
+use crate::protocol::{
+    EXPORT_NAME_ZEROES, InfoItem, InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionReply,
+    STRING_BYTES_MAX, TRANSMIT_CAN_MULTI_CONN, TRANSMIT_HAS_FLAGS, TRANSMIT_READ_ONLY, TRANSMIT_ROTATIONAL,
+    TRANSMIT_SEND_CACHE, TRANSMIT_SEND_DF, TRANSMIT_SEND_FAST_ZERO, TRANSMIT_SEND_FLUSH, TRANSMIT_SEND_FUA,
+    TRANSMIT_SEND_TRIM, TRANSMIT_SEND_WRITE_ZEROES, parse_name, put_info, put_meta_context, put_reply, put_server,
+};
+use bytes::{BufMut as _, BytesMut};
+use rustls::ServerConfig;
+use std::sync::Arc;
+
+/// What follows an option.
+pub(super) enum Step<E> {
+    /// Another option.
+    Next,
+    /// The end, as the client wished.
+    Abort,
+    /// The TLS handshake.
+    StartTls(Arc<ServerConfig>),
+    /// The transmission phase.
+    Transmit(Negotiated<E>),
+}
+
+/// A refusal: its kind and a message for the client's log.
+type Refusal = (OptionReply, &'static str);
+
+/// What was negotiated so far. Starting TLS starts anew, so that nothing said in plaintext counts.
+pub(super) struct Negotiation<'a, X> {
+    exports: &'a X,
+    security: &'a Security,
+    request_bytes_max: u32,
+    zeroes: bool,
+    structured: bool,
+    contexts: Contexts,
+    /// The export that `contexts` were chosen for.
+    contexts_of: String,
+}
+
+impl<'a, X: Exports> Negotiation<'a, X> {
+    pub(super) fn new(exports: &'a X, security: &'a Security, request_bytes_max: u32, zeroes: bool) -> Self {
+        let (contexts, contexts_of) = (Contexts::NONE, String::new());
+        Self { exports, security, request_bytes_max, zeroes, structured: false, contexts, contexts_of }
+    }
+
+    /// Answers one option.
+    pub(super) fn answer(
+        &mut self,
+        code: OptionCode,
+        payload: &[u8],
+        out: &mut BytesMut,
+    ) -> Result<Step<X::Export>, NbdError> {
+        if code == OptionCode::ExportName {
+            return self.export_name(payload, out).map(Step::Transmit);
+        }
+        match self.dispatch(code, payload, out) {
+            Ok(step) => {
+                put_reply(out, code, OptionReply::Ack, &[]);
+                Ok(step)
+            }
+            Err((reply, message)) => {
+                tracing::debug!(?code, ?reply, message, "option refused");
+                put_reply(out, code, reply, message.as_bytes());
+                Ok(Step::Next)
+            }
+        }
+    }
+
+    fn dispatch(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Step<X::Export>, Refusal> {
+        let free = matches!(code, OptionCode::Abort | OptionCode::StartTls);
+        if matches!(self.security, Security::MustUpgrade(_)) && !free {
+            return Err((OptionReply::TlsRequired, "this server requires TLS"));
+        }
+        match code {
+            // Junk after an abort harms nobody.
+            OptionCode::Abort => return Ok(Step::Abort),
+            OptionCode::StartTls => return self.start_tls(payload),
+            OptionCode::List => self.list(payload, out)?,
+            OptionCode::Info => drop(self.info(code, payload, out)?),
+            OptionCode::Go => return self.info(code, payload, out).map(Step::Transmit),
+            OptionCode::StructuredReply => {
+                expect_empty(payload)?;
+                self.structured = true;
+            }
+            OptionCode::ListMetaContext | OptionCode::SetMetaContext => self.meta_context(code, payload, out)?,
+            OptionCode::ExportName | OptionCode::Unknown(_) => {
+                return Err((OptionReply::Unsupported, "unknown option"));
+            }
+        }
+        Ok(Step::Next)
+    }
+
+    fn start_tls(&self, payload: &[u8]) -> Result<Step<X::Export>, Refusal> {
+        expect_empty(payload)?;
+        match self.security {
+            Security::MayUpgrade(config) | Security::MustUpgrade(config) => Ok(Step::StartTls(Arc::clone(config))),
+            Security::Plain => Err((OptionReply::Policy, "TLS is not configured")),
+            Security::Tls => Err((OptionReply::Invalid, "TLS is already in use")),
+        }
+    }
+
+    fn list(&self, payload: &[u8], out: &mut BytesMut) -> Result<(), Refusal> {
+        expect_empty(payload)?;
+        for entry in self.exports.list() {
+            put_server(out, &entry.name, cut(&entry.description));
+        }
+        Ok(())
+    }
+
+    /// `NBD_OPT_INFO` and `NBD_OPT_GO`, which differ only in what follows.
+    fn info(&self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Export>, Refusal> {
+        let InfoRequest { name, wanted } = InfoRequest::parse(payload).map_err(malformed)?;
+        let negotiated = self.open(name).ok_or(UNKNOWN_EXPORT)?;
+        let Negotiated { info, flags, .. } = &negotiated;
+        put_info(out, code, InfoItem::Export { size_bytes: info.size_bytes, flags: *flags });
+        put_wanted(out, code, wanted, &negotiated);
+        Ok(negotiated)
+    }
+
+    fn meta_context(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<(), Refusal> {
+        let set = code == OptionCode::SetMetaContext;
+        if set {
+            // A failed selection leaves none.
+            self.contexts = Contexts::NONE;
+        }
+        let MetaRequest { name, queries } = MetaRequest::parse(payload).map_err(malformed)?;
+        if set && !self.structured {
+            return Err((OptionReply::Invalid, "structured replies were not negotiated"));
+        }
+        let (name, _) = self.find(name).ok_or(UNKNOWN_EXPORT)?;
+        let contexts = if set { Contexts::selected(&queries) } else { Contexts::listed(&queries) };
+        for (_, id, context) in contexts.iter() {
+            // proto.md leaves the number of a listed context to the server, and clients ignore it.
+            put_meta_context(out, code, id, context);
+        }
+        if set {
+            (self.contexts, self.contexts_of) = (contexts, name);
+        }
+        Ok(())
+    }
+
+    fn export_name(&self, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Export>, NbdError> {
+        let name = parse_name(payload)?;
+        let refused = |reason| NbdError::Refused { name: name.to_owned(), reason };
+        if matches!(self.security, Security::MustUpgrade(_)) {
+            return Err(refused("TLS is required"));
+        }
+        let negotiated = self.open(name).ok_or_else(|| refused("no such export"))?;
+        out.put_u64(negotiated.info.size_bytes);
+        out.put_u16(negotiated.flags);
+        if self.zeroes {
+            out.put_bytes(0, EXPORT_NAME_ZEROES);
+        }
+        Ok(negotiated)
+    }
+
+    /// Finds an export under the name it is listed by.
+    fn find(&self, name: &str) -> Option<(String, Arc<X::Export>)> {
+        if let Some(export) = self.exports.open(name) {
+            return Some((name.to_owned(), export));
+        }
+        if !name.is_empty() {
+            return None;
+        }
+        let only: [_; 1] = self.exports.list().try_into().ok()?;
+        let [only] = only;
+        let export = self.exports.open(&only.name)?;
+        Some((only.name, export))
+    }
+
+    fn open(&self, name: &str) -> Option<Negotiated<X::Export>> {
+        let (name, export) = self.find(name)?;
+        let mut info = export.info();
+        info.block_preferred_bytes = info.block_preferred_bytes.clamp(512, 32 << 20).next_power_of_two();
+        info.block_max_bytes = info.block_max_bytes.min(self.request_bytes_max).min(REQUEST_BYTES_CEILING);
+        let contexts = if self.contexts_of == name { self.contexts } else { Contexts::NONE };
+        let flags = transmission_flags(&info, self.structured);
+        Some(Negotiated { export, name, info, flags, structured: self.structured, contexts })
+    }
+}
+
+/// Keeps the lengths of chunks within 32 bits, whatever is configured.
+const REQUEST_BYTES_CEILING: u32 = 1 << 30;
+
+const UNKNOWN_EXPORT: Refusal = (OptionReply::Unknown, "no such export");
+
+fn expect_empty(payload: &[u8]) -> Result<(), Refusal> {
+    if payload.is_empty() { Ok(()) } else { Err((OptionReply::Invalid, "the option takes no data")) }
+}
+
+fn malformed(error: OptionError) -> Refusal {
+    match error {
+        OptionError::LongString { .. } => (OptionReply::TooBig, "a string is longer than 4096 bytes"),
+        OptionError::NotUtf8 => (OptionReply::Invalid, "a name is not UTF-8"),
+        OptionError::Magic { .. } | OptionError::Short { .. } | OptionError::TooLong { .. } => {
+            (OptionReply::Invalid, "malformed option")
+        }
+    }
+}
+
+fn put_wanted<E>(out: &mut BytesMut, code: OptionCode, wanted: InfoWanted, negotiated: &Negotiated<E>) {
+    let Negotiated { name, info, .. } = negotiated;
+    if wanted.name {
+        put_info(out, code, InfoItem::Name(name));
+    }
+    if wanted.description && !info.description.is_empty() {
+        put_info(out, code, InfoItem::Description(cut(&info.description)));
+    }
+    if wanted.block_size {
+        let (preferred, max) = (info.block_preferred_bytes, info.block_max_bytes);
+        put_info(out, code, InfoItem::BlockSize { min: 1, preferred, max });
+    }
+}
+
+/// A string no longer than the protocol allows.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(STRING_BYTES_MAX)]
+}
+
+fn transmission_flags(info: &ExportInfo, structured: bool) -> u16 {
+    let writable = !info.read_only;
+    let flags = [
+        (info.read_only, TRANSMIT_READ_ONLY),
+        (info.rotational, TRANSMIT_ROTATIONAL),
+        (writable && info.can_trim, TRANSMIT_SEND_TRIM),
+        (writable, TRANSMIT_SEND_WRITE_ZEROES),
+        (writable && info.can_fast_zero, TRANSMIT_SEND_FAST_ZERO),
+        (structured, TRANSMIT_SEND_DF),
+        (info.can_multi_conn, TRANSMIT_CAN_MULTI_CONN),
+        (info.can_cache, TRANSMIT_SEND_CACHE),
+    ];
+    let always = TRANSMIT_HAS_FLAGS | TRANSMIT_SEND_FLUSH | TRANSMIT_SEND_FUA;
+    flags.iter().filter(|(set, _)| *set).fold(always, |all, (_, flag)| all | flag)
+}

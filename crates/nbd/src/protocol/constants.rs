@@ -1,0 +1,86 @@
+//! The numbers of the protocol (doc/proto.md of the NBD project). All integers on the wire are big-endian.
+
+/// First word of the greeting: `NBDMAGIC`.
+pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// Second word of the greeting, and first of each option: `IHAVEOPT`.
+pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// First word of a reply to an option.
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// First word of a request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// First word of a simple reply.
+pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// First word of a chunk of a structured reply.
+pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// Handshake flag of either side: the fixed newstyle negotiation.
+pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
+/// Handshake flag of either side: no 124 zero bytes after the reply to `NBD_OPT_EXPORT_NAME`.
+pub const FLAG_NO_ZEROES: u16 = 1 << 1;
+/// Zero bytes after the reply to `NBD_OPT_EXPORT_NAME` for clients of old.
+pub const EXPORT_NAME_ZEROES: usize = 124;
+
+/// Transmission flag: the others are valid. Always set.
+pub const TRANSMIT_HAS_FLAGS: u16 = 1 << 0;
+/// Transmission flag: the export cannot be written to.
+pub const TRANSMIT_READ_ONLY: u16 = 1 << 1;
+/// Transmission flag: `NBD_CMD_FLUSH` is offered.
+pub const TRANSMIT_SEND_FLUSH: u16 = 1 << 2;
+/// Transmission flag: `NBD_CMD_FLAG_FUA` is offered.
+pub const TRANSMIT_SEND_FUA: u16 = 1 << 3;
+/// Transmission flag: positioning is slow.
+pub const TRANSMIT_ROTATIONAL: u16 = 1 << 4;
+/// Transmission flag: `NBD_CMD_TRIM` is offered.
+pub const TRANSMIT_SEND_TRIM: u16 = 1 << 5;
+/// Transmission flag: `NBD_CMD_WRITE_ZEROES` is offered.
+pub const TRANSMIT_SEND_WRITE_ZEROES: u16 = 1 << 6;
+/// Transmission flag: `NBD_CMD_FLAG_DF` is offered; only with structured replies.
+pub const TRANSMIT_SEND_DF: u16 = 1 << 7;
+/// Transmission flag: several connections see each other's writes and flushes.
+pub const TRANSMIT_CAN_MULTI_CONN: u16 = 1 << 8;
+/// Transmission flag: `NBD_CMD_CACHE` is offered.
+pub const TRANSMIT_SEND_CACHE: u16 = 1 << 10;
+/// Transmission flag: `NBD_CMD_FLAG_FAST_ZERO` is offered.
+pub const TRANSMIT_SEND_FAST_ZERO: u16 = 1 << 11;
+
+/// Command flag: durable before the reply. Valid on every command.
+pub const COMMAND_FUA: u16 = 1 << 0;
+/// Command flag of `NBD_CMD_WRITE_ZEROES`: do not release storage.
+pub const COMMAND_NO_HOLE: u16 = 1 << 1;
+/// Command flag of `NBD_CMD_READ`: the data in one chunk.
+pub const COMMAND_DF: u16 = 1 << 2;
+/// Command flag of `NBD_CMD_BLOCK_STATUS`: one extent, within the range.
+pub const COMMAND_REQ_ONE: u16 = 1 << 3;
+/// Command flag of `NBD_CMD_WRITE_ZEROES`: fail rather than be slow.
+pub const COMMAND_FAST_ZERO: u16 = 1 << 4;
+
+/// Chunk flag: the last of its reply.
+pub const CHUNK_DONE: u16 = 1 << 0;
+/// Chunk type: nothing, success.
+pub const CHUNK_NONE: u16 = 0;
+/// Chunk type: an offset and data.
+pub const CHUNK_OFFSET_DATA: u16 = 1;
+/// Chunk type: the status of blocks in one context.
+pub const CHUNK_BLOCK_STATUS: u16 = 5;
+/// Chunk type: an error with a message.
+pub const CHUNK_ERROR: u16 = (1 << 15) + 1;
+
+/// Status flag of `base:allocation`: no storage is assigned.
+pub const STATE_HOLE: u32 = 1 << 0;
+/// Status flag of `base:allocation`: reads as zeroes.
+pub const STATE_ZERO: u32 = 1 << 1;
+/// Status flag of `nitro:cache`: the cache holds it.
+pub const STATE_CACHED: u32 = 1 << 0;
+/// Status flag of `nitro:cache`: the origin has not got it yet.
+pub const STATE_DIRTY: u32 = 1 << 1;
+
+/// Longest name or string in bytes ("String values").
+pub const STRING_BYTES_MAX: usize = 4096;
+/// Bytes of an option's header.
+pub const OPTION_HEADER_BYTES: usize = 16;
+/// Bytes of a request's header.
+pub const REQUEST_BYTES: usize = 28;
+/// Bytes of a simple reply's header.
+pub const SIMPLE_REPLY_BYTES: usize = 16;
+/// Bytes of a chunk's header.
+pub const CHUNK_HEADER_BYTES: usize = 20;

@@ -1,0 +1,126 @@
+//! Requests of the transmission phase ("Request message" in proto.md).
+
+use super::constants::{REQUEST_BYTES, REQUEST_MAGIC};
+use super::field::Fields;
+
+/// The client's name for a request, repeated in its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cookie(pub u64);
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// `NBD_CMD_READ` (0).
+    Read,
+    /// `NBD_CMD_WRITE` (1); the only one with a payload.
+    Write,
+    /// `NBD_CMD_DISC` (2).
+    Disconnect,
+    /// `NBD_CMD_FLUSH` (3).
+    Flush,
+    /// `NBD_CMD_TRIM` (4).
+    Trim,
+    /// `NBD_CMD_CACHE` (5).
+    Cache,
+    /// `NBD_CMD_WRITE_ZEROES` (6).
+    WriteZeroes,
+    /// `NBD_CMD_BLOCK_STATUS` (7).
+    BlockStatus,
+    /// A number that this server does not know.
+    Unknown(u16),
+}
+
+impl Command {
+    /// From its number on the wire.
+    #[must_use]
+    pub const fn from_code(code: u16) -> Self {
+        match code {
+            0 => Self::Read,
+            1 => Self::Write,
+            2 => Self::Disconnect,
+            3 => Self::Flush,
+            4 => Self::Trim,
+            5 => Self::Cache,
+            6 => Self::WriteZeroes,
+            7 => Self::BlockStatus,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+/// A request's header, not yet checked against the export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// `COMMAND_*` bits.
+    pub flags: u16,
+    /// What is asked.
+    pub command: Command,
+    /// Repeated in the reply.
+    pub cookie: Cookie,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Bytes of the range; of a write also those of the payload that follows.
+    pub len: u32,
+}
+
+/// Why a request's header cannot be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Fewer bytes than a header.
+    #[error("{got} bytes where a request has {REQUEST_BYTES}")]
+    Short {
+        /// Bytes there are.
+        got: usize,
+    },
+    /// Wrong first word.
+    #[error("request magic {found:#010x}")]
+    Magic {
+        /// The word.
+        found: u32,
+    },
+}
+
+impl Request {
+    /// Parses the header at the start of `bytes`; what follows is left alone.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, RequestError> {
+        let short = RequestError::Short { got: bytes.len() };
+        let mut fields = Fields::new(bytes);
+        let magic = fields.u32().ok_or(short)?;
+        if magic != REQUEST_MAGIC {
+            return Err(RequestError::Magic { found: magic });
+        }
+        Ok(Self {
+            flags: fields.u16().ok_or(short)?,
+            command: Command::from_code(fields.u16().ok_or(short)?),
+            cookie: Cookie(fields.u64().ok_or(short)?),
+            offset: fields.u64().ok_or(short)?,
+            len: fields.u32().ok_or(short)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_parsed_field_by_field() {
+        let mut bytes = Vec::new();
+        bytes.extend(REQUEST_MAGIC.to_be_bytes());
+        bytes.extend([0, 5, 0, 6]);
+        bytes.extend(7u64.to_be_bytes());
+        bytes.extend(8u64.to_be_bytes());
+        bytes.extend(9u32.to_be_bytes());
+        assert_eq!(bytes.len(), REQUEST_BYTES);
+        let wanted = Request { flags: 5, command: Command::WriteZeroes, cookie: Cookie(7), offset: 8, len: 9 };
+        assert_eq!(Request::parse(&bytes), Ok(wanted));
+        for len in 0..REQUEST_BYTES {
+            assert_eq!(Request::parse(&bytes[..len]), Err(RequestError::Short { got: len }));
+        }
+        bytes[3] ^= 1;
+        assert_eq!(Request::parse(&bytes), Err(RequestError::Magic { found: REQUEST_MAGIC ^ 1 }));
+    }
+}

@@ -1,0 +1,136 @@
+//! One connection from its greeting to its end.
+
+use crate::error::NbdError;
+use crate::export::Exports;
+use crate::handshake::{self, ClientFlags, Outcome, Security};
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::session::{self, End, Work};
+use crate::tls::{self, TlsPolicy};
+use crate::transport::{ReadHalf, WriteHalf};
+use futures_util::future::{Either, FusedFuture, FutureExt as _, select};
+use rustls::ServerConfig;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+/// How to serve connections.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// What one connection may cost.
+    pub limits: Limits,
+    /// Whether clients can, or must, use TLS.
+    pub tls: TlsPolicy,
+}
+
+/// What a connection was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionSummary {
+    /// How it ended.
+    pub end: End,
+    /// The export it used, under the name it is listed by; `None` if it did not get that far.
+    pub export: Option<String>,
+    /// Whether it was encrypted.
+    pub tls: bool,
+    /// Requests that were answered, refused ones included.
+    pub requests: u64,
+    /// Data bytes read by the client.
+    pub bytes_read: u64,
+    /// Data bytes written by the client.
+    pub bytes_written: u64,
+}
+
+impl ConnectionSummary {
+    const fn new(end: End, tls: bool) -> Self {
+        Self { end, export: None, tls, requests: 0, bytes_read: 0, bytes_written: 0 }
+    }
+}
+
+/// Serves one connection: the handshake, then requests until the client leaves, fails, or `stop` fires. Then it finishes
+/// the requests in flight, sends their replies and shuts the stream down. It waits without limit for a client that
+/// neither speaks nor listens: set limits of time around it. May be dropped at any moment.
+///
+/// # Errors
+/// [`NbdError`]: the transport failed, or the client breaks the protocol in a way that cannot be answered.
+pub async fn serve<X: Exports, R: ReadHalf, W: WriteHalf>(
+    reader: R,
+    writer: W,
+    exports: &X,
+    options: &ServerOptions,
+    stop: impl Future<Output = ()>,
+) -> Result<ConnectionSummary, NbdError> {
+    let mut stop = pin!(stop.fuse());
+    let mut link = Link::new(reader, writer);
+    let client = match until(stop.as_mut(), handshake::greet(&mut link)).await {
+        Some(Ok(Some(client))) => client,
+        other => return leave(link, other.map(|greeted| greeted.map(|_| End::HungUp)), false).await,
+    };
+    let security = match &options.tls {
+        TlsPolicy::Disabled => Security::Plain,
+        TlsPolicy::Optional(config) => Security::MayUpgrade(Arc::clone(config)),
+        TlsPolicy::Required(config) => Security::MustUpgrade(Arc::clone(config)),
+    };
+    let (config, plain) = match converse(link, exports, options, &security, client, stop.as_mut()).await? {
+        Conversation::Over(summary) => return Ok(summary),
+        Conversation::StartTls(config, plain) => (config, plain),
+    };
+    let Some(link) = until(stop.as_mut(), tls::accept(config, plain)).await else {
+        return Ok(ConnectionSummary::new(End::Stopped, true));
+    };
+    match converse(link?, exports, options, &Security::Tls, client, stop).await? {
+        Conversation::Over(summary) => Ok(summary),
+        Conversation::StartTls(..) => unreachable!("TLS within TLS is refused"),
+    }
+}
+
+/// How the talk over one stream, plain or encrypted, ended.
+enum Conversation<R, W> {
+    Over(ConnectionSummary),
+    StartTls(Arc<ServerConfig>, Link<R, W>),
+}
+
+/// Negotiates, then serves requests.
+async fn converse<X: Exports, R: ReadHalf, W: WriteHalf>(
+    mut link: Link<R, W>,
+    exports: &X,
+    options: &ServerOptions,
+    security: &Security,
+    client: ClientFlags,
+    mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
+) -> Result<Conversation<R, W>, NbdError> {
+    let tls = matches!(security, Security::Tls);
+    let negotiation = handshake::negotiate(&mut link, exports, &options.limits, security, client);
+    let negotiated = match until(stop.as_mut(), negotiation).await {
+        Some(Ok(Outcome::Transmit(negotiated))) => negotiated,
+        Some(Ok(Outcome::StartTls(config))) => return Ok(Conversation::StartTls(config, link)),
+        other => {
+            let end = other.map(|outcome| {
+                outcome.map(|outcome| if matches!(outcome, Outcome::Aborted) { End::Aborted } else { End::HungUp })
+            });
+            return leave(link, end, tls).await.map(Conversation::Over);
+        }
+    };
+    tracing::debug!(export = negotiated.name, tls, structured = negotiated.structured, "transmission begins");
+    let (end, work) = session::transmit(link, &negotiated, &options.limits, stop).await;
+    let Work { requests, bytes_read, bytes_written } = work;
+    let export = Some(negotiated.name);
+    Ok(Conversation::Over(ConnectionSummary { end: end?, export, tls, requests, bytes_read, bytes_written }))
+}
+
+/// Closes a stream whose handshake ended as told; `None` means that the server was stopped.
+async fn leave<R, W: WriteHalf>(
+    mut link: Link<R, W>,
+    end: Option<Result<End, NbdError>>,
+    tls: bool,
+) -> Result<ConnectionSummary, NbdError> {
+    link.writer.shutdown().await;
+    end.unwrap_or(Ok(End::Stopped)).map(|end| ConnectionSummary::new(end, tls))
+}
+
+/// Runs `work` unless `stop` fires; `None` if it does.
+async fn until<T>(stop: Pin<&mut impl FusedFuture<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
+    match select(stop, pin!(work)).await {
+        Either::Left(_) => None,
+        Either::Right((done, _)) => Some(done),
+    }
+}

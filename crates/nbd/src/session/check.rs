@@ -1,0 +1,176 @@
+//! Whether a request is in order, and if not, what its client is told.
+
+use crate::errno::NbdErrno;
+use crate::export::{ExportInfo, ZeroFlags};
+use crate::protocol::{COMMAND_DF, COMMAND_FAST_ZERO, COMMAND_FUA, COMMAND_NO_HOLE, COMMAND_REQ_ONE, Command, Request};
+
+/// A request in order: its range is not empty and lies within the export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Read {
+        offset: u64,
+        len: u32,
+    },
+    Write {
+        offset: u64,
+        len: u32,
+        fua: bool,
+    },
+    Flush,
+    Trim {
+        offset: u64,
+        len: u32,
+        fua: bool,
+    },
+    WriteZeroes {
+        offset: u64,
+        len: u32,
+        flags: ZeroFlags,
+    },
+    Cache {
+        offset: u64,
+        len: u32,
+    },
+    BlockStatus {
+        offset: u64,
+        len: u32,
+        one: bool,
+    },
+    /// A command of no bytes: it succeeds.
+    Nothing {
+        read: bool,
+    },
+    Disconnect,
+}
+
+/// Why a request is refused: the error and a message for the client's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) errno: NbdErrno,
+    pub(super) message: &'static str,
+}
+
+/// What requests are checked against.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) info: &'a ExportInfo,
+    pub(super) structured: bool,
+    pub(super) has_contexts: bool,
+}
+
+const fn refuse<T>(errno: NbdErrno, message: &'static str) -> Result<T, Refusal> {
+    Err(Refusal { errno, message })
+}
+
+impl Facts<'_> {
+    /// Checks a request ("Request types" and "Error values" in proto.md).
+    pub(super) fn check(&self, request: &Request) -> Result<Action, Refusal> {
+        let Request { offset, len, flags, command, .. } = *request;
+        if flags & !self.legal_flags(command) != 0 {
+            return refuse(NbdErrno::Invalid, "flag not valid for this command");
+        }
+        let fua = flags & COMMAND_FUA != 0;
+        let action = match command {
+            Command::Disconnect => return Ok(Action::Disconnect),
+            Command::Flush if offset != 0 || len != 0 => return refuse(NbdErrno::Invalid, "flush takes no range"),
+            Command::Flush => return Ok(Action::Flush),
+            Command::Unknown(_) => return refuse(NbdErrno::Invalid, "unknown command"),
+            Command::Cache if !self.info.can_cache => return refuse(NbdErrno::Invalid, "cache is not offered"),
+            Command::Trim if !self.info.can_trim => return refuse(NbdErrno::Invalid, "trim is not offered"),
+            Command::BlockStatus if !self.has_contexts => {
+                return refuse(NbdErrno::Invalid, "no metadata context was negotiated");
+            }
+            Command::BlockStatus => {
+                let one = flags & COMMAND_REQ_ONE != 0;
+                Action::BlockStatus { offset, len, one }
+            }
+            Command::Read => Action::Read { offset, len },
+            Command::Write => Action::Write { offset, len, fua },
+            Command::Trim => Action::Trim { offset, len, fua },
+            Command::Cache => Action::Cache { offset, len },
+            Command::WriteZeroes => {
+                let (no_hole, fast) = (flags & COMMAND_NO_HOLE != 0, flags & COMMAND_FAST_ZERO != 0);
+                Action::WriteZeroes { offset, len, flags: ZeroFlags { fua, no_hole, fast } }
+            }
+        };
+        self.check_range(request)?;
+        match (len, command) {
+            (0, Command::BlockStatus) => refuse(NbdErrno::Invalid, "block status of an empty range"),
+            (0, _) => Ok(Action::Nothing { read: command == Command::Read }),
+            _ => Ok(action),
+        }
+    }
+
+    fn legal_flags(&self, command: Command) -> u16 {
+        // Clients may set FUA on every command.
+        COMMAND_FUA
+            | match command {
+                Command::Read if self.structured => COMMAND_DF,
+                Command::WriteZeroes if self.info.can_fast_zero => COMMAND_NO_HOLE | COMMAND_FAST_ZERO,
+                Command::WriteZeroes => COMMAND_NO_HOLE,
+                Command::BlockStatus => COMMAND_REQ_ONE,
+                // There is nobody to answer.
+                Command::Disconnect => u16::MAX,
+                _ => 0,
+            }
+    }
+
+    fn check_range(&self, request: &Request) -> Result<(), Refusal> {
+        let Request { offset, len, command, .. } = *request;
+        if self.info.read_only && matches!(command, Command::Write | Command::WriteZeroes | Command::Trim) {
+            return refuse(NbdErrno::Permission, "the export is read-only");
+        }
+        if len > self.info.block_max_bytes && matches!(command, Command::Read | Command::Write) {
+            return refuse(NbdErrno::Invalid, "longer than the maximum block size");
+        }
+        match offset.checked_add(u64::from(len)) {
+            Some(end) if end <= self.info.size_bytes => Ok(()),
+            _ if matches!(command, Command::Write | Command::WriteZeroes) => {
+                refuse(NbdErrno::NoSpace, "past the end of the export")
+            }
+            _ => refuse(NbdErrno::Invalid, "past the end of the export"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Cookie;
+
+    fn check(info: &ExportInfo, command: Command, flags: u16, offset: u64, len: u32) -> Result<Action, NbdErrno> {
+        let facts = Facts { info, structured: false, has_contexts: false };
+        facts.check(&Request { flags, command, cookie: Cookie(1), offset, len }).map_err(|refusal| refusal.errno)
+    }
+
+    #[test]
+    fn the_end_of_the_export_is_exact() {
+        let info = ExportInfo::new(1000);
+        assert_eq!(check(&info, Command::Read, 0, 999, 1), Ok(Action::Read { offset: 999, len: 1 }));
+        assert_eq!(check(&info, Command::Read, 0, 999, 2), Err(NbdErrno::Invalid));
+        assert_eq!(check(&info, Command::Write, 0, 999, 2), Err(NbdErrno::NoSpace));
+        assert_eq!(check(&info, Command::WriteZeroes, 0, u64::MAX, u32::MAX), Err(NbdErrno::NoSpace));
+        assert_eq!(check(&info, Command::Trim, 0, u64::MAX, 1), Err(NbdErrno::Invalid));
+        assert_eq!(check(&info, Command::Read, 0, 1000, 0), Ok(Action::Nothing { read: true }));
+    }
+
+    #[test]
+    fn flags_belong_to_their_commands() {
+        let info = ExportInfo::new(1000);
+        assert_eq!(check(&info, Command::Read, COMMAND_FUA, 0, 1), Ok(Action::Read { offset: 0, len: 1 }));
+        assert_eq!(check(&info, Command::Read, COMMAND_DF, 0, 1), Err(NbdErrno::Invalid));
+        assert_eq!(check(&info, Command::Write, COMMAND_NO_HOLE, 0, 1), Err(NbdErrno::Invalid));
+        assert_eq!(check(&info, Command::Trim, 1 << 5, 0, 1), Err(NbdErrno::Invalid));
+        let slow = ExportInfo { can_fast_zero: false, ..info };
+        assert_eq!(check(&slow, Command::WriteZeroes, COMMAND_FAST_ZERO, 0, 1), Err(NbdErrno::Invalid));
+    }
+
+    #[test]
+    fn read_only_comes_before_the_range() {
+        let info = ExportInfo { read_only: true, ..ExportInfo::new(10) };
+        for command in [Command::Write, Command::Trim, Command::WriteZeroes] {
+            assert_eq!(check(&info, command, 0, 100, 1), Err(NbdErrno::Permission));
+        }
+        assert_eq!(check(&info, Command::Flush, 0, 0, 0), Ok(Action::Flush));
+    }
+}

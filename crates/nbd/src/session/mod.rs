@@ -1,0 +1,149 @@
+//! The transmission phase: requests in, replies out, in whatever order they are done.
+
+mod check;
+mod queue;
+mod reader;
+mod state;
+mod status;
+
+use crate::error::{NbdError, Phase};
+use crate::export::Export;
+use crate::handshake::Negotiated;
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::transport::{ReadHalf, WriteHalf};
+use check::Action;
+use futures_util::future::FusedFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use reader::{Started, read_requests};
+use state::Session;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+/// How a connection ended, if not by an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The client aborted the handshake (`NBD_OPT_ABORT`).
+    Aborted,
+    /// The client took its leave (`NBD_CMD_DISC`).
+    Disconnected,
+    /// The client closed the stream between two messages.
+    HungUp,
+    /// The server was told to stop.
+    Stopped,
+}
+
+/// What was done in the transmission phase.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Work {
+    pub(crate) requests: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+}
+
+/// Rounds in one poll, so that a client that is always ready leaves other tasks their turn.
+const ROUNDS_MAX: usize = 16;
+
+/// Serves requests until the client leaves or `stop` fires; then finishes those in flight, and sends their replies as
+/// long as the client takes them.
+pub(crate) async fn transmit<E: Export, R: ReadHalf, W: WriteHalf>(
+    link: Link<R, W>,
+    negotiated: &Negotiated<E>,
+    limits: &Limits,
+    stop: Pin<&mut impl FusedFuture<Output = ()>>,
+) -> (Result<End, NbdError>, Work) {
+    let Link { receiver, mut writer } = link;
+    let session = Session::new(negotiated, limits);
+    let tasks = RefCell::new(FuturesUnordered::new());
+    let reader = read_requests(&session, receiver, |started| tasks.borrow_mut().push(execute(&session, started)));
+    let result = drive(&session, reader, &tasks, write_replies(&session, &mut writer), stop).await;
+    writer.shutdown().await;
+    let state::Counts { requests, bytes_read, bytes_written } = &session.counts;
+    (result, Work { requests: requests.get(), bytes_read: bytes_read.get(), bytes_written: bytes_written.get() })
+}
+
+/// Polls the parts of a session in turn: requests first, so that the replies to all that were received together leave
+/// together.
+async fn drive<E>(
+    session: &Session<'_, E>,
+    reader: impl Future<Output = Result<End, NbdError>>,
+    tasks: &RefCell<FuturesUnordered<impl Future<Output = ()>>>,
+    writer: impl Future<Output = io::Result<()>>,
+    mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
+) -> Result<End, NbdError> {
+    let mut reader = pin!(Some(reader));
+    let mut writer = pin!(Some(writer));
+    let mut result = Ok(End::Stopped);
+    poll_fn(|context| {
+        if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() && reader.is_some() {
+            reader.set(None);
+            session.end_reading();
+        }
+        for _ in 0..ROUNDS_MAX {
+            if let Some(running) = reader.as_mut().as_pin_mut()
+                && let Poll::Ready(end) = running.poll(context)
+            {
+                result = end;
+                reader.set(None);
+                session.end_reading();
+            }
+            while let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context) {}
+            if let Some(running) = writer.as_mut().as_pin_mut()
+                && let Poll::Ready(end) = running.poll(context)
+            {
+                if let Err(source) = end
+                    && result.is_ok()
+                {
+                    result = Err(NbdError::Io { phase: Phase::Send, source });
+                }
+                writer.set(None);
+                reader.set(None);
+            }
+            // Without a client, what it asked for is still finished: a write must not stop halfway.
+            if writer.is_none() && tasks.borrow().is_empty() {
+                return Poll::Ready(());
+            }
+            if !session.take_changed() {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+    result
+}
+
+/// Sends replies until there will be no more.
+async fn write_replies<E>(session: &Session<'_, E>, writer: &mut impl WriteHalf) -> io::Result<()> {
+    while let Some(batch) = session.next_batch().await {
+        let (result, emptied) = writer.write_all(batch.pieces).await;
+        result?;
+        session.sent(batch.settles, emptied);
+    }
+    Ok(())
+}
+
+/// Runs one request and queues its reply.
+async fn execute<E: Export>(session: &Session<'_, E>, started: Started) {
+    let Started { request, action, payload, cost } = started;
+    let export = &*session.negotiated.export;
+    let result = match action {
+        Action::Read { offset, len } => {
+            let result = export.read(offset, len).await;
+            return session.reply_read(cost, &request, result);
+        }
+        Action::BlockStatus { one, .. } => return status::block_status(session, cost, &request, one).await,
+        Action::Write { offset, fua, .. } => export.write(offset, payload, fua).await,
+        Action::Flush => export.flush().await,
+        Action::Trim { offset, len, fua } => export.trim(offset, len, fua).await,
+        Action::WriteZeroes { offset, len, flags } => export.write_zeroes(offset, len, flags).await,
+        Action::Cache { offset, len } => export.cache(offset, len).await,
+        // The reader answers these itself.
+        Action::Nothing { .. } | Action::Disconnect => Ok(()),
+    };
+    session.reply_done(cost, request.cookie, result);
+}

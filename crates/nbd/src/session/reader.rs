@@ -1,0 +1,101 @@
+//! Receives requests, answers at once what can be, and starts the rest.
+
+use super::check::{Action, Refusal};
+use super::queue::Cost;
+use super::state::{Session, count};
+use super::{End, status};
+use crate::error::{NbdError, Phase};
+use crate::export::Export;
+use crate::link::Receiver;
+use crate::protocol::{Command, REQUEST_BYTES, Request};
+use crate::transport::ReadHalf;
+use bytes::Bytes;
+
+/// A request that takes a while.
+pub(super) struct Started {
+    pub(super) request: Request,
+    pub(super) action: Action,
+    pub(super) payload: Bytes,
+    pub(super) cost: Cost,
+}
+
+/// Runs until the client leaves or fails. `start` gets each request that cannot be answered at once.
+pub(super) async fn read_requests<E: Export, R: ReadHalf>(
+    session: &Session<'_, E>,
+    mut receiver: Receiver<R>,
+    mut start: impl FnMut(Started),
+) -> Result<End, NbdError> {
+    let facts = session.facts();
+    loop {
+        if !receiver.fill(REQUEST_BYTES).await.map_err(NbdError::io(Phase::Receive))? {
+            return if receiver.window().is_empty() { Ok(End::HungUp) } else { Err(TRUNCATED) };
+        }
+        let request = Request::parse(receiver.window())?;
+        receiver.consume(REQUEST_BYTES);
+        let action = match facts.check(&request) {
+            Ok(Action::Disconnect) => return Ok(End::Disconnected),
+            Ok(action) => action,
+            Err(refusal) => {
+                refuse(session, &mut receiver, &request, refusal).await?;
+                continue;
+            }
+        };
+        let cost = cost(session, &action);
+        session.admit(cost).await;
+        let mut payload = Bytes::new();
+        match action {
+            Action::Nothing { read: true } => {
+                session.reply_empty_read(cost, request.cookie);
+                continue;
+            }
+            Action::Nothing { read: false } => {
+                session.reply_done(cost, request.cookie, Ok(()));
+                continue;
+            }
+            Action::Read { offset, len } => {
+                if let Some(result) = session.negotiated.export.try_read(offset, len) {
+                    session.reply_read(cost, &request, result);
+                    continue;
+                }
+            }
+            Action::Write { len, .. } => {
+                let received = receiver.payload(len as usize).await.map_err(NbdError::io(Phase::Receive))?;
+                payload = received.ok_or(TRUNCATED)?.freeze();
+                count(&session.counts.bytes_written, u64::from(len));
+            }
+            _ => {}
+        }
+        start(Started { request, action, payload, cost });
+    }
+}
+
+const TRUNCATED: NbdError = NbdError::Truncated { phase: Phase::Receive };
+
+fn cost<E>(session: &Session<'_, E>, action: &Action) -> Cost {
+    match action {
+        Action::Read { len, .. } | Action::Write { len, .. } => Cost::request(u64::from(*len)),
+        Action::BlockStatus { .. } => status::cost(session.negotiated.contexts.iter().count()),
+        _ => Cost::request(0),
+    }
+}
+
+async fn refuse<E, R: ReadHalf>(
+    session: &Session<'_, E>,
+    receiver: &mut Receiver<R>,
+    request: &Request,
+    refusal: Refusal,
+) -> Result<(), NbdError> {
+    if request.command == Command::Write {
+        if request.len > session.limits.drain_bytes_max {
+            return Err(NbdError::PayloadTooLong { phase: Phase::Receive, bytes: request.len });
+        }
+        if !receiver.skip(request.len as usize).await.map_err(NbdError::io(Phase::Receive))? {
+            return Err(TRUNCATED);
+        }
+    }
+    tracing::debug!(?request, message = refusal.message, "request refused");
+    let cost = Cost::request(0);
+    session.admit(cost).await;
+    session.reply_error(cost, request.cookie, refusal);
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Replies to `NBD_CMD_BLOCK_STATUS`.
+
+use super::queue::Cost;
+use super::state::Session;
+use crate::errno::NbdErrno;
+use crate::export::{Export, StatusExtent};
+use crate::protocol::{Request, put_block_status};
+use bytes::BytesMut;
+
+/// Runs in one chunk; the client asks again for what is left out. Bounds a reply's memory.
+const RUNS_MAX: usize = 8192;
+/// Bytes that a run takes in memory and, at most, on the wire.
+const RUN_BYTES: u64 = 8;
+
+/// What a request is counted for while in flight.
+pub(super) fn cost(contexts: usize) -> Cost {
+    Cost::request(contexts as u64 * RUNS_MAX as u64 * RUN_BYTES)
+}
+
+/// Asks the export for each context and answers, with one chunk a context.
+pub(super) async fn block_status<E: Export>(session: &Session<'_, E>, cost: Cost, request: &Request, one: bool) {
+    let negotiated = session.negotiated;
+    let Request { offset, len, cookie, .. } = *request;
+    let mut chunks = BytesMut::new();
+    let mut contexts = negotiated.contexts.iter().peekable();
+    while let Some((context, id, _)) = contexts.next() {
+        let runs = match negotiated.export.block_status(context, offset, len).await {
+            Ok(extents) => normalize(&extents, len, if one { 1 } else { RUNS_MAX }),
+            Err(errno) => return session.reply_error(cost, cookie, errno.into()),
+        };
+        if runs.is_empty() {
+            tracing::error!(offset, len, ?context, "the export returned no status");
+            return session.reply_error(cost, cookie, NbdErrno::Io.into());
+        }
+        put_block_status(&mut chunks, cookie, contexts.peek().is_none(), id, &runs);
+    }
+    session.reply(cost, |queue| queue.push(chunks.freeze()));
+}
+
+/// Merges neighbours of equal flags, cuts off what lies past `len` bytes, and keeps at most `max` runs.
+fn normalize(extents: &[StatusExtent], len: u32, max: usize) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    let mut left = len;
+    for extent in extents {
+        let taken = u32::try_from(extent.len).unwrap_or(u32::MAX).min(left);
+        if taken == 0 {
+            continue;
+        }
+        let count = runs.len();
+        match runs.last_mut() {
+            Some((run, flags)) if *flags == extent.flags => *run += taken,
+            _ if count == max => break,
+            _ => runs.push((taken, extent.flags)),
+        }
+        left -= taken;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_merged_cut_and_counted() {
+        let extents = [(5, 1), (0, 3), (5, 1), (7, 0), (u64::MAX, 1), (1, 0)];
+        let extents = extents.map(|(len, flags)| StatusExtent { len, flags });
+        assert_eq!(normalize(&extents, 100, 10), [(10, 1), (7, 0), (83, 1)]);
+        assert_eq!(normalize(&extents, 100, 1), [(10, 1)]);
+        assert_eq!(normalize(&extents, 3, 10), [(3, 1)]);
+        assert_eq!(normalize(&extents, u32::MAX, 10), [(10, 1), (7, 0), (u32::MAX - 17, 1)]);
+        assert!(normalize(&[], 3, 10).is_empty());
+    }
+}

@@ -1,0 +1,73 @@
+//! TLS configuration from PEM files.
+
+use crate::error::NbdError;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where the server's identity and the authority of its clients are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate, followed by those between it and the authority's.
+    pub certificate: PathBuf,
+    /// The certificate's private key, unencrypted.
+    pub key: PathBuf,
+    /// Certificates of the authorities that sign clients' certificates. If given, clients must have one.
+    pub client_authority: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Reads the files. TLS 1.2 and 1.3 are offered, with the `ring` provider.
+    ///
+    /// # Errors
+    /// [`NbdError::TlsFile`] names the file that cannot be read or parsed, [`NbdError::TlsConfig`] tells that the files do not
+    /// fit together.
+    pub fn load(&self) -> Result<Arc<ServerConfig>, NbdError> {
+        let certificates = certificates(&self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| file_error(&self.key, "no usable private key", error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(config_error)?;
+        let builder = match &self.client_authority {
+            Some(path) => builder.with_client_cert_verifier(verifier(path, provider)?),
+            None => builder.with_no_client_auth(),
+        };
+        builder.with_single_cert(certificates, key).map(Arc::new).map_err(config_error)
+    }
+}
+
+fn verifier(
+    path: &Path,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, NbdError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| file_error(path, "not the certificate of an authority", error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(config_error)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NbdError> {
+    let unusable = |error| file_error(path, "no usable certificate", error);
+    let all =
+        CertificateDer::pem_file_iter(path).map_err(unusable)?.collect::<Result<Vec<_>, _>>().map_err(unusable)?;
+    if all.is_empty() {
+        let problem = "the file holds no certificate";
+        return Err(NbdError::TlsFile { path: path.to_owned(), problem, source: None });
+    }
+    Ok(all)
+}
+
+fn file_error(path: &Path, problem: &'static str, error: impl std::error::Error + Send + Sync + 'static) -> NbdError {
+    NbdError::TlsFile { path: path.to_owned(), problem, source: Some(Box::new(error)) }
+}
+
+fn config_error(error: impl std::error::Error + Send + Sync + 'static) -> NbdError {
+    NbdError::TlsConfig(Box::new(error))
+}
