@@ -78,9 +78,8 @@ async fn drive<E>(
     let mut writer = pin!(Some(writer));
     let mut result = Ok(End::Stopped);
     poll_fn(|context| {
-        if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() && reader.is_some() {
+        if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() {
             reader.set(None);
-            session.end_reading();
         }
         for _ in 0..ROUNDS_MAX {
             if let Some(running) = reader.as_mut().as_pin_mut()
@@ -88,9 +87,11 @@ async fn drive<E>(
             {
                 result = end;
                 reader.set(None);
-                session.end_reading();
             }
             while let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context) {}
+            if reader.is_none() && tasks.borrow().is_empty() {
+                session.end_replies();
+            }
             if let Some(running) = writer.as_mut().as_pin_mut()
                 && let Poll::Ready(end) = running.poll(context)
             {

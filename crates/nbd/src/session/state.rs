@@ -22,7 +22,7 @@ pub(super) struct Session<'a, E> {
     pub(super) counts: Counts,
     queue: RefCell<OutQueue>,
     in_flight: Cell<Cost>,
-    reading: Cell<bool>,
+    more_to_come: Cell<bool>,
     changed: Cell<bool>,
 }
 
@@ -47,7 +47,7 @@ impl<'a, E> Session<'a, E> {
             counts: Counts::default(),
             queue: RefCell::default(),
             in_flight: Cell::default(),
-            reading: Cell::new(true),
+            more_to_come: Cell::new(true),
             changed: Cell::new(false),
         }
     }
@@ -79,18 +79,17 @@ impl<'a, E> Session<'a, E> {
         fits || now.requests == 0
     }
 
-    /// No more requests will come.
-    pub(super) fn end_reading(&self) {
-        self.reading.set(false);
-        self.changed.set(true);
+    /// No reply will come any more but those that are queued.
+    pub(super) fn end_replies(&self) {
+        self.more_to_come.set(false);
     }
 
     /// The next batch of replies; `None` when there will be none any more.
     pub(super) async fn next_batch(&self) -> Option<Batch> {
         poll_fn(|_| match self.queue.borrow_mut().pop() {
             Some(batch) => Poll::Ready(Some(batch)),
-            None if !self.reading.get() && self.in_flight.get().requests == 0 => Poll::Ready(None),
-            None => Poll::Pending,
+            None if self.more_to_come.get() => Poll::Pending,
+            None => Poll::Ready(None),
         })
         .await
     }

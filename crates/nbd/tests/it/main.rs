@@ -1,0 +1,12 @@
+//! The server against a client in memory, a module a scenario.
+
+#![expect(clippy::unwrap_used, reason = "a failing test says where")]
+
+mod commands;
+mod fuzz;
+mod handshake;
+mod hostile;
+mod shutdown;
+mod status;
+mod support;
+mod tls;

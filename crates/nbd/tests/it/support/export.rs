@@ -1,0 +1,171 @@
+//! An export in memory with the vices of a real one.
+
+use bytes::Bytes;
+use nitro_engine::buf::is_aligned;
+use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+pub struct MemoryExport {
+    pub info: ExportInfo,
+    pub data: Mutex<Vec<u8>>,
+    /// Reads at even offsets are answered at once.
+    pub inline: bool,
+    /// What was asked other than reads, in words.
+    pub log: Mutex<Vec<String>>,
+    /// What every command but inline reads ends with.
+    pub failure: Option<NbdErrno>,
+    /// Commands wait while this is set.
+    pub held: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+    pub running: AtomicUsize,
+    pub running_max: AtomicUsize,
+}
+
+impl MemoryExport {
+    pub fn new(data: Vec<u8>) -> Self {
+        let info = ExportInfo { description: "in memory".into(), ..ExportInfo::new(data.len() as u64) };
+        Self {
+            info,
+            data: Mutex::new(data),
+            inline: true,
+            log: Mutex::default(),
+            failure: None,
+            held: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            running: AtomicUsize::new(0),
+            running_max: AtomicUsize::new(0),
+        }
+    }
+
+    pub fn release(&self) {
+        self.held.store(false, Relaxed);
+        self.waiting.lock().unwrap().drain(..).for_each(Waker::wake);
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Takes a few turns, so that commands overlap and end out of order.
+    async fn run(&self, turns: u64, words: String) -> Result<(), NbdErrno> {
+        self.running_max.fetch_max(self.running.fetch_add(1, Relaxed) + 1, Relaxed);
+        let mut left = turns % 5;
+        poll_fn(|context| {
+            if self.held.load(Relaxed) {
+                self.waiting.lock().unwrap().push(context.waker().clone());
+                return Poll::Pending;
+            }
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        self.running.fetch_sub(1, Relaxed);
+        if !words.is_empty() {
+            self.log.lock().unwrap().push(words);
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    fn pieces(&self, offset: u64, len: u32) -> Pieces {
+        let data = self.data.lock().unwrap();
+        let range = &data[offset as usize..][..len as usize];
+        range.chunks(3000).map(Bytes::copy_from_slice).collect()
+    }
+
+    fn fill(&self, offset: u64, bytes: &[u8]) {
+        self.data.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Export for MemoryExport {
+    fn info(&self) -> ExportInfo {
+        self.info.clone()
+    }
+
+    fn try_read(&self, offset: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
+        (self.inline && offset.is_multiple_of(2)).then(|| Ok(self.pieces(offset, len)))
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
+        self.run(offset, String::new()).await.map(|()| self.pieces(offset, len))
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), NbdErrno> {
+        assert!(is_aligned(&data), "payloads are page-aligned");
+        self.run(offset, format!("write {offset}+{} fua={fua}", data.len())).await?;
+        self.fill(offset, &data);
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), NbdErrno> {
+        self.run(0, "flush".into()).await
+    }
+
+    async fn trim(&self, offset: u64, len: u32, fua: bool) -> Result<(), NbdErrno> {
+        self.run(offset, format!("trim {offset}+{len} fua={fua}")).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
+        let ZeroFlags { fua, no_hole, fast } = flags;
+        self.run(offset, format!("zero {offset}+{len} fua={fua} no_hole={no_hole} fast={fast}")).await?;
+        if fast {
+            return Err(NbdErrno::NotSupported);
+        }
+        self.fill(offset, &vec![0; len as usize]);
+        Ok(())
+    }
+
+    async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {
+        self.run(offset, format!("cache {offset}+{len}")).await
+    }
+
+    async fn block_status(&self, context: Context, offset: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
+        self.run(offset, format!("status {context:?} {offset}+{len}")).await?;
+        let unit = match context {
+            Context::BaseAllocation => 1000,
+            Context::NitroCache => 700,
+        };
+        let end = offset + u64::from(len);
+        let mut extents = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let next = (at / unit + 1) * unit;
+            extents.push(StatusExtent { len: next - at, flags: (at / unit % 4) as u32 });
+            at = next;
+        }
+        Ok(extents)
+    }
+}
+
+#[derive(Default)]
+pub struct MemoryExports(pub Vec<(String, Arc<MemoryExport>)>);
+
+impl MemoryExports {
+    /// One export of the name `disk`.
+    pub fn one(export: &Arc<MemoryExport>) -> Self {
+        Self(vec![("disk".into(), Arc::clone(export))])
+    }
+}
+
+impl Exports for MemoryExports {
+    type Export = MemoryExport;
+
+    fn list(&self) -> Vec<ExportName> {
+        let entry = |(name, export): &(String, Arc<MemoryExport>)| ExportName {
+            name: name.clone(),
+            description: export.info.description.clone(),
+        };
+        self.0.iter().map(entry).collect()
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<MemoryExport>> {
+        self.0.iter().find(|(listed, _)| listed == name).map(|(_, export)| Arc::clone(export))
+    }
+}
