@@ -1,11 +1,15 @@
 //! One disk: its arm, and the requests that wait for it.
 
 use super::model::HddModel;
+use futures_util::future::{Either, select};
 use nitro_engine::port::Clock;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
+
+/// How long the others wait for a request that is done to give up the arm.
+const RECLAIM_AFTER: Duration = Duration::from_secs(1);
 
 /// What a disk has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,6 +31,8 @@ struct Entry {
     ticket: u64,
     request: Request,
     arrived: Duration,
+    /// Since when it is among those that the disk sees.
+    seen: Option<Duration>,
     /// When the disk is done with it; set when it gets the arm.
     done: Option<Duration>,
     waker: Option<Waker>,
@@ -42,6 +48,17 @@ struct State {
     /// When the last request is done. Waking late then costs the next one nothing.
     free_at: Duration,
     /// Where the last request ended.
+    head: u64,
+    stats: ArmStats,
+    /// The last grant.
+    current: Grant,
+}
+
+/// What a grant changed, to be undone if the request is given up before the arm begins to move.
+#[derive(Default)]
+struct Grant {
+    start: Duration,
+    free_at: Duration,
     head: u64,
     stats: ArmStats,
 }
@@ -64,11 +81,28 @@ impl Arm {
     /// Takes as long as the disk does for `request`.
     pub(super) async fn serve<C: Clock>(&self, model: &HddModel, clock: &C, request: Request) {
         let place = self.enter(model, clock, request);
-        let done = poll_fn(|cx| {
+        let done = loop {
+            let granted = std::pin::pin!(self.granted(place.ticket));
+            let patience = std::pin::pin!(clock.sleep(RECLAIM_AFTER));
+            match select(granted, patience).await {
+                Either::Left((done, _)) => break done,
+                Either::Right(_) => self.reclaim(model, clock.now()),
+            }
+        };
+        let wait = done.saturating_sub(clock.now());
+        if !wait.is_zero() {
+            clock.sleep(wait).await;
+        }
+    }
+
+    /// Waits for the arm, and returns when the disk will be done with the request.
+    async fn granted(&self, ticket: u64) -> Duration {
+        poll_fn(|cx| {
             let mut state = self.state.lock();
-            let entry = state.queue.iter_mut().find(|e| e.ticket == place.ticket);
-            // Only the place itself, on being dropped, takes the entry away.
-            let Some(entry) = entry else { return Poll::Ready(Duration::ZERO) };
+            // An entry that is gone was granted and reclaimed, long ago.
+            let Some(entry) = state.queue.iter_mut().find(|e| e.ticket == ticket) else {
+                return Poll::Ready(Duration::ZERO);
+            };
             match entry.done {
                 Some(done) => Poll::Ready(done),
                 None => {
@@ -77,10 +111,20 @@ impl Arm {
                 }
             }
         })
-        .await;
-        let wait = done.saturating_sub(clock.now());
-        if !wait.is_zero() {
-            clock.sleep(wait).await;
+        .await
+    }
+
+    /// Takes the arm back from a request whose future is neither polled nor dropped, so that the others go on.
+    fn reclaim(&self, model: &HddModel, now: Duration) {
+        let mut state = self.state.lock();
+        if !state.held || now < state.free_at + RECLAIM_AFTER {
+            return;
+        }
+        state.queue.retain(|e| e.done.is_none());
+        let waker = state.pass_on(model, self.span_bytes, now);
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -89,7 +133,7 @@ impl Arm {
         let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        state.queue.push(Entry { ticket, request, arrived: now, done: None, waker: None });
+        state.queue.push(Entry { ticket, request, arrived: now, seen: None, done: None, waker: None });
         if !state.held {
             state.grant(model, self.span_bytes, now);
         }
@@ -98,6 +142,15 @@ impl Arm {
 }
 
 impl State {
+    /// Takes the arm from the request that held it, and gives it to the next.
+    fn pass_on(&mut self, model: &HddModel, span_bytes: u64, now: Duration) -> Option<Waker> {
+        self.held = false;
+        if now < self.current.start {
+            (self.free_at, self.head, self.stats) = (self.current.free_at, self.current.head, self.current.stats);
+        }
+        self.grant(model, span_bytes, now)
+    }
+
     /// Gives the free arm to the request that it reaches first, and returns that one's waker.
     fn grant(&mut self, model: &HddModel, span_bytes: u64, now: Duration) -> Option<Waker> {
         let (free_at, head) = (self.free_at, self.head);
@@ -105,9 +158,13 @@ impl State {
             let start = free_at.max(e.arrived);
             (start, position(model, span_bytes, head, start, e.request.offset))
         };
-        let aged = self.queue.first().is_some_and(|e| now.saturating_sub(e.arrived) > model.age_max);
-        let visible = if aged { 1 } else { model.queue_depth.max(1) };
-        let next = self.queue.iter_mut().take(visible).min_by_key(|e| {
+        let depth = model.queue_depth.max(1);
+        for entry in self.queue.iter_mut().take(depth) {
+            entry.seen.get_or_insert(now);
+        }
+        let aged = self.queue.first().and_then(|e| e.seen).is_some_and(|seen| now.saturating_sub(seen) > model.age_max);
+        let candidates = if aged { 1 } else { depth };
+        let next = self.queue.iter_mut().take(candidates).min_by_key(|e| {
             let (start, positioning) = need(e);
             start + positioning
         })?;
@@ -115,6 +172,7 @@ impl State {
         let done = start + positioning + model.transfer(next.request.len);
         next.done = Some(done);
         let waker = next.waker.take();
+        self.current = Grant { start, free_at, head, stats: self.stats };
         self.stats.requests += 1;
         self.stats.seeks += u64::from(next.request.offset != head);
         self.stats.busy += done - start;
@@ -149,12 +207,7 @@ impl<C: Clock> Drop for Place<'_, C> {
         let mut state = self.arm.state.lock();
         let Some(index) = state.queue.iter().position(|e| e.ticket == self.ticket) else { return };
         let held = state.queue.remove(index).done.is_some();
-        let waker = if held {
-            state.held = false;
-            state.grant(self.model, self.arm.span_bytes, now)
-        } else {
-            None
-        };
+        let waker = if held { state.pass_on(self.model, self.arm.span_bytes, now) } else { None };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();

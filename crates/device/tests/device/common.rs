@@ -61,18 +61,36 @@ impl Clock for VirtualClock {
     }
 
     async fn sleep(&self, duration: Duration) {
-        let end = self.now() + duration;
+        let timer = Timer::new(&self.timers, duration);
         poll_fn(|cx| {
             let mut timers = self.timers.lock();
-            if timers.now >= end {
+            if timers.now >= timer.key.0 {
                 return Poll::Ready(());
             }
-            let key = (end, timers.next);
-            timers.next += 1;
-            timers.wakers.insert(key, cx.waker().clone());
+            timers.wakers.insert(timer.key, cx.waker().clone());
             Poll::Pending
         })
         .await;
+    }
+}
+
+/// Forgets its waker when it is dropped.
+struct Timer<'a> {
+    timers: &'a Mutex<Timers>,
+    key: (Duration, u64),
+}
+
+impl<'a> Timer<'a> {
+    fn new(timers: &'a Mutex<Timers>, duration: Duration) -> Self {
+        let mut guard = timers.lock();
+        guard.next += 1;
+        Self { timers, key: (guard.now + duration, guard.next) }
+    }
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        self.timers.lock().wakers.remove(&self.key);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{Random, VirtualClock};
 use bytes::Bytes;
-use futures_util::future::{join, join_all, select};
+use futures_util::future::{Either, join, join_all, select};
 use nitro_device::RamDevice;
 use nitro_device::hdd::{HddDevice, HddModel};
 use nitro_engine::port::{Clock, Device, ErrorKind};
@@ -91,14 +91,27 @@ fn a_request_given_up_leaves_the_queue_healthy() {
             let patience = Duration::from_micros(random.next() % 60_000);
             let reads: Vec<_> = (0..8).map(|_| device.read(place(&mut random), 4096)).collect();
             // Some are waiting, one holds the arm, when all are dropped.
-            let reads = std::pin::pin!(join_all(reads));
-            let timeout = std::pin::pin!(clock.sleep(patience));
-            drop(select(reads, timeout).await);
+            let timeout = Box::pin(clock.sleep(patience));
+            drop(select(Box::pin(join_all(reads)), timeout).await);
             let started = clock.now();
             let (a, b) = join(device.read(place(&mut random), 4096), device.read(round * 4096, 4096)).await;
             assert!(a.is_ok() && b.is_ok());
             assert!(clock.now() - started < Duration::from_millis(75), "the arm was lost");
         }
+    });
+}
+
+#[test]
+fn a_future_that_is_no_longer_polled_holds_nobody_up() {
+    let clock = VirtualClock::default();
+    let device = disk(&clock, HddModel::rpm_7200());
+    clock.run(async {
+        let abandoned = std::pin::pin!(device.read(SIZE / 2, 4096));
+        let timeout = std::pin::pin!(clock.sleep(Duration::from_micros(1)));
+        let Either::Right((_, abandoned)) = select(abandoned, timeout).await else { panic!("a disk this fast") };
+        device.read(0, 4096).await.unwrap();
+        assert!(clock.now() < Duration::from_secs(3));
+        abandoned.await.unwrap();
     });
 }
 
