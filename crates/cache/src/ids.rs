@@ -96,4 +96,6 @@ pub struct Location {
     /// 512-byte sectors that must be read, from the one that holds `offset`, to have the whole stored extent.
     /// None: the extent is all zeroes and has no payload.
     pub sectors: u16,
+    /// The WEU was still in RAM, on its way to the SSD, when this was asked.
+    pub in_ram: bool,
 }

@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 pub const BUF_ALIGNMENT_BYTES: usize = 4096;
 
 /// Buffers above this many pages are not pooled.
-const POOLED_PAGES_MAX: usize = 64;
+const POOLED_PAGES_MAX: usize = 2048;
 /// At most this many bytes are pooled per thread.
 const POOLED_BYTES_MAX: usize = 16 << 20;
 

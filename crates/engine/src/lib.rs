@@ -1,8 +1,27 @@
 //! Nitro's engine: moves the bytes as the cache manager (`nitro-cache`) decides.
 //!
 //! The engine is generic over its ports ([`port::Device`], [`port::Clock`]) and names no async runtime, so that the
-//! same code runs on io_uring in the server and on a deterministic executor with simulated devices in tests.
+//! same code runs on io_uring in the server and on a deterministic executor with simulated devices in tests. The host
+//! polls [`Cache::insertion_worker`] and [`Volume::readahead_worker`] wherever it likes.
 #![forbid(unsafe_code)]
 
 pub mod buf;
+mod cache;
+pub mod codec;
+mod error;
+pub mod format;
+mod health;
+mod insert;
+pub mod metrics;
 pub mod port;
+mod resident;
+mod settings;
+mod volume;
+mod yielding;
+
+pub use cache::{Cache, CacheStatus};
+pub use error::{Error, ErrorKind};
+pub use health::Health;
+pub use nitro_cache as manager;
+pub use settings::EngineSettings;
+pub use volume::{CachedRun, Pieces, Volume, VolumeOptions};

@@ -116,7 +116,8 @@ impl WeuTable {
         let slot = self.slot(weu);
         let position = slot.positions.get(usize::from(entry))?;
         let (offset, sectors) = (position.offset(), position.sectors());
-        Some(Location { weu, generation: slot.generation, entry, offset, sectors })
+        let in_ram = slot.state != SlotState::Stored;
+        Some(Location { weu, generation: slot.generation, entry, offset, sectors, in_ram })
     }
 
     /// The first key of entry number `entry` of a slot.

@@ -1,0 +1,121 @@
+//! The superblock: what a cache device is. Two copies, each in a 4 KiB block of its own at the device's start.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `NITROSSD` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | extent size in bytes |
+//! | 16 | 4 | WEU size in bytes |
+//! | 20 | 4 | number of WEU slots |
+//! | 24 | 8 | offset of the first WEU slot |
+//! | 32 | 16 | UUID of the cache |
+//! | 48 | 8 | epoch: random for each formatting |
+//! | 56 | 4036 | reserved, zero |
+//! | 4092 | 4 | CRC-32C of the 4092 bytes before |
+
+use super::field::{Reader, Writer};
+use super::{FORMAT_VERSION, FormatError, crc32c};
+use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
+
+const MAGIC: [u8; 8] = *b"NITROSSD";
+const NAME: &str = "superblock";
+/// Bytes of one copy.
+pub const SUPERBLOCK_BYTES: usize = 4096;
+/// Where the copies stand.
+pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES as u64];
+const CRC_AT: usize = SUPERBLOCK_BYTES - 4;
+
+/// What a cache device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// Extent size in bytes.
+    pub extent_bytes: u32,
+    /// WEU size in bytes.
+    pub weu_bytes: u32,
+    /// Number of WEU slots.
+    pub weu_count: u32,
+    /// Offset of the first slot on the device; a multiple of the WEU size.
+    pub data_offset: u64,
+    /// Names the cache.
+    pub uuid: [u8; 16],
+    /// Random for each formatting.
+    pub epoch: u64,
+}
+
+impl Superblock {
+    /// One copy's bytes.
+    pub fn encode(&self, block: &mut [u8]) {
+        block[..SUPERBLOCK_BYTES].fill(0);
+        Writer::new(block)
+            .put(&MAGIC)
+            .u32(FORMAT_VERSION)
+            .u32(self.extent_bytes)
+            .u32(self.weu_bytes)
+            .u32(self.weu_count)
+            .u64(self.data_offset)
+            .put(&self.uuid)
+            .u64(self.epoch);
+        let crc = crc32c(&block[..CRC_AT]);
+        block[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads one copy.
+    ///
+    /// # Errors
+    /// [`FormatError`] naming what is wrong; [`FormatError::Magic`] where the device is no Nitro cache at all.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let need = SUPERBLOCK_BYTES;
+        let block = bytes.get(..need).ok_or(FormatError::Short { structure: NAME, have: bytes.len(), need })?;
+        let mut reader = Reader::new(NAME, block);
+        if reader.array()? != MAGIC {
+            return Err(FormatError::Magic { structure: NAME });
+        }
+        let version = reader.u32()?;
+        if version != FORMAT_VERSION {
+            return Err(FormatError::Version { found: version });
+        }
+        if block[CRC_AT..] != crc32c(&block[..CRC_AT]).to_le_bytes() {
+            return Err(FormatError::Checksum { structure: NAME });
+        }
+        let superblock = Self {
+            extent_bytes: reader.u32()?,
+            weu_bytes: reader.u32()?,
+            weu_count: reader.u32()?,
+            data_offset: reader.u64()?,
+            uuid: reader.array()?,
+            epoch: reader.u64()?,
+        };
+        EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
+        WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
+        if superblock.data_offset < SUPERBLOCK_BYTES as u64 * 2 || superblock.data_offset > 1 << 40 {
+            return Err(reader.refuse("data offset", superblock.data_offset));
+        }
+        Ok(superblock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superblock_comes_back_and_any_flipped_bit_is_noticed() {
+        let superblock = Superblock {
+            extent_bytes: 8192,
+            weu_bytes: 2 << 20,
+            weu_count: 2047,
+            data_offset: 2 << 20,
+            uuid: *b"0123456789abcdef",
+            epoch: 99,
+        };
+        let mut block = vec![0xAA; SUPERBLOCK_BYTES];
+        superblock.encode(&mut block);
+        assert_eq!(Superblock::decode(&block), Ok(superblock));
+        for byte in 0..SUPERBLOCK_BYTES {
+            block[byte] ^= 1;
+            assert!(Superblock::decode(&block).is_err(), "byte {byte}");
+            block[byte] ^= 1;
+        }
+        assert_eq!(Superblock::decode(&[0; 4096]), Err(FormatError::Magic { structure: NAME }));
+    }
+}

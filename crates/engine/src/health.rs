@@ -1,0 +1,68 @@
+//! Whether the cache device can be trusted. In write-through the origin has everything, so a cache device that starts
+//! failing becomes pass-through: it is neither read nor written any more, and the volumes go on.
+
+use crate::port::DeviceError;
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// The state of a cache device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// In use.
+    Caching,
+    /// Given up after repeated errors; volumes are served by their origins alone.
+    PassThrough,
+}
+
+/// Failed reads in a row after which the device is given up.
+const READ_ERRORS_MAX: u32 = 16;
+/// Failed writes in a row after which the device is given up.
+const WRITE_ERRORS_MAX: u32 = 3;
+
+/// Watches a cache device.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    given_up: AtomicBool,
+    read_errors: AtomicU32,
+    write_errors: AtomicU32,
+}
+
+impl Watch {
+    pub(crate) fn is_caching(&self) -> bool {
+        !self.given_up.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn state(&self) -> Health {
+        if self.is_caching() { Health::Caching } else { Health::PassThrough }
+    }
+
+    pub(crate) fn read_ok(&self) {
+        if self.read_errors.load(Ordering::Relaxed) != 0 {
+            self.read_errors.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn write_ok(&self) {
+        self.write_errors.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read_failed(&self, error: &DeviceError) {
+        if self.read_errors.fetch_add(1, Ordering::Relaxed) + 1 >= READ_ERRORS_MAX {
+            self.give_up(error);
+        }
+    }
+
+    pub(crate) fn write_failed(&self, error: &DeviceError) {
+        if self.write_errors.fetch_add(1, Ordering::Relaxed) + 1 >= WRITE_ERRORS_MAX {
+            self.give_up(error);
+        }
+    }
+
+    /// Gives the device up, with one line in the log.
+    pub(crate) fn give_up(&self, reason: &dyn std::fmt::Display) {
+        if !self.given_up.swap(true, Ordering::Relaxed) {
+            tracing::error!("cache device keeps failing ({reason}): passing through to the origin from now on");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The insertion queue: bounded in bytes, so that clients never wait for the SSD or the CPU.
+
+use crate::volume::{Flights, Token};
+use bytes::Bytes;
+use event_listener::Event;
+use nitro_cache::{ExtentKey, Location};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Whose bytes are to be inserted.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// A whole extent.
+    Whole(Bytes),
+    /// What is cached at `base`, with `patch` over it from byte `at`.
+    Merge { base: Location, at: usize, patch: Bytes },
+}
+
+/// One extent on its way into the cache.
+pub(crate) struct Job {
+    pub(crate) key: ExtentKey,
+    pub(crate) content: Content,
+    /// Void once the extent has been written to again.
+    pub(crate) token: Arc<Token>,
+    /// Where to say that it is done.
+    pub(crate) flights: Arc<Flights>,
+}
+
+impl Job {
+    /// Bytes that the job keeps in RAM.
+    fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Whole(bytes) => bytes.len() as u64,
+            Content::Merge { patch, .. } => patch.len() as u64,
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    bytes: u64,
+    at_work: usize,
+    closed: bool,
+}
+
+/// The queue. Any thread may push; any number of workers take.
+pub(crate) struct InsertQueue {
+    state: Mutex<State>,
+    bytes_max: u64,
+    pushed: Event,
+    taken: Event,
+}
+
+impl InsertQueue {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self { state: Mutex::default(), bytes_max, pushed: Event::new(), taken: Event::new() }
+    }
+
+    /// Adds a job if there is room.
+    pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
+        let mut state = self.state.lock();
+        if state.closed || state.bytes + job.bytes() > self.bytes_max {
+            return Err(job);
+        }
+        state.bytes += job.bytes();
+        state.jobs.push_back(job);
+        drop(state);
+        self.pushed.notify(1);
+        Ok(())
+    }
+
+    /// Adds a job as soon as there is room; gives it back if the queue is closed.
+    pub(crate) async fn push_wait(&self, mut job: Job) -> Result<(), Job> {
+        loop {
+            let taken = self.taken.listen();
+            match self.push(job) {
+                Ok(()) => return Ok(()),
+                Err(back) if self.state.lock().closed => return Err(back),
+                Err(back) => job = back,
+            }
+            taken.await;
+        }
+    }
+
+    /// The next job; `None` once the queue is closed and empty. Each job is followed by [`done`](Self::done).
+    pub(crate) async fn take(&self) -> Option<Job> {
+        loop {
+            let pushed = self.pushed.listen();
+            let mut state = self.state.lock();
+            if let Some(job) = state.jobs.pop_front() {
+                state.bytes -= job.bytes();
+                state.at_work += 1;
+                drop(state);
+                self.taken.notify(usize::MAX);
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            drop(state);
+            pushed.await;
+        }
+    }
+
+    /// A worker has finished a job.
+    pub(crate) fn done(&self) {
+        self.state.lock().at_work -= 1;
+        self.taken.notify(usize::MAX);
+    }
+
+    /// Ends when no job waits or is at work.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let taken = self.taken.listen();
+            let state = self.state.lock();
+            if state.jobs.is_empty() && state.at_work == 0 {
+                return;
+            }
+            drop(state);
+            taken.await;
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.pushed.notify(usize::MAX);
+        self.taken.notify(usize::MAX);
+    }
+}

@@ -1,0 +1,214 @@
+//! The engine's metrics: names, units and meanings stand here and nowhere else.
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+macro_rules! counters {
+    ($(#[$doc:meta])* $name:ident / $snapshot:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub struct $name { $($(#[$field_doc])* pub $field: Counter,)* }
+
+        $(#[$doc])*
+        /// At one moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct $snapshot { $($(#[$field_doc])* pub $field: u64,)* }
+
+        impl $name {
+            /// The counters as they are now.
+            #[must_use]
+            pub fn snapshot(&self) -> $snapshot {
+                $snapshot { $($field: self.$field.get(),)* }
+            }
+        }
+    };
+}
+
+/// A counter that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+counters! {
+    /// What a cache did.
+    CacheMetrics / CacheCounters {
+        /// Extents answered from the RAM cache.
+        ram_hits,
+        /// Extents answered from data on its way into the cache.
+        pending_hits,
+        /// Extents answered from data read ahead.
+        readahead_hits,
+        /// Reads of the cache device.
+        ssd_reads,
+        /// Bytes read from the cache device.
+        ssd_read_bytes,
+        /// Payload bytes of extents written to the cache device.
+        ssd_written_payload_bytes,
+        /// Bytes of WEU headers and extent prefixes written to the cache device.
+        ssd_written_header_bytes,
+        /// Bytes of alignment and unused WEU ends written to the cache device.
+        ssd_written_padding_bytes,
+        /// Bytes of superblocks written to the cache device.
+        ssd_written_superblock_bytes,
+        /// Fills dropped because the insertion queue was full.
+        fills_dropped,
+        /// Fills dropped because their extent was written to in the meantime.
+        fills_voided,
+        /// Stored extents whose checksum or encoding was wrong; each was served by the origin.
+        corrupt_extents,
+        /// Stored extents whose WEU was refilled while they were being read.
+        outrun_reads,
+        /// Failed reads of the cache device.
+        ssd_read_errors,
+        /// Failed writes of the cache device.
+        ssd_write_errors,
+    }
+}
+
+counters! {
+    /// What a volume did.
+    VolumeMetrics / VolumeCounters {
+        /// Read requests.
+        reads,
+        /// Bytes of read requests.
+        read_bytes,
+        /// Extents of read requests that came from RAM or SSD.
+        read_hit_extents,
+        /// Extents of read requests that came from the origin.
+        read_miss_extents,
+        /// Extents that joined a read of the origin already under way.
+        read_joined_extents,
+        /// Extents read ahead of sequential streams.
+        readahead_extents,
+        /// Extents of sequential streams kept from the SSD.
+        bypassed_extents,
+        /// Write requests.
+        writes,
+        /// Bytes of write requests.
+        write_bytes,
+        /// Trim requests.
+        trims,
+        /// Write-zeroes requests.
+        write_zeroes,
+        /// Flush requests.
+        flushes,
+        /// Reads of the origin.
+        origin_reads,
+        /// Bytes read from the origin.
+        origin_read_bytes,
+        /// Writes of the origin.
+        origin_writes,
+        /// Bytes written to the origin.
+        origin_written_bytes,
+        /// Requests that failed.
+        errors,
+    }
+}
+
+/// Percentiles of a latency, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Requests measured.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: u64,
+    /// 90th percentile.
+    pub p90_us: u64,
+    /// 99th percentile.
+    pub p99_us: u64,
+    /// 99.9th percentile.
+    pub p999_us: u64,
+    /// Largest.
+    pub max_us: u64,
+}
+
+/// Latencies of one kind of request.
+#[derive(Debug)]
+pub struct LatencyRecorder(Mutex<Histogram<u64>>);
+
+impl Default for LatencyRecorder {
+    fn default() -> Self {
+        // Nanoseconds to 1000 s with two digits: the bounds are constants within what the histogram accepts.
+        let histogram = Histogram::new_with_bounds(1, 1_000_000_000_000, 2).or_else(|_| Histogram::new(2));
+        Self(Mutex::new(histogram.expect("constant bounds")))
+    }
+}
+
+impl LatencyRecorder {
+    /// Records one request.
+    pub fn record(&self, latency: Duration) {
+        self.0.lock().saturating_record(latency.as_nanos() as u64);
+    }
+
+    /// The percentiles so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Latency {
+        let h = self.0.lock();
+        let us = |q: f64| h.value_at_quantile(q) / 1000;
+        Latency {
+            count: h.len(),
+            mean_us: h.mean() / 1000.0,
+            p50_us: us(0.5),
+            p90_us: us(0.9),
+            p99_us: us(0.99),
+            p999_us: us(0.999),
+            max_us: h.max() / 1000,
+        }
+    }
+}
+
+/// Latencies of a volume.
+#[derive(Debug, Default)]
+pub struct VolumeLatencies {
+    /// Reads answered without the origin.
+    pub read_hit: LatencyRecorder,
+    /// Reads that needed the origin.
+    pub read_miss: LatencyRecorder,
+    /// Writes.
+    pub write: LatencyRecorder,
+    /// Flushes.
+    pub flush: LatencyRecorder,
+}
+
+/// [`VolumeLatencies`] at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct VolumeLatencySnapshot {
+    /// Reads answered without the origin.
+    pub read_hit: Latency,
+    /// Reads that needed the origin.
+    pub read_miss: Latency,
+    /// Writes.
+    pub write: Latency,
+    /// Flushes.
+    pub flush: Latency,
+}
+
+impl VolumeLatencies {
+    /// The percentiles so far.
+    #[must_use]
+    pub fn snapshot(&self) -> VolumeLatencySnapshot {
+        VolumeLatencySnapshot {
+            read_hit: self.read_hit.snapshot(),
+            read_miss: self.read_miss.snapshot(),
+            write: self.write.snapshot(),
+            flush: self.flush.snapshot(),
+        }
+    }
+}

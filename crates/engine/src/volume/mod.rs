@@ -1,0 +1,215 @@
+//! A volume: an origin seen through a cache.
+//!
+//! `read` finds extents in RAM, on the SSD or at the origin; `write` changes the origin and whatever is cached of it;
+//! `flights` keeps the two from passing each other; `readahead` runs ahead of sequential readers.
+
+mod flights;
+mod origin;
+mod read;
+mod readahead;
+mod write;
+
+pub(crate) use flights::{Flights, Token};
+pub(crate) use readahead::Prefetched;
+
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
+use crate::port::{Allocation, Clock, Device};
+use bytes::Bytes;
+use nitro_cache::pattern::StreamDetector;
+use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+use parking_lot::Mutex;
+use readahead::ReadaheadQueue;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The data of a read, in order.
+pub type Pieces = smallvec::SmallVec<[Bytes; 2]>;
+
+/// A run of a volume that is cached, or is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CachedRun {
+    /// Length in bytes.
+    pub len: u64,
+    /// On the SSD, or on its way there.
+    pub cached: bool,
+}
+
+/// What a volume is opened with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// The number by which the cache knows it: each volume of a cache has its own.
+    pub object: ObjectId,
+    /// Refuse whatever would change it.
+    pub read_only: bool,
+}
+
+/// Writes to one extent are counted under its number modulo this many.
+const WRITE_EPOCHS: usize = 1024;
+
+/// A volume: any number of requests at a time, from all threads.
+pub struct Volume<F, O, C> {
+    pub(crate) cache: Arc<Cache<F, C>>,
+    pub(crate) origin: O,
+    options: VolumeOptions,
+    size_bytes: u64,
+    flights: Arc<Flights>,
+    streams: Mutex<StreamDetector>,
+    readahead: ReadaheadQueue,
+    write_epochs: Box<[AtomicU32]>,
+    /// What it did.
+    pub metrics: VolumeMetrics,
+    latencies: VolumeLatencies,
+}
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// Puts `cache` in front of `origin`.
+    pub fn new(cache: Arc<Cache<F, C>>, origin: O, options: VolumeOptions) -> Arc<Self> {
+        Arc::new(Self {
+            size_bytes: origin.geometry().size_bytes,
+            streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
+            flights: Arc::default(),
+            readahead: ReadaheadQueue::default(),
+            write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),
+            metrics: VolumeMetrics::default(),
+            latencies: VolumeLatencies::default(),
+            cache,
+            origin,
+            options,
+        })
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Whether it refuses whatever would change it.
+    pub fn read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    /// The origin.
+    pub fn origin(&self) -> &O {
+        &self.origin
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Arc<Cache<F, C>> {
+        &self.cache
+    }
+
+    /// Counters so far.
+    pub fn counters(&self) -> VolumeCounters {
+        self.metrics.snapshot()
+    }
+
+    /// Latencies so far.
+    pub fn latencies(&self) -> VolumeLatencySnapshot {
+        self.latencies.snapshot()
+    }
+
+    /// Which parts of a range are cached, in order, covering it whole.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn cached_runs(&self, offset: u64, len: u64) -> Result<Vec<CachedRun>, Error> {
+        /// Extents looked up while the manager is locked.
+        const STEP: u64 = 64;
+        self.check_range(offset, len)?;
+        let (extent_bytes, end) = (self.extent_bytes(), offset + len);
+        let mut runs: Vec<CachedRun> = Vec::new();
+        let extents = self.extents(offset, len);
+        let mut first = extents.start;
+        while first < extents.end {
+            let manager = self.cache.manager.lock();
+            for index in first..extents.end.min(first + STEP) {
+                let cached = manager.peek(self.key(index)).is_some();
+                let len = end.min((index + 1) * extent_bytes) - offset.max(index * extent_bytes);
+                match runs.last_mut() {
+                    Some(last) if last.cached == cached => last.len += len,
+                    _ => runs.push(CachedRun { len, cached }),
+                }
+            }
+            first += STEP;
+        }
+        Ok(runs)
+    }
+
+    /// The origin's allocation map of a range.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] or [`Error::Origin`].
+    pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
+        self.check_range(offset, len)?;
+        self.origin.allocation(offset, len).await.map_err(Error::Origin)
+    }
+
+    fn extent_bytes(&self) -> u64 {
+        self.cache.settings.manager.extent_bytes.into()
+    }
+
+    fn key(&self, index: u64) -> ExtentKey {
+        ExtentKey::new(self.options.object, ExtentIndex(index))
+    }
+
+    /// The numbers of the extents that a range touches.
+    fn extents(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
+        let extent_bytes = self.extent_bytes();
+        offset / extent_bytes..(offset + len).div_ceil(extent_bytes)
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size_bytes => Ok(()),
+            _ => Err(Error::OutOfRange { offset, len, size_bytes: self.size_bytes }),
+        }
+    }
+
+    fn write_epoch(&self, index: u64) -> &AtomicU32 {
+        &self.write_epochs[index as usize % WRITE_EPOCHS]
+    }
+
+    /// Puts an extent into the RAM cache, unless it has been written to since its write epoch was `epoch`.
+    fn keep_in_ram(&self, index: u64, data: &Bytes, epoch: u32) {
+        if self.cache.settings.ram_cache_bytes == 0 {
+            return;
+        }
+        let mut ram = self.cache.ram.lock();
+        // A writer raises the epoch before it removes the extent from RAM, so one of the two is seen here.
+        if self.write_epoch(index).load(Ordering::SeqCst) == epoch {
+            ram.insert(self.key(index), data.clone(), data.len() as u64);
+        }
+    }
+
+    /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short.
+    fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
+        /// Extents per lock.
+        const STEP: u64 = 64;
+        for index in extents.clone().take(WRITE_EPOCHS) {
+            self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
+        }
+        let mut first = extents.start;
+        while first < extents.end {
+            let step = first..extents.end.min(first + STEP);
+            if self.cache.settings.ram_cache_bytes > 0 {
+                let mut ram = self.cache.ram.lock();
+                step.clone().for_each(|index| drop(ram.remove(&self.key(index))));
+            }
+            {
+                let mut prefetched = self.cache.prefetched.lock();
+                if !prefetched.is_empty() {
+                    step.clone().for_each(|index| drop(prefetched.remove(&self.key(index))));
+                }
+            }
+            let mut manager = self.cache.manager.lock();
+            for index in step {
+                if let Some(location) = manager.invalidate(self.key(index)) {
+                    was(index, location);
+                }
+            }
+            first += STEP;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Access to the origin in whole extents, and in any bytes: origins have a block size, extents may hang over their end.
+
+use super::Volume;
+use crate::buf::BufMut;
+use crate::error::Error;
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use std::ops::Range;
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    fn origin_block(&self) -> u64 {
+        self.origin.geometry().block_bytes.into()
+    }
+
+    /// Reads from the origin, aligned or not.
+    pub(super) async fn read_origin(&self, range: Range<u64>) -> Result<Bytes, Error> {
+        let block = self.origin_block();
+        let start = range.start / block * block;
+        let len = (range.end.next_multiple_of(block) - start) as usize;
+        self.metrics.origin_reads.add(1);
+        self.metrics.origin_read_bytes.add(len as u64);
+        let bytes = self.origin.read(start, len).await.map_err(Error::Origin)?;
+        let skip = (range.start - start) as usize;
+        Ok(bytes.slice(skip..skip + (range.end - range.start) as usize))
+    }
+
+    /// Reads whole extents from the origin; one that hangs over the volume's end is filled up with zeroes.
+    pub(super) async fn read_origin_extents(&self, extents: Range<u64>) -> Result<Vec<Bytes>, Error> {
+        let extent_bytes = self.extent_bytes();
+        let end = (extents.end * extent_bytes).min(self.size_bytes);
+        let mut bytes = self.read_origin(extents.start * extent_bytes..end).await?;
+        let each = extent_bytes as usize;
+        let count = (extents.end - extents.start) as usize;
+        Ok((0..count)
+            .map(|_| match bytes.len() >= each {
+                true => bytes.split_to(each),
+                false => self.padded(&bytes),
+            })
+            .collect())
+    }
+
+    /// The bytes at an extent's start, filled up with zeroes.
+    pub(super) fn padded(&self, bytes: &[u8]) -> Bytes {
+        let mut whole = BufMut::zeroed(self.extent_bytes() as usize);
+        whole[..bytes.len()].copy_from_slice(bytes);
+        whole.freeze()
+    }
+
+    /// Writes to the origin. What is not aligned to its blocks is read, changed and written: the caller sees to it that
+    /// no other write touches these extents meanwhile.
+    pub(super) async fn write_origin(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        let block = self.origin_block();
+        let end = offset + data.len() as u64;
+        let (start, stop) = (offset / block * block, end.next_multiple_of(block));
+        let data = if (start, stop) == (offset, end) {
+            data
+        } else {
+            let mut whole = BufMut::with_len((stop - start) as usize);
+            let last = stop - block;
+            if start != offset {
+                let first = self.read_origin(start..start + block).await?;
+                whole[..block as usize].copy_from_slice(&first);
+            }
+            if stop != end && (last != start || start == offset) {
+                let tail = self.read_origin(last..stop).await?;
+                whole[(last - start) as usize..].copy_from_slice(&tail);
+            }
+            let at = (offset - start) as usize;
+            whole[at..at + data.len()].copy_from_slice(&data);
+            whole.freeze()
+        };
+        self.metrics.origin_writes.add(1);
+        self.metrics.origin_written_bytes.add(data.len() as u64);
+        self.origin.write(start, data).await.map_err(Error::Origin)
+    }
+}

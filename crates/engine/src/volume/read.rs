@@ -1,0 +1,325 @@
+//! The read path: RAM, SSD, origin.
+
+use super::flights::Start;
+use super::{Pieces, Volume};
+use crate::cache::Fetched;
+use crate::error::Error;
+use crate::insert::{Content, Job};
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use nitro_cache::pattern::Access;
+use nitro_cache::{ExtentKey, Location};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Stored extents at most this many bytes apart are read from the SSD in one go.
+const SSD_GAP_BYTES: u32 = 4096;
+/// The most that is read from the SSD in one go.
+const SSD_READ_BYTES_MAX: u32 = 256 << 10;
+/// The most that a warm-up reads from the origin in one go.
+const WARM_BYTES: u64 = 1 << 20;
+
+/// What becomes of an extent that was read from the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// It is inserted, unless the queue is full.
+    Insert,
+    /// It is inserted; whoever asked waits for room in the queue.
+    Wait,
+    /// It is kept in RAM: part of a sequential stream.
+    HoldBack,
+}
+
+/// Where a run of extents is.
+enum Source {
+    Here(Bytes),
+    Ssd(SmallVec<[(ExtentKey, Location); 1]>),
+    Origin(u64),
+}
+
+/// Some extents of a request, in order, and whether the origin was needed.
+type Extents = SmallVec<[Bytes; 2]>;
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// Reads a range.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or [`Error::Origin`] where the origin was needed and failed.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Pieces, Error> {
+        let begun = self.cache.clock.now();
+        let result = self.read_inner(offset, len).await;
+        match &result {
+            Ok((_, hit)) => {
+                let recorder = if *hit { &self.latencies.read_hit } else { &self.latencies.read_miss };
+                recorder.record(self.cache.clock.now().saturating_sub(begun));
+            }
+            Err(_) => self.metrics.errors.add(1),
+        }
+        result.map(|(pieces, _)| pieces)
+    }
+
+    /// Reads a range if all of it is in the RAM cache; a caller that gets `None` goes on to [`read`](Self::read).
+    pub fn try_read(&self, offset: u64, len: u64) -> Option<Pieces> {
+        if self.cache.settings.ram_cache_bytes == 0 || self.check_range(offset, len).is_err() || self.flights.is_busy()
+        {
+            return None;
+        }
+        let extents = self.extents(offset, len);
+        let mut pieces = Pieces::new();
+        let mut ram = self.cache.ram.lock();
+        for index in extents.clone() {
+            let within = self.within(index, offset, len);
+            pieces.push(ram.get(&self.key(index))?.slice(within));
+        }
+        drop(ram);
+        let count = extents.end - extents.start;
+        self.note_read(offset, len);
+        self.cache.metrics.ram_hits.add(count);
+        self.metrics.read_hit_extents.add(count);
+        Some(pieces)
+    }
+
+    /// Brings a range into the cache, whatever the access pattern; ends when it is read and queued for insertion.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn warm(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_range(offset, len)?;
+        let extents = self.extents(offset, len);
+        let run_max = (WARM_BYTES / self.extent_bytes()).max(1);
+        let mut index = extents.start;
+        while index < extents.end {
+            if self.cache.manager.lock().peek(self.key(index)).is_some() {
+                index += 1;
+                continue;
+            }
+            let missing = |i: &u64| self.cache.manager.lock().peek(self.key(*i)).is_none();
+            let end = (index..extents.end.min(index + run_max)).take_while(missing).last().map_or(index, |i| i) + 1;
+            self.from_origin(index..end, Fill::Wait, (offset, len)).await?;
+            index = end;
+        }
+        Ok(())
+    }
+
+    fn note_read(&self, offset: u64, len: u64) -> Access {
+        self.metrics.reads.add(1);
+        self.metrics.read_bytes.add(len);
+        self.streams.lock().read(offset, len)
+    }
+
+    async fn read_inner(&self, offset: u64, len: u64) -> Result<(Pieces, bool), Error> {
+        self.check_range(offset, len)?;
+        let access = self.note_read(offset, len);
+        let fill = if access.sequential { Fill::HoldBack } else { Fill::Insert };
+        let range = self.extents(offset, len);
+        let sources = self.locate(range.clone(), (offset, len));
+        self.want_ahead(access.readahead);
+        let mut hit = true;
+        let mut pieces = Pieces::new();
+        let mut index = range.start;
+        let mut take = |extents: Extents| {
+            for extent in extents {
+                let within = self.within(index, offset, len);
+                pieces.push(if within.len() == extent.len() { extent } else { extent.slice(within) });
+                index += 1;
+            }
+        };
+        if sources.len() == 1 {
+            for (source, first) in sources {
+                let (extents, from_cache) = self.obtain(first, source, fill, (offset, len)).await?;
+                hit &= from_cache;
+                take(extents);
+            }
+        } else {
+            let all = sources.into_iter().map(|(source, first)| self.obtain(first, source, fill, (offset, len)));
+            for result in join_all(all).await {
+                let (extents, from_cache) = result?;
+                hit &= from_cache;
+                take(extents);
+            }
+        }
+        Ok((pieces, hit))
+    }
+
+    /// The bytes of an extent that a request wants.
+    fn within(&self, index: u64, offset: u64, len: u64) -> Range<usize> {
+        let start = index * self.extent_bytes();
+        let from = offset.max(start) - start;
+        let to = (offset + len).min(start + self.extent_bytes()) - start;
+        from as usize..to as usize
+    }
+
+    /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
+    fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64)) -> SmallVec<[(Source, u64); 1]> {
+        let mut sources: SmallVec<[(Source, u64); 1]> = SmallVec::new();
+        let busy = self.flights.is_busy();
+        let caching = self.cache.watch.is_caching();
+        for index in extents {
+            let key = self.key(index);
+            let within = self.within(index, offset, len);
+            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy) {
+                sources.push((Source::Here(bytes), index));
+                continue;
+            }
+            let location = if caching { self.cache.manager.lock().lookup(key) } else { None };
+            match (location, sources.last_mut()) {
+                (Some(location), Some((Source::Ssd(run), _))) if follows(run, &location) => run.push((key, location)),
+                (Some(location), _) => sources.push((Source::Ssd(SmallVec::from_iter([(key, location)])), index)),
+                (None, Some((Source::Origin(count), _))) => *count += 1,
+                (None, _) => sources.push((Source::Origin(1), index)),
+            }
+        }
+        sources
+    }
+
+    /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
+    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool) -> Option<Bytes> {
+        if let Some(bytes) = busy.then(|| self.flights.pending(index)).flatten() {
+            self.cache.metrics.pending_hits.add(1);
+            return Some(bytes);
+        }
+        if self.cache.settings.ram_cache_bytes > 0 {
+            if let Some(bytes) = self.cache.ram.lock().get(&self.key(index)).cloned() {
+                self.cache.metrics.ram_hits.add(1);
+                return Some(bytes);
+            }
+        }
+        let (bytes, again) = self.take_ahead(index, within)?;
+        self.cache.metrics.readahead_hits.add(1);
+        if again {
+            self.promote(index, bytes.clone());
+        }
+        Some(bytes)
+    }
+
+    /// Has an extent inserted that is in RAM, if nothing else is going on with it.
+    fn promote(&self, index: u64, bytes: Bytes) {
+        if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
+            for (index, bytes, token) in reading.finish(Ok(vec![bytes]), true) {
+                self.enqueue(index, Content::Whole(bytes), token);
+            }
+        }
+    }
+
+    async fn obtain(
+        &self,
+        first: u64,
+        source: Source,
+        fill: Fill,
+        request: (u64, u64),
+    ) -> Result<(Extents, bool), Error> {
+        match source {
+            Source::Here(bytes) => {
+                self.metrics.read_hit_extents.add(1);
+                Ok((Extents::from_iter([bytes]), true))
+            }
+            Source::Ssd(run) => self.from_ssd(first, &run, fill, request).await,
+            Source::Origin(count) => Ok((self.from_origin(first..first + count, fill, request).await?, false)),
+        }
+    }
+
+    async fn from_ssd(
+        &self,
+        first: u64,
+        run: &[(ExtentKey, Location)],
+        fill: Fill,
+        request: (u64, u64),
+    ) -> Result<(Extents, bool), Error> {
+        let epochs: SmallVec<[u32; 1]> =
+            (first..).take(run.len()).map(|i| self.write_epoch(i).load(Ordering::SeqCst)).collect();
+        let fetched: Fetched = self.cache.fetch(run).await;
+        let mut extents = Extents::new();
+        let mut hit = true;
+        for ((index, epoch), extent) in (first..).zip(epochs).zip(fetched) {
+            match extent {
+                Some(bytes) => {
+                    self.metrics.read_hit_extents.add(1);
+                    self.keep_in_ram(index, &bytes, epoch);
+                    extents.push(bytes);
+                }
+                None => {
+                    hit = false;
+                    extents.extend(self.from_origin(index..index + 1, fill, request).await?);
+                }
+            }
+        }
+        Ok((extents, hit))
+    }
+
+    /// Reads extents from the origin, each once however many ask for it, and sees to their insertion.
+    async fn from_origin(&self, extents: Range<u64>, fill: Fill, request: (u64, u64)) -> Result<Extents, Error> {
+        let mut got = Extents::new();
+        let mut next = extents.start;
+        while next < extents.end {
+            let (start, range, reading) = self.flights.start(next..extents.end);
+            match (start, reading) {
+                (Start::Own, Some(reading)) => {
+                    self.metrics.read_miss_extents.add(range.end - range.start);
+                    let result = self.read_origin_extents(range.clone()).await;
+                    let kept = reading.finish(result.clone(), result.is_ok());
+                    self.keep(kept, fill, request).await;
+                    got.extend(result?);
+                }
+                (Start::Join(miss), _) => {
+                    let Some(bytes) = miss.join(next).await else { continue };
+                    self.metrics.read_joined_extents.add(1);
+                    got.push(bytes?);
+                }
+                (Start::Here(bytes), _) => {
+                    self.cache.metrics.pending_hits.add(1);
+                    got.push(bytes);
+                }
+                _ => {
+                    self.metrics.read_miss_extents.add(range.end - range.start);
+                    got.extend(self.read_origin_extents(range.clone()).await?);
+                }
+            }
+            next = range.end;
+        }
+        Ok(got)
+    }
+
+    async fn keep(&self, kept: Vec<(u64, Bytes, Arc<super::Token>)>, fill: Fill, (offset, len): (u64, u64)) {
+        for (index, bytes, token) in kept {
+            match fill {
+                Fill::Insert => self.enqueue(index, Content::Whole(bytes), token),
+                Fill::Wait => {
+                    let job = self.job(index, Content::Whole(bytes), token);
+                    if let Err(job) = self.cache.queue.push_wait(job).await {
+                        self.flights.settle(index, &job.token);
+                    }
+                }
+                Fill::HoldBack => {
+                    self.metrics.bypassed_extents.add(1);
+                    self.hold_back(index, bytes, self.within(index, offset, len).end as u32, &token);
+                }
+            }
+        }
+    }
+
+    pub(super) fn job(&self, index: u64, content: Content, token: Arc<super::Token>) -> Job {
+        Job { key: self.key(index), content, token, flights: self.flights.clone() }
+    }
+
+    /// Hands an extent to insertion; drops it, counted, when the queue is full.
+    pub(super) fn enqueue(&self, index: u64, content: Content, token: Arc<super::Token>) {
+        if let Err(job) = self.cache.queue.push(self.job(index, content, token)) {
+            self.cache.metrics.fills_dropped.add(1);
+            self.flights.settle(index, &job.token);
+        }
+    }
+}
+
+/// Whether a location lies behind the last of a run, near enough to be read with it.
+fn follows(run: &[(ExtentKey, Location)], next: &Location) -> bool {
+    let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return false };
+    let end = last.offset + u32::from(last.sectors) * 512;
+    (last.weu, last.generation) == (next.weu, next.generation)
+        && !(last.in_ram || next.in_ram || last.sectors == 0 || next.sectors == 0)
+        && next.offset > last.offset
+        && next.offset <= end + SSD_GAP_BYTES
+        && next.offset - first.offset < SSD_READ_BYTES_MAX
+}

@@ -1,0 +1,219 @@
+//! The write path, write-through: the origin has it before the client hears of it, and no read returns the older bytes
+//! from then on.
+
+use super::Volume;
+use crate::buf::BufMut;
+use crate::error::Error;
+use crate::insert::Content;
+use crate::port::{Clock, Device, ErrorKind as DeviceErrorKind};
+use bytes::Bytes;
+use nitro_cache::Location;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Zeroes are written in pieces of this size where the origin has no faster way.
+const ZERO_BYTES: u64 = 1 << 20;
+
+/// What was cached of the extents at the edges of a write.
+#[derive(Default)]
+struct Before {
+    /// In RAM.
+    bytes: HashMap<u64, Bytes>,
+    /// On the SSD.
+    locations: HashMap<u64, Location>,
+}
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// Writes a range. With `fua`, it is durable before this returns.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::ReadOnly`] or [`Error::Origin`]; after the latter the range holds old or new
+    /// bytes, as after a failed write to any disk, and is not cached.
+    ///
+    /// The future must be polled to its end: one that is dropped may leave its write under way on the origin.
+    pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
+        let begun = self.cache.clock.now();
+        self.metrics.writes.add(1);
+        self.metrics.write_bytes.add(data.len() as u64);
+        let result = self.write_inner(offset, data, fua).await;
+        self.latencies.write.record(self.cache.clock.now().saturating_sub(begun));
+        self.counted(result)
+    }
+
+    /// Makes every write that has returned durable.
+    ///
+    /// # Errors
+    /// [`Error::Origin`].
+    pub async fn flush(&self) -> Result<(), Error> {
+        let begun = self.cache.clock.now();
+        self.metrics.flushes.add(1);
+        let result = self.origin.flush().await.map_err(Error::Origin);
+        self.latencies.flush.record(self.cache.clock.now().saturating_sub(begun));
+        self.counted(result)
+    }
+
+    /// Tells the origin that a range holds nothing of worth. Parts of it smaller than a block stay as they are; so does
+    /// all of it where the origin cannot trim.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+        self.metrics.trims.add(1);
+        let result = self.trim_inner(offset, len, fua).await;
+        self.counted(result)
+    }
+
+    /// Makes a range read as zeroes. With `may_unmap`, the origin may release its storage. With `fast`, fails with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), having changed nothing, where that would take as long
+    /// as writing.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        may_unmap: bool,
+        fast: bool,
+        fua: bool,
+    ) -> Result<(), Error> {
+        self.metrics.write_zeroes.add(1);
+        let result = self.zero_inner(offset, len, may_unmap, fast, fua).await;
+        // That it would not be fast is an answer, not a failure.
+        if fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
+            return result;
+        }
+        self.counted(result)
+    }
+
+    fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_err() {
+            self.metrics.errors.add(1);
+        }
+        result
+    }
+
+    fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_range(offset, len)?;
+        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
+        let len = data.len() as u64;
+        self.check_write(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let extents = self.extents(offset, len);
+        let mut before = Before::default();
+        let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
+        let found = |index, bytes| drop(is_edge(index).then(|| before.bytes.insert(index, bytes)));
+        let writing = self.flights.begin_write(extents.clone(), found).await;
+        for index in [extents.start, extents.end - 1] {
+            if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
+                before.bytes.insert(index, bytes.clone());
+            }
+        }
+        self.forget_cached(extents.clone(), |index, location| {
+            if is_edge(index) {
+                before.locations.insert(index, location);
+            }
+        });
+        self.write_origin(offset, data.clone()).await?;
+        if fua {
+            self.origin.flush().await.map_err(Error::Origin)?;
+        }
+        let contents: Vec<_> = if self.cache.watch.is_caching() {
+            extents.filter_map(|index| self.content(index, offset, &data, &before).map(|c| (index, c))).collect()
+        } else {
+            Vec::new()
+        };
+        let tokens = writing.finish(contents.iter().map(|(index, content)| match content {
+            Content::Whole(bytes) => (*index, Some(bytes.clone())),
+            Content::Merge { .. } => (*index, None),
+        }));
+        for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
+            self.enqueue(index, content, token);
+        }
+        Ok(())
+    }
+
+    /// What of a written extent can go into the cache: all of it where the write covers it, or merged with what was
+    /// cached before.
+    fn content(&self, index: u64, offset: u64, data: &Bytes, before: &Before) -> Option<Content> {
+        let extent_bytes = self.extent_bytes();
+        let start = index * extent_bytes;
+        let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
+        let part = data.slice((from - offset) as usize..(to - offset) as usize);
+        if from == start && to == (start + extent_bytes).min(self.size_bytes) {
+            let whole = part.len() as u64 == extent_bytes;
+            return Some(Content::Whole(if whole { part } else { self.padded(&part) }));
+        }
+        let at = (from - start) as usize;
+        if let Some(old) = before.bytes.get(&index) {
+            let mut merged = BufMut::copy_of(old);
+            merged[at..at + part.len()].copy_from_slice(&part);
+            return Some(Content::Whole(merged.freeze()));
+        }
+        before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch: part })
+    }
+
+    async fn trim_inner(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+        self.check_write(offset, len)?;
+        let block = u64::from(self.origin.geometry().block_bytes);
+        let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
+        if start >= end {
+            return Ok(());
+        }
+        let extents = self.extents(start, end - start);
+        let _writing = self.flights.begin_write(extents.clone(), |_, _| {}).await;
+        self.forget_cached(extents, |_, _| {});
+        match self.origin.discard(start, end - start).await {
+            Err(error) if error.kind == DeviceErrorKind::Unsupported => Ok(()),
+            Ok(()) if fua => self.origin.flush().await,
+            result => result,
+        }
+        .map_err(Error::Origin)
+    }
+
+    async fn zero_inner(&self, offset: u64, len: u64, may_unmap: bool, fast: bool, fua: bool) -> Result<(), Error> {
+        self.check_write(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let extents = self.extents(offset, len);
+        let _writing = self.flights.begin_write(extents.clone(), |_, _| {}).await;
+        self.forget_cached(extents, |_, _| {});
+        let block = u64::from(self.origin.geometry().block_bytes);
+        let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
+        let edges = if whole.start < whole.end {
+            match self.origin.write_zeroes(whole.start, whole.end - whole.start, may_unmap).await {
+                Ok(()) => {}
+                Err(error) if error.kind == DeviceErrorKind::Unsupported && !fast => {
+                    self.put_zeroes(whole.clone()).await?
+                }
+                Err(error) => return Err(Error::Origin(error)),
+            }
+            [offset..whole.start, whole.end..offset + len]
+        } else {
+            [offset..offset + len, 0..0]
+        };
+        for edge in edges {
+            self.put_zeroes(edge).await?;
+        }
+        if fua {
+            self.origin.flush().await.map_err(Error::Origin)?;
+        }
+        Ok(())
+    }
+
+    async fn put_zeroes(&self, range: Range<u64>) -> Result<(), Error> {
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(ZERO_BYTES);
+            self.write_origin(at, BufMut::zeroed(len as usize).freeze()).await?;
+            at += len;
+        }
+        Ok(())
+    }
+}
