@@ -114,6 +114,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         &self.settings
     }
 
+    /// The cache device.
+    pub fn flash(&self) -> &F {
+        &self.flash
+    }
+
     /// What it is and did.
     pub fn status(&self) -> CacheStatus {
         let manager = self.manager.lock();
@@ -175,10 +180,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if location.sectors == 0 {
             return Some(self.zero_extent.clone());
         }
-        if location.in_ram {
-            if let Some((encoding, payload)) = self.resident.get(location) {
-                return decode(encoding, payload, self.extent_bytes());
-            }
+        if let Some((encoding, payload)) = location.in_ram.then(|| self.resident.get(location)).flatten() {
+            return decode(encoding, payload, self.extent_bytes());
         }
         // It was in RAM when asked for, and is on the SSD by now.
         self.fetch_span(location, location, &[(key, *location)]).await.pop().flatten()

@@ -174,7 +174,7 @@ mod tests {
     fn example() -> (Head, Vec<Entry>, Vec<u8>) {
         let entry = |n: u32| Entry {
             key: ExtentKey::from_raw(u64::from(n) << 40),
-            fingerprint: (n % 2 == 0).then_some(Fingerprint([n as u8; 20])),
+            fingerprint: n.is_multiple_of(2).then_some(Fingerprint([n as u8; 20])),
             offset: 512 + n * 4096,
             stored_bytes: n * 100,
             extent_bytes: 8192,

@@ -45,6 +45,11 @@ struct State {
     closed: bool,
 }
 
+/// There was no job to take.
+struct Empty {
+    closed: bool,
+}
+
 /// The queue. Any thread may push; any number of workers take.
 pub(crate) struct InsertQueue {
     state: Mutex<State>,
@@ -88,20 +93,23 @@ impl InsertQueue {
     pub(crate) async fn take(&self) -> Option<Job> {
         loop {
             let pushed = self.pushed.listen();
-            let mut state = self.state.lock();
-            if let Some(job) = state.jobs.pop_front() {
-                state.bytes -= job.bytes();
-                state.at_work += 1;
-                drop(state);
-                self.taken.notify(usize::MAX);
-                return Some(job);
+            match self.try_take() {
+                Ok(job) => {
+                    self.taken.notify(usize::MAX);
+                    return Some(job);
+                }
+                Err(Empty { closed: true }) => return None,
+                Err(Empty { closed: false }) => pushed.await,
             }
-            if state.closed {
-                return None;
-            }
-            drop(state);
-            pushed.await;
         }
+    }
+
+    fn try_take(&self) -> Result<Job, Empty> {
+        let mut state = self.state.lock();
+        let job = state.jobs.pop_front().ok_or(Empty { closed: state.closed })?;
+        state.bytes -= job.bytes();
+        state.at_work += 1;
+        Ok(job)
     }
 
     /// A worker has finished a job.
@@ -114,13 +122,16 @@ impl InsertQueue {
     pub(crate) async fn drained(&self) {
         loop {
             let taken = self.taken.listen();
-            let state = self.state.lock();
-            if state.jobs.is_empty() && state.at_work == 0 {
+            if self.is_idle() {
                 return;
             }
-            drop(state);
             taken.await;
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.jobs.is_empty() && state.at_work == 0
     }
 
     pub(crate) fn bytes(&self) -> u64 {

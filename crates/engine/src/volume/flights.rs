@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The permission to enter an extent's content into the cache; a write to the extent makes it void.
 #[derive(Debug, Default)]
@@ -20,33 +20,47 @@ impl Token {
     }
 }
 
+/// How a read of the origin ended; `None`: its reader went away.
+type Outcome = Option<Result<Vec<Bytes>, Error>>;
+
 /// A read of the origin under way, for all who want its extents.
 #[derive(Debug)]
 pub(super) struct Miss {
     /// The extents that it reads.
     pub(super) extents: Range<u64>,
-    result: Mutex<Option<Option<Result<Vec<Bytes>, Error>>>>,
+    /// Extents below this number were waited for by others.
+    joined_to: AtomicU64,
+    /// Not ended yet: `None`.
+    outcome: Mutex<Option<Outcome>>,
     done: Event,
 }
 
 impl Miss {
-    /// Waits for one extent of the read. `None`: its reader went away; read again.
-    pub(super) async fn join(&self, index: u64) -> Option<Result<Bytes, Error>> {
+    /// Whether somebody else has waited for an extent.
+    pub(super) fn is_joined(&self, index: u64) -> bool {
+        index < self.joined_to.load(Ordering::Relaxed)
+    }
+
+    /// Waits for some extents of the read. `None`: its reader went away; read again.
+    pub(super) async fn join(&self, extents: Range<u64>) -> Option<Result<Vec<Bytes>, Error>> {
         loop {
             let done = self.done.listen();
-            if let Some(result) = &*self.result.lock() {
-                let at = (index - self.extents.start) as usize;
-                return result.as_ref().map(|r| match r {
-                    Ok(extents) => Ok(extents[at].clone()),
-                    Err(error) => Err(error.clone()),
-                });
+            match self.ended(&extents) {
+                Some(outcome) => return outcome,
+                None => done.await,
             }
-            done.await;
         }
     }
 
-    fn finish(&self, result: Option<Result<Vec<Bytes>, Error>>) {
-        self.result.lock().get_or_insert(result);
+    fn ended(&self, extents: &Range<u64>) -> Option<Outcome> {
+        let (from, to) = (extents.start - self.extents.start, extents.end - self.extents.start);
+        let outcome = self.outcome.lock();
+        let part = |all: &Vec<Bytes>| all[from as usize..to as usize].to_vec();
+        Some(outcome.as_ref()?.as_ref().map(|result| result.as_ref().map(part).map_err(Error::clone)))
+    }
+
+    fn finish(&self, outcome: Outcome) {
+        self.outcome.lock().get_or_insert(outcome);
         self.done.notify(usize::MAX);
     }
 }
@@ -62,6 +76,12 @@ enum FillState {
 struct Fill {
     token: Arc<Token>,
     state: FillState,
+}
+
+impl Fill {
+    fn reads_by(&self, miss: &Arc<Miss>) -> bool {
+        matches!(&self.state, FillState::Reading(reading) if Arc::ptr_eq(reading, miss))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -143,7 +163,12 @@ impl Flights {
         let one = first..first + 1;
         if let Some(fill) = state.fills.get(&first) {
             return match &fill.state {
-                FillState::Reading(miss) => (Start::Join(miss.clone()), one, None),
+                FillState::Reading(miss) => {
+                    let same = |index: &u64| state.fills.get(index).is_some_and(|f| f.reads_by(miss));
+                    let end = (first..extents.end).take_while(same).last().unwrap_or(first) + 1;
+                    miss.joined_to.fetch_max(end, Ordering::Relaxed);
+                    (Start::Join(miss.clone()), first..end, None)
+                }
                 FillState::Pending(Some(bytes)) => (Start::Here(bytes.clone()), one, None),
                 FillState::Pending(None) => (Start::Unshared, one, None),
             };
@@ -155,7 +180,12 @@ impl Flights {
         if unshared {
             return (Start::Unshared, first..end, None);
         }
-        let miss = Arc::new(Miss { extents: first..end, result: Mutex::new(None), done: Event::new() });
+        let miss = Arc::new(Miss {
+            extents: first..end,
+            joined_to: AtomicU64::new(0),
+            outcome: Mutex::new(None),
+            done: Event::new(),
+        });
         let tokens: Vec<_> = (first..end).map(|_| Arc::new(Token::default())).collect();
         for (index, token) in (first..end).zip(&tokens) {
             let fill = Fill { token: token.clone(), state: FillState::Reading(miss.clone()) };
@@ -208,7 +238,7 @@ impl Flights {
 /// A read of the origin by its first asker. Dropped unfinished, it lets those who joined read for themselves.
 pub(super) struct Reading {
     flights: Arc<Flights>,
-    miss: Arc<Miss>,
+    pub(super) miss: Arc<Miss>,
     tokens: Vec<Arc<Token>>,
 }
 

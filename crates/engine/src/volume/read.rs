@@ -98,7 +98,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
             let missing = |i: &u64| self.cache.manager.lock().peek(self.key(*i)).is_none();
             let end = (index..extents.end.min(index + run_max)).take_while(missing).last().map_or(index, |i| i) + 1;
-            self.from_origin(index..end, Fill::Wait, (offset, len)).await?;
+            self.read_through(index..end, Fill::Wait, (offset, len)).await?;
             index = end;
         }
         Ok(())
@@ -112,6 +112,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     async fn read_inner(&self, offset: u64, len: u64) -> Result<(Pieces, bool), Error> {
         self.check_range(offset, len)?;
+        if len == 0 {
+            return Ok((Pieces::new(), true));
+        }
         let access = self.note_read(offset, len);
         let fill = if access.sequential { Fill::HoldBack } else { Fill::Insert };
         let range = self.extents(offset, len);
@@ -181,11 +184,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             self.cache.metrics.pending_hits.add(1);
             return Some(bytes);
         }
-        if self.cache.settings.ram_cache_bytes > 0 {
-            if let Some(bytes) = self.cache.ram.lock().get(&self.key(index)).cloned() {
-                self.cache.metrics.ram_hits.add(1);
-                return Some(bytes);
-            }
+        let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
+        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
+            self.cache.metrics.ram_hits.add(1);
+            return Some(bytes);
         }
         let (bytes, again) = self.take_ahead(index, within)?;
         self.cache.metrics.readahead_hits.add(1);
@@ -216,12 +218,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 self.metrics.read_hit_extents.add(1);
                 Ok((Extents::from_iter([bytes]), true))
             }
-            Source::Ssd(run) => self.from_ssd(first, &run, fill, request).await,
-            Source::Origin(count) => Ok((self.from_origin(first..first + count, fill, request).await?, false)),
+            Source::Ssd(run) => self.read_ssd(first, &run, fill, request).await,
+            Source::Origin(count) => Ok((self.read_through(first..first + count, fill, request).await?, false)),
         }
     }
 
-    async fn from_ssd(
+    async fn read_ssd(
         &self,
         first: u64,
         run: &[(ExtentKey, Location)],
@@ -242,7 +244,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 }
                 None => {
                     hit = false;
-                    extents.extend(self.from_origin(index..index + 1, fill, request).await?);
+                    extents.extend(self.read_through(index..index + 1, fill, request).await?);
                 }
             }
         }
@@ -250,7 +252,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// Reads extents from the origin, each once however many ask for it, and sees to their insertion.
-    async fn from_origin(&self, extents: Range<u64>, fill: Fill, request: (u64, u64)) -> Result<Extents, Error> {
+    async fn read_through(&self, extents: Range<u64>, fill: Fill, request: (u64, u64)) -> Result<Extents, Error> {
         let mut got = Extents::new();
         let mut next = extents.start;
         while next < extents.end {
@@ -264,9 +266,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                     got.extend(result?);
                 }
                 (Start::Join(miss), _) => {
-                    let Some(bytes) = miss.join(next).await else { continue };
-                    self.metrics.read_joined_extents.add(1);
-                    got.push(bytes?);
+                    let Some(result) = miss.join(range.clone()).await else { continue };
+                    self.metrics.read_joined_extents.add(range.end - range.start);
+                    got.extend(result?);
                 }
                 (Start::Here(bytes), _) => {
                     self.cache.metrics.pending_hits.add(1);

@@ -96,8 +96,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             first = range.end;
             self.metrics.readahead_extents.add(range.end - range.start);
             let result = self.read_origin_extents(range).await;
+            let miss = reading.miss.clone();
             for (index, bytes, token) in reading.finish(result, true) {
-                self.hold_back(index, bytes, 0, &token);
+                let read_to = if miss.is_joined(index) { self.extent_bytes() as u32 } else { 0 };
+                self.hold_back(index, bytes, read_to, &token);
             }
         }
     }

@@ -1,0 +1,130 @@
+//! A cache device that lies, fails or dies: the volume goes on, and nothing wrong is served.
+
+use crate::simulation::{SimClock, Simulation};
+use bytes::Bytes;
+use nitro_device::RamDevice;
+use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_engine::buf::BufMut;
+use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::port::Operation;
+use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions};
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Faulty = FaultyDevice<RamDevice, SimClock>;
+type TestVolume = Volume<Faulty, Faulty, SimClock>;
+
+const EXTENT: u64 = 8192;
+const EXTENTS: u64 = 200;
+
+fn content(index: u64) -> Bytes {
+    let mut bytes = BufMut::with_len(EXTENT as usize);
+    for (i, word) in bytes.chunks_mut(4).enumerate() {
+        word.copy_from_slice(&(index as u32 * 7919 + i as u32 % 100).to_le_bytes());
+    }
+    bytes.freeze()
+}
+
+/// A volume whose extents are all cached on the SSD or on their way.
+fn cached_volume() -> (Rc<Simulation>, Arc<TestVolume>) {
+    let sim = Simulation::new(1);
+    let clock = sim.clock.clone();
+    let manager = Settings { weu_bytes: 512 << 10, dedup: false, ..Settings::new(8 << 20) };
+    let settings = EngineSettings {
+        ram_cache_bytes: 0,
+        compression: nitro_engine::codec::Compression::None,
+        ..EngineSettings::new(manager)
+    };
+    let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
+    let flash = device(settings.manager.cache_bytes + (1 << 20));
+    let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
+    let options = VolumeOptions { object: ObjectId(0), read_only: false };
+    let volume = Volume::new(cache.clone(), device(EXTENTS * EXTENT), options);
+    sim.spawn(async move { cache.insertion_worker().await });
+    let filled = volume.clone();
+    sim.run(async move {
+        for index in 0..EXTENTS {
+            filled.write(index * EXTENT, content(index), false).await.unwrap();
+        }
+        filled.cache().settled().await;
+    });
+    (sim, volume)
+}
+
+async fn read_all(volume: &TestVolume) {
+    for index in 0..EXTENTS {
+        let pieces = volume.read(index * EXTENT, EXTENT).await.unwrap();
+        assert!(pieces.concat() == content(index), "extent {index}");
+    }
+}
+
+#[test]
+fn silent_corruption_is_a_counted_miss() {
+    let (sim, volume) = cached_volume();
+    let faults = volume.cache().flash().faults();
+    faults.inject(Fault::new(Effect::FlipBit).on(Operation::Read).probability(0.3));
+    let reader = volume.clone();
+    sim.run(async move { read_all(&reader).await });
+    let status = volume.cache().status();
+    assert!(status.engine.corrupt_extents > 20, "{} corrupt", status.engine.corrupt_extents);
+    assert_eq!(volume.counters().read_miss_extents, status.engine.corrupt_extents);
+    assert_eq!(status.health, Health::Caching, "a checksum mismatch is no device error");
+}
+
+#[test]
+fn a_device_that_dies_becomes_pass_through() {
+    let (sim, volume) = cached_volume();
+    volume.cache().flash().faults().inject(Fault::new(Effect::Fail(nitro_engine::port::ErrorKind::Io)));
+    let client = volume.clone();
+    sim.run(async move {
+        for _ in 0..3 {
+            read_all(&client).await;
+            for index in 0..EXTENTS {
+                client.write(index * EXTENT, content(index), true).await.unwrap();
+            }
+            client.cache().settled().await;
+        }
+    });
+    let status = volume.cache().status();
+    assert_eq!(status.health, Health::PassThrough);
+    let reads = volume.cache().flash().faults().counters();
+    let again = volume.clone();
+    sim.run(async move { read_all(&again).await });
+    assert_eq!(volume.cache().flash().faults().counters(), reads, "the dead device is left alone");
+}
+
+#[test]
+fn failed_weu_writes_lose_no_data() {
+    let (sim, volume) = cached_volume();
+    let fail = Fault::new(Effect::Fail(nitro_engine::port::ErrorKind::Io)).on(Operation::Write);
+    volume.cache().flash().faults().inject(fail.times(2));
+    let client = volume.clone();
+    sim.run(async move {
+        for round in 0..6 {
+            for index in 0..EXTENTS {
+                client.write(index * EXTENT, content(index + round), false).await.unwrap();
+            }
+            for index in 0..EXTENTS {
+                let pieces = client.read(index * EXTENT, EXTENT).await.unwrap();
+                assert!(pieces.concat() == content(index + round), "extent {index}");
+            }
+            client.cache().settled().await;
+        }
+    });
+    let status = volume.cache().status();
+    assert_eq!((status.engine.ssd_write_errors, status.health), (2, Health::Caching));
+}
+
+#[test]
+fn an_origin_error_reaches_the_client_and_is_not_cached() {
+    let (sim, volume) = cached_volume();
+    let fail = Fault::new(Effect::Fail(nitro_engine::port::ErrorKind::Io));
+    volume.origin().faults().inject(fail.on(Operation::Write).times(1));
+    let client = volume.clone();
+    sim.run(async move {
+        assert!(client.write(0, content(9), false).await.is_err());
+        let pieces = client.read(0, EXTENT).await.unwrap();
+        assert!(pieces.concat() == content(0), "the failed write did not reach the cache");
+    });
+    assert_eq!(volume.counters().errors, 1);
+}

@@ -1,0 +1,119 @@
+//! Single requests: single flight, scan resistance, promotion, partial writes, odd alignments, bounds.
+
+use crate::simulation::{Jittery, SimClock, Simulation};
+use nitro_device::RamDevice;
+use nitro_engine::buf::BufMut;
+use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::{Cache, EngineSettings, ErrorKind, Volume, VolumeOptions};
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Device = Jittery<RamDevice>;
+type TestVolume = Volume<Device, Device, SimClock>;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn volume(size: u64, settings: impl Fn(&mut EngineSettings), read_only: bool) -> (Rc<Simulation>, Arc<TestVolume>) {
+    let sim = Simulation::new(3);
+    let clock = sim.clock.clone();
+    let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
+    let mut engine = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
+    settings(&mut engine);
+    let flash = Jittery::new(RamDevice::new(engine.manager.cache_bytes + MIB, 512), &clock, 1, 100);
+    let origin = Jittery::new(RamDevice::new(size, 512), &clock, 2, 5000);
+    let cache = sim.run(Cache::format(flash, clock, engine, [0; 16], 5)).unwrap();
+    let volume = Volume::new(cache.clone(), origin, VolumeOptions { object: ObjectId(0), read_only });
+    let ahead = volume.clone();
+    sim.spawn(async move { cache.insertion_worker().await });
+    sim.spawn(async move { ahead.readahead_worker().await });
+    (sim, volume)
+}
+
+#[test]
+fn concurrent_misses_of_one_extent_read_the_origin_once() {
+    let (sim, volume) = volume(MIB, |_| {}, false);
+    for _ in 0..10 {
+        let volume = volume.clone();
+        sim.spawn(async move { drop(volume.read(64 * KIB, 8 * KIB).await.unwrap()) });
+    }
+    let last = volume.clone();
+    sim.run(async move {
+        last.read(64 * KIB, 8 * KIB).await.unwrap();
+        last.cache().settled().await;
+        last.read(64 * KIB, 8 * KIB).await.unwrap();
+    });
+    let counters = volume.counters();
+    assert_eq!(counters.origin_reads, 1, "{counters:?}");
+    assert_eq!(counters.read_miss_extents, 1);
+}
+
+#[test]
+fn a_scan_read_once_never_reaches_the_ssd_and_one_read_twice_does() {
+    let (sim, volume) = volume(12 * MIB, |s| s.readahead_ram_bytes = 16 * MIB, false);
+    let scan = |volume: Arc<TestVolume>| async move {
+        for at in (0..12 * MIB).step_by(32 << 10) {
+            volume.read(at, 32 * KIB).await.unwrap();
+        }
+        volume.cache().settled().await;
+    };
+    sim.run(scan(volume.clone()));
+    let once = volume.cache().status().manager;
+    assert!(once.insertions * 8 * KIB <= MIB, "only what came before the stream was known: {}", once.insertions);
+    let counters = volume.counters();
+    assert!(counters.readahead_extents > 1000, "{counters:?}");
+    assert!(counters.origin_read_bytes <= 12 * MIB + 256 * KIB, "nothing is read twice from the origin: {counters:?}");
+    sim.run(scan(volume.clone()));
+    let twice = volume.cache().status().manager;
+    assert!(twice.insertions > 1400, "{} of 1536 extents", twice.insertions);
+    assert!(volume.counters().origin_read_bytes <= 12 * MIB + 256 * KIB);
+}
+
+#[test]
+fn a_partial_write_merges_with_what_is_cached() {
+    let (sim, volume) = volume(MIB, |_| {}, false);
+    let client = volume.clone();
+    sim.run(async move {
+        let mut whole = vec![7u8; 8 << 10];
+        client.write(0, BufMut::copy_of(&whole).freeze(), false).await.unwrap();
+        client.cache().settled().await;
+        client.write(1001, BufMut::copy_of(&[9; 77]).freeze(), false).await.unwrap();
+        client.cache().settled().await;
+        whole[1001..1078].fill(9);
+        let before = client.counters().origin_reads;
+        assert!(client.read(0, 8 * KIB).await.unwrap().concat() == whole);
+        assert_eq!(client.counters().origin_reads, before, "still cached");
+        client.write(8 * KIB + 5, BufMut::copy_of(&[3; 5]).freeze(), false).await.unwrap();
+        client.cache().settled().await;
+        assert!(!client.cached_runs(8 * KIB, 8 * KIB).unwrap()[0].cached, "what was not cached is left so");
+    });
+}
+
+#[test]
+fn cached_runs_tell_what_is_cached() {
+    let (sim, volume) = volume(MIB, |_| {}, false);
+    let client = volume.clone();
+    sim.run(async move {
+        client.warm(64 * KIB, 128 * KIB).await.unwrap();
+        client.cache().settled().await;
+        let runs: Vec<_> = client.cached_runs(1, MIB - 1).unwrap().iter().map(|r| (r.len, r.cached)).collect();
+        assert_eq!(runs, [(64 * KIB - 1, false), (128 * KIB, true), (MIB - 192 * KIB, false)]);
+    });
+}
+
+#[test]
+fn bounds_and_read_only_are_refused() {
+    let (sim, volume) = volume(MIB + 512, |_| {}, true);
+    let client = volume.clone();
+    sim.run(async move {
+        let kind = |r: Result<(), nitro_engine::Error>| r.map_err(|e| e.kind()).unwrap_err();
+        assert_eq!(kind(client.read(MIB, 513).await.map(drop)), ErrorKind::OutOfRange);
+        assert_eq!(kind(client.read(u64::MAX, 2).await.map(drop)), ErrorKind::OutOfRange);
+        let byte = BufMut::zeroed(1).freeze();
+        assert_eq!(kind(client.write(0, byte, false).await), ErrorKind::ReadOnly);
+        assert_eq!(kind(client.trim(0, 512, false).await), ErrorKind::ReadOnly);
+        assert_eq!(kind(client.write_zeroes(0, 512, true, false, false).await), ErrorKind::ReadOnly);
+        assert_eq!(client.read(MIB + 511, 1).await.unwrap().concat(), [0]);
+        assert!(client.read(5, 0).await.unwrap().is_empty());
+    });
+}

@@ -1,0 +1,75 @@
+//! A device whose operations take a seeded time and overtake each other.
+
+use super::{Rng, SimClock};
+use bytes::Bytes;
+use nitro_engine::port::{Allocation, Clock, Device, DeviceError, Geometry};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Delays each operation of `inner` before and after it takes effect.
+pub struct Jittery<D> {
+    pub inner: D,
+    clock: SimClock,
+    rng: Mutex<Rng>,
+    delay_us_max: u64,
+}
+
+impl<D> Jittery<D> {
+    pub fn new(inner: D, clock: &SimClock, seed: u64, delay_us_max: u64) -> Self {
+        Self { inner, clock: clock.clone(), rng: Mutex::new(Rng::new(seed)), delay_us_max }
+    }
+
+    async fn delay(&self) {
+        let us = self.rng.lock().unwrap().below(self.delay_us_max);
+        self.clock.sleep(Duration::from_micros(us)).await;
+    }
+}
+
+impl<D: Device> Device for Jittery<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.delay().await;
+        let result = self.inner.read(offset, len).await;
+        self.delay().await;
+        result
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        self.delay().await;
+        // In two halves, so that a reader may see one new and one old.
+        let half = data.len() / 2 / 4096 * 4096;
+        let result = match self.inner.write(offset, data.slice(..half)).await {
+            Ok(()) => {
+                self.delay().await;
+                self.inner.write(offset + half as u64, data.slice(half..)).await
+            }
+            error => error,
+        };
+        self.delay().await;
+        result
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.delay().await;
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.delay().await;
+        self.inner.discard(offset, len).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.delay().await;
+        let result = self.inner.write_zeroes(offset, len, may_unmap).await;
+        self.delay().await;
+        result
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        self.inner.allocation(offset, len).await
+    }
+}
