@@ -71,7 +71,10 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         });
         if let Some(fingerprint) = &fingerprint {
             let mut manager = cache.manager.lock();
-            if job.token.is_void() || manager.insert_duplicate(job.key, fingerprint).is_some() {
+            if job.token.is_void() {
+                return cache.metrics.fills_voided.add(1);
+            }
+            if manager.insert_duplicate(job.key, fingerprint).is_some() {
                 return;
             }
         }
@@ -85,6 +88,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     /// The extent's bytes; `None` when there is nothing to insert any more.
     async fn content(&self, job: &Job) -> Option<Bytes> {
         if job.token.is_void() {
+            self.cache.metrics.fills_voided.add(1);
             return None;
         }
         match &job.content {

@@ -1,4 +1,5 @@
 //! The engine on a deterministic executor with simulated devices.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod disk_model;
 mod faults;

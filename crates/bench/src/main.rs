@@ -1,0 +1,28 @@
+//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA`.
+//!
+//! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
+#![forbid(unsafe_code)]
+
+mod hits;
+mod insertion;
+mod load;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments[..] {
+        ["hits-ram"] => hits::in_ram(),
+        ["hits-ssd", file, data] => hits::on_ssd(file.as_ref(), data.as_ref()),
+        ["insert", data] => insertion::run(data.as_ref()),
+        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nitro-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
