@@ -79,7 +79,7 @@ fn settings(cache_bytes: u64, dedup: bool, compression: Compression) -> EngineSe
 
 /// Flash and origin in RAM, deduplication and compression off, one core.
 pub fn in_ram() -> Result<(), Failure> {
-    const COUNT: u64 = 100_000;
+    const COUNT: u64 = 8_000;
     Reactor::new()?.block_on(async {
         let settings = settings(1 << 30, false, Compression::None);
         let content = |n: u64| {

@@ -11,9 +11,9 @@ use crate::port::{Clock, Device};
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
 use crate::volume::Prefetched;
-use bytes::Bytes;
-use nitro_cache::weu::layout::{PREFIX_BYTES, SECTOR_BYTES};
-use nitro_cache::{CacheManager, ExtentKey, Fingerprint, Location, LruMap, Stats};
+use bytes::{Buf, Bytes};
+use nitro_cache::weu::layout::SECTOR_BYTES;
+use nitro_cache::{CacheManager, ExtentKey, Fingerprint, Location, LruMap, Stats, WeuId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::sync::Arc;
@@ -157,8 +157,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES);
         let start = first.offset / SECTOR_BYTES * SECTOR_BYTES / block * block;
         let end = last.offset / SECTOR_BYTES * SECTOR_BYTES + u32::from(last.sectors) * SECTOR_BYTES;
-        let slot = self.superblock.data_offset + u64::from(first.weu.0) * u64::from(self.superblock.weu_bytes);
-        (slot + u64::from(start), (end.next_multiple_of(block) - start) as usize)
+        (self.slot_offset(first.weu) + u64::from(start), (end.next_multiple_of(block) - start) as usize)
     }
 
     /// Reads stored extents that lie behind one another in one WEU: `None` for each that could not be had, be it that
@@ -206,22 +205,31 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.metrics.outrun_reads.add(1);
             return wanted.iter().map(|_| None).collect();
         }
-        let slot = self.superblock.data_offset + u64::from(first.weu.0) * u64::from(self.superblock.weu_bytes);
-        let into = |location: &Location| (slot + u64::from(location.offset) - offset) as usize;
-        wanted.iter().map(|(key, location)| self.unpack(*key, location, &bytes, into(location))).collect()
+        let start = (offset - self.slot_offset(first.weu)) as u32;
+        if let [(key, location)] = wanted {
+            return Fetched::from_iter([self.unpack(*key, location, bytes, start)]);
+        }
+        wanted.iter().map(|(key, location)| self.unpack(*key, location, bytes.clone(), start)).collect()
     }
 
-    fn unpack(&self, key: ExtentKey, location: &Location, bytes: &Bytes, at: usize) -> Option<Bytes> {
-        let place = self.place(location);
-        let end = (at + PREFIX_BYTES as usize + self.extent_bytes()).min(bytes.len());
-        let stored = bytes.slice(at.min(end)..end);
-        let extent = payload_range(&place, &stored)
-            .and_then(|(encoding, payload)| decode(encoding, stored.slice(payload), self.extent_bytes()));
+    /// Takes a stored extent out of `bytes`, which were read from byte `start` of its WEU on.
+    fn unpack(&self, key: ExtentKey, location: &Location, mut bytes: Bytes, start: u32) -> Option<Bytes> {
+        bytes.advance(((location.offset - start) as usize).min(bytes.len()));
+        let extent = payload_range(&self.place(location), &bytes).and_then(|(encoding, payload)| {
+            bytes.truncate(payload.end);
+            bytes.advance(payload.start);
+            decode(encoding, bytes, self.extent_bytes())
+        });
         if extent.is_none() {
             self.metrics.corrupt_extents.add(1);
             self.forget(&[(key, *location)]);
         }
         extent
+    }
+
+    /// Where a WEU begins on the device.
+    pub(crate) fn slot_offset(&self, weu: WeuId) -> u64 {
+        self.superblock.data_offset + u64::from(weu.0) * u64::from(self.superblock.weu_bytes)
     }
 
     pub(crate) fn place(&self, location: &Location) -> Place {

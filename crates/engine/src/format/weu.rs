@@ -15,8 +15,17 @@
 //! | 40 | 468 | reserved, zero |
 //! | 508 | 4 | CRC-32C of the 508 bytes before |
 //!
-//! Entry (48 bytes): key 8 (object 16 bits, extent 48), fingerprint 20, offset 4, stored length 4 (prefix included; 0:
-//! all zeroes), extent length 4, flags 1 (bit 0: has a fingerprint), reserved 7.
+//! Entry (48 bytes):
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | key: extent number (48 bits), object (16 bits) |
+//! | 8 | 20 | fingerprint; zero without one |
+//! | 28 | 4 | offset of the stored extent within the WEU |
+//! | 32 | 4 | stored length in bytes, prefix included; 0: all zeroes |
+//! | 36 | 4 | extent length in bytes |
+//! | 40 | 1 | flags: bit 0, has a fingerprint |
+//! | 41 | 7 | reserved, zero |
 
 use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, crc32c};

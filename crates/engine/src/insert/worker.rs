@@ -157,9 +157,8 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             let Some(evicted) = evicted else { break };
             if cache.settings.discard_evicted {
                 let weu_bytes = u64::from(cache.settings.manager.weu_bytes);
-                let offset = cache.superblock.data_offset + u64::from(evicted.weu.0) * weu_bytes;
                 // A device that cannot discard only loses a hint.
-                let _ = cache.flash.discard(offset, weu_bytes).await;
+                let _ = cache.flash.discard(cache.slot_offset(evicted.weu), weu_bytes).await;
             }
         }
         while cache.manager.lock().clean_step() {}
@@ -178,10 +177,9 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 
 async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
     let weu = open.weu;
-    let slot = cache.superblock.data_offset + u64::from(weu.0) * u64::from(cache.superblock.weu_bytes);
     let block_bytes = cache.flash.geometry().block_bytes.max(SECTOR_BYTES);
     let (bytes, written) = open.seal(cache.superblock.epoch, block_bytes);
-    match cache.flash.write(slot, bytes).await {
+    match cache.flash.write(cache.slot_offset(weu), bytes).await {
         Ok(()) => {
             cache.watch.write_ok();
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);

@@ -3,6 +3,7 @@
 
 mod disk_model;
 mod faults;
+mod format_doc;
 mod insertion;
 mod paths;
 mod simulation;

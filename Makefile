@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all set-up themselves, or name what they need.
+CARGO ?= cargo
+.PHONY: demo test test-long bench build setup lint unit clients readme clean help
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: ## a slow volume with and without Nitro, side by side, in about two minutes after the build
+	@scripts/setup demo
+	@$(CARGO) build --release --quiet -p nitro
+	@scripts/demo
+
+test: ## format, lints, all tests, other people's NBD clients, the README's commands
+	@scripts/setup test
+	@$(MAKE) --no-print-directory lint unit clients readme
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/check-dependencies
+
+unit:
+	$(CARGO) test --workspace
+
+build:
+	$(CARGO) build --release -p nitro
+
+clients: build
+	scripts/test-clients
+
+readme: build
+	scripts/test-readme
+
+test-long: ## the slow ones: long simulations, kernel filesystems with evictions, fuzzing
+	@scripts/setup long
+	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main
+	$(MAKE) --no-print-directory build
+	scripts/test-clients --long
+	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done
+
+bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios of one run
+	@scripts/setup bench
+	$(CARGO) build --release -p nitro -p nitro-bench
+	scripts/bench
+
+clean:
+	$(CARGO) clean
