@@ -70,6 +70,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
         uuid: [u8; 16],
         epoch: u64,
     ) -> Result<Arc<Self>, Error> {
+        let cache = Self::new(flash, clock, settings, uuid, epoch)?;
+        cache.write_superblock().await?;
+        Ok(Arc::new(cache))
+    }
+
+    /// A cache that is never used: its volumes are served by their origins alone, for comparison. `flash` is neither
+    /// read nor written.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn pass_through(flash: F, clock: C, settings: EngineSettings) -> Result<Arc<Self>, Error> {
+        let cache = Self::new(flash, clock, settings, [0; 16], 0)?;
+        cache.watch.leave_out();
+        Ok(Arc::new(cache))
+    }
+
+    fn new(flash: F, clock: C, settings: EngineSettings, uuid: [u8; 16], epoch: u64) -> Result<Self, Error> {
         let manager = CacheManager::new(settings.manager)?;
         let superblock = Superblock {
             extent_bytes: settings.manager.extent_bytes,
@@ -80,7 +97,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             epoch,
         };
         let zero_extent = crate::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
-        let cache = Self {
+        Ok(Self {
             flash,
             clock,
             superblock,
@@ -94,9 +111,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             zero_extent,
             metrics: CacheMetrics::default(),
             settings,
-        };
-        cache.write_superblock().await?;
-        Ok(Arc::new(cache))
+        })
     }
 
     async fn write_superblock(&self) -> Result<(), Error> {

@@ -59,6 +59,11 @@ impl Watch {
         }
     }
 
+    /// Does without the device from the start.
+    pub(crate) fn leave_out(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
     /// Gives the device up, with one line in the log.
     pub(crate) fn give_up(&self, reason: &dyn std::fmt::Display) {
         if !self.given_up.swap(true, Ordering::Relaxed) {
