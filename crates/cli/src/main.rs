@@ -1,1 +1,6 @@
-fn main() {}
+//! The `nitro` program.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    nitro_cli::main()
+}

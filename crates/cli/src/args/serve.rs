@@ -1,0 +1,218 @@
+//! `nitro serve`
+
+use crate::config::{
+    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintName, Mode, ServerConfig, TlsMode,
+    VolumeConfig,
+};
+use crate::error::Error;
+use crate::size::Size;
+use clap::{Args, ValueEnum};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  Put 4 GiB of SSD in front of a VM image; the socket's NBD URI is printed:
+    nitro serve --origin vm.img --cache /fast/cache.img --cache-size 4G
+  Listen where others expect it, with a RAM cache of 1 GiB:
+    nitro serve --origin /dev/sdb --cache /dev/nvme0n1p3 --listen tcp:0.0.0.0:10809 --ram 1G
+  The origin alone, as slow as a 7200 rpm disk, for comparison:
+    nitro serve --origin vm.img --cache none --emulate-disk 7200
+  Several caches and volumes:
+    nitro serve --config /etc/nitro.toml
+
+Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// TOML file with [server], [cache.NAME] and [volume.NAME]; options of the server override it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["origin", "cache"], required_unless_present_all = ["origin", "cache"])]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    volume: VolumeArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Volume")]
+struct VolumeArgs {
+    /// The slow storage: a file or block device
+    #[arg(long, value_name = "PATH", requires = "cache")]
+    origin: Option<PathBuf>,
+    /// Name of the volume and its export; by default the origin's file name without its extension
+    #[arg(long, requires = "origin")]
+    name: Option<String>,
+    /// Refuse writes
+    #[arg(long, requires = "origin")]
+    read_only: bool,
+    /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
+    #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
+    emulate_disk: Option<Emulation>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cache")]
+struct CacheArgs {
+    /// The cache: a file (created if it does not exist) or block device; "none" serves the origin alone
+    #[arg(long, value_name = "PATH", requires = "origin")]
+    cache: Option<PathBuf>,
+    /// Size of the cache; needed to create a file, else that of the file or device
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    cache_size: Option<Size>,
+    /// When a write is acknowledged: write-through, when the origin has it
+    #[arg(long, value_enum, requires = "cache", hide_possible_values = true)]
+    mode: Option<Mode>,
+    /// RAM for whole extents in front of the SSD [default: 64M]
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    ram: Option<Size>,
+    /// Unit of caching, 4K to 128K; smaller finds more duplicates and takes more RAM [default: 8K]
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    extent_size: Option<Size>,
+    /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M]
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    weu_size: Option<Size>,
+    /// Store equal extents once [default: on]
+    #[arg(long, value_enum, requires = "cache")]
+    dedup: Option<Switch>,
+    /// How extents are compressed [default: lz4]
+    #[arg(long, value_enum, requires = "cache")]
+    compression: Option<CompressionName>,
+    /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100]
+    #[arg(long, value_name = "PCT", requires = "cache")]
+    fingerprint_index_ratio: Option<u8>,
+    /// Which hash names contents [default: blake3]
+    #[arg(long, value_enum, requires = "cache")]
+    fingerprint: Option<FingerprintName>,
+    /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never [default: 1M]
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    sequential_threshold: Option<Size>,
+    /// Use the cache file or device even if it holds something else, which is lost
+    #[arg(long, requires = "cache")]
+    format: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+struct ServerArgs {
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<Address>,
+    /// The control socket for status and iostat [default: beside the NBD socket]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Threads that serve clients [default: the machine's cores, at most 4]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Clients served at a time [default: 256]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+    /// Whether clients may or must use TLS [default: off]
+    #[arg(long, value_enum)]
+    tls: Option<TlsMode>,
+    /// The server's certificate chain (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Serve only clients with a certificate of these authorities (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf>,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// The name of the only cache of a command line.
+const CACHE_NAME: &str = "cache";
+
+impl ServeArgs {
+    /// The configuration that the file and the options make.
+    pub(crate) fn config(&self) -> Result<Config, Error> {
+        let mut config = match &self.config {
+            Some(path) => read_file(path)?,
+            None => self.from_options()?,
+        };
+        self.server.apply(&mut config.server);
+        config.check()?;
+        Ok(config)
+    }
+
+    fn from_options(&self) -> Result<Config, Error> {
+        let (Some(origin), Some(cache)) = (&self.volume.origin, &self.cache.cache) else {
+            return Err(Error::new("serve", "there is nothing to serve").or("give --origin and --cache, or --config"));
+        };
+        let name = match &self.volume.name {
+            Some(name) => name.clone(),
+            None => origin.file_stem().map_or_else(|| "volume".to_owned(), |stem| stem.to_string_lossy().into_owned()),
+        };
+        let volume = VolumeConfig {
+            origin: origin.clone(),
+            cache: Some(CACHE_NAME.to_owned()),
+            read_only: self.volume.read_only,
+            description: String::new(),
+            emulate_disk: self.volume.emulate_disk,
+        };
+        Ok(Config {
+            server: ServerConfig::default(),
+            caches: [(CACHE_NAME.to_owned(), self.cache.config(cache))].into(),
+            volumes: [(name, volume)].into(),
+        })
+    }
+}
+
+impl CacheArgs {
+    fn config(&self, path: &Path) -> CacheConfig {
+        CacheConfig {
+            path: CacheStore::from(path.to_owned()),
+            size: self.cache_size,
+            mode: self.mode.unwrap_or_default(),
+            ram: self.ram,
+            extent_size: self.extent_size,
+            weu_size: self.weu_size,
+            dedup: self.dedup.map(|switch| switch == Switch::On),
+            compression: self.compression.unwrap_or_default(),
+            fingerprint: self.fingerprint.unwrap_or_default(),
+            fingerprint_index_ratio: self.fingerprint_index_ratio,
+            sequential_threshold: self.sequential_threshold,
+            format: self.format,
+        }
+    }
+}
+
+impl ServerArgs {
+    fn apply(&self, server: &mut ServerConfig) {
+        if !self.listen.is_empty() {
+            server.listen.clone_from(&self.listen);
+        }
+        let paths = [
+            (&self.control, &mut server.control),
+            (&self.tls_cert, &mut server.tls_cert),
+            (&self.tls_key, &mut server.tls_key),
+            (&self.tls_client_ca, &mut server.tls_client_ca),
+        ];
+        for (given, target) in paths {
+            if given.is_some() {
+                target.clone_from(given);
+            }
+        }
+        server.threads = self.threads.or(server.threads);
+        server.max_connections = self.max_connections.or(server.max_connections);
+        server.tls = self.tls.unwrap_or(server.tls);
+    }
+}
+
+fn read_file(path: &Path) -> Result<Config, Error> {
+    let text =
+        fs::read_to_string(path).map_err(|e| Error::new(path.display(), e).or("check the path given with --config"))?;
+    Config::parse(&text).map_err(|e| e.in_file(path))
+}

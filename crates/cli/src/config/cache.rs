@@ -1,0 +1,146 @@
+//! `[cache.NAME]`
+
+use crate::size::Size;
+use nitro_cache::Settings;
+use nitro_engine::EngineSettings;
+use nitro_engine::codec::{Compression, FingerprintHash};
+use serde::{Deserialize, Deserializer};
+use std::path::PathBuf;
+
+/// A cache: its place on the SSD and how it works.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// A file or block device, or `none` to serve the origin alone.
+    pub path: CacheStore,
+    /// Size in bytes; that of the file or device if not given.
+    pub size: Option<Size>,
+    /// How writes are acknowledged.
+    #[serde(default)]
+    pub mode: Mode,
+    /// RAM for whole extents in front of the SSD.
+    pub ram: Option<Size>,
+    /// See [`nitro_cache::settings::EXTENT_BYTES`].
+    pub extent_size: Option<Size>,
+    /// See [`nitro_cache::settings::WEU_BYTES`].
+    pub weu_size: Option<Size>,
+    /// Find duplicates; on if not given.
+    pub dedup: Option<bool>,
+    /// How extents are compressed.
+    #[serde(default)]
+    pub compression: CompressionName,
+    /// Which hash names contents.
+    #[serde(default)]
+    pub fingerprint: FingerprintName,
+    /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
+    pub fingerprint_index_ratio: Option<u8>,
+    /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
+    pub sequential_threshold: Option<Size>,
+    /// Use the device even if it holds something else, which is lost.
+    #[serde(default)]
+    pub format: bool,
+}
+
+/// Where a cache is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheStore {
+    /// Nowhere: the origin is served alone, for comparison.
+    None,
+    /// In a file or on a block device.
+    Path(PathBuf),
+}
+
+impl From<PathBuf> for CacheStore {
+    fn from(path: PathBuf) -> Self {
+        if path.as_os_str() == "none" { Self::None } else { Self::Path(path) }
+    }
+}
+
+impl<'de> Deserialize<'de> for CacheStore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        PathBuf::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// When the origin has it.
+    #[default]
+    WriteThrough,
+    /// When the cache has it.
+    WriteBack,
+}
+
+/// How extents are compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum CompressionName {
+    /// Fast.
+    #[default]
+    Lz4,
+    /// Denser, and slower to read.
+    Zstd,
+    /// Not at all.
+    None,
+}
+
+/// Which hash names contents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FingerprintName {
+    /// BLAKE3, cut to 160 bits.
+    #[default]
+    Blake3,
+    /// SHA-1.
+    Sha1,
+}
+
+impl CacheConfig {
+    /// All defaults, at `path`.
+    #[must_use]
+    pub fn new(path: CacheStore) -> Self {
+        Self {
+            path,
+            size: None,
+            mode: Mode::default(),
+            ram: None,
+            extent_size: None,
+            weu_size: None,
+            dedup: None,
+            compression: CompressionName::default(),
+            fingerprint: FingerprintName::default(),
+            fingerprint_index_ratio: None,
+            sequential_threshold: None,
+            format: false,
+        }
+    }
+
+    /// The engine's settings for a cache with `cache_bytes` for its write-evict units. Values out of range are kept as
+    /// they are, for the check to find.
+    #[must_use]
+    pub fn engine_settings(&self, cache_bytes: u64) -> EngineSettings {
+        let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+        let mut manager = Settings::new(cache_bytes);
+        manager.extent_bytes = self.extent_size.map_or(manager.extent_bytes, bytes);
+        manager.weu_bytes = self.weu_size.map_or(manager.weu_bytes, bytes);
+        manager.dedup = self.dedup.unwrap_or(manager.dedup);
+        manager.fingerprint_index_percent = self.fingerprint_index_ratio.unwrap_or(manager.fingerprint_index_percent);
+        if let Some(threshold) = self.sequential_threshold {
+            manager.streams.threshold_bytes = threshold.0;
+        }
+        let mut settings = EngineSettings::new(manager);
+        settings.ram_cache_bytes = self.ram.map_or(settings.ram_cache_bytes, |size| size.0);
+        settings.compression = match self.compression {
+            CompressionName::Lz4 => Compression::Lz4,
+            CompressionName::Zstd => Compression::Zstd,
+            CompressionName::None => Compression::None,
+        };
+        settings.fingerprint_hash = match self.fingerprint {
+            FingerprintName::Blake3 => FingerprintHash::Blake3,
+            FingerprintName::Sha1 => FingerprintHash::Sha1,
+        };
+        settings
+    }
+}

@@ -1,0 +1,58 @@
+use super::*;
+use crate::size::Size;
+
+const FULL: &str = r#"
+[server]
+listen = ["unix:/run/n.sock", "tcp:127.0.0.1:0"]
+threads = 2
+tls = "off"
+
+[cache.fast]
+path = "/fast/cache.img"
+size = "4G"
+ram = 0
+extent_size = "16K"
+dedup = false
+compression = "zstd"
+
+[volume.vm]
+origin = "vm.img"
+emulate_disk = "7200:4"
+
+[volume.db]
+origin = "db.img"
+cache = "fast"
+read_only = true
+"#;
+
+#[test]
+fn a_full_file_is_read() {
+    let config = Config::parse(FULL).unwrap();
+    assert_eq!(config.server.listen.len(), 2);
+    assert_eq!(config.volumes.len(), 2);
+    let fast = &config.caches["fast"];
+    assert_eq!((fast.size, fast.ram, fast.dedup), (Some(Size(4 << 30)), Some(Size(0)), Some(false)));
+    assert_eq!(fast.engine_settings(4 << 30).manager.extent_bytes, 16 << 10);
+    assert_eq!(config.cache_of("vm").unwrap(), "fast");
+    assert_eq!(config.volumes["vm"].emulate_disk.unwrap().model().spindles, 4);
+}
+
+#[test]
+fn faults_are_told_with_their_line_and_the_nearest_key() {
+    let wrong = |from: &str, to: &str| Config::parse(&FULL.replace(from, to)).expect_err(to).to_string();
+    assert_eq!(
+        wrong("extent_size", "extent_sze"),
+        "line 11: unknown key \"extent_sze\"; did you mean \"extent_size\"?"
+    );
+    assert_eq!(wrong("\"zstd\"", "\"zst\""), "line 13: unknown value \"zst\"; did you mean \"zstd\"?");
+    assert!(wrong("\"4G\"", "\"4X\"").starts_with("line 9: \"4X\" is not a size"));
+    assert!(wrong("[server]", "[server").starts_with("line 2: "));
+    assert!(wrong("cache = \"fast\"", "cache = \"fats\"").contains("did you mean \"fast\"?"));
+    assert!(wrong("16K", "6000").contains("the nearest valid value is 4096"));
+    assert!(wrong("dedup = false", "mode = \"write-back\"").contains("write-back is not in this version"));
+    assert!(wrong("tls = \"off\"", "tls = \"required\"").contains("needs a certificate"));
+    assert!(wrong("7200:4", "5400").contains("write 7200 or 15000"));
+    assert!(wrong("tcp:127.0.0.1:0", "127.0.0.1:0").contains("neither unix: nor tcp:"));
+    assert!(Config::parse("").unwrap_err().to_string().contains("nothing to serve"));
+    assert!(Config::parse("\u{0}\u{1}garbage").is_err());
+}

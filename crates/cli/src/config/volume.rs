@@ -1,0 +1,90 @@
+//! `[volume.NAME]`
+
+use nitro_device::hdd::HddModel;
+use serde::{Deserialize, Deserializer, de};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A volume: an origin behind a cache, exported under the volume's name.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeConfig {
+    /// A file or block device.
+    pub origin: PathBuf,
+    /// The name of its cache; may be left out if there is only one.
+    pub cache: Option<String>,
+    /// Refuse writes.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Shown to clients that list the exports.
+    #[serde(default)]
+    pub description: String,
+    /// Make the origin as slow as a hard disk.
+    pub emulate_disk: Option<Emulation>,
+}
+
+/// Spindles of an emulated array at most.
+const SPINDLES_MAX: u32 = 64;
+/// Bytes on one emulated disk before the next one's turn.
+const STRIPE_BYTES: u64 = 256 << 10;
+
+/// A hard disk to emulate: `7200` or `15000` (rpm), or several in RAID-0, as `7200:8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Emulation {
+    fast: bool,
+    spindles: u32,
+}
+
+impl Emulation {
+    /// The disk's mechanics.
+    #[must_use]
+    pub fn model(self) -> HddModel {
+        let one = if self.fast { HddModel::rpm_15000() } else { HddModel::rpm_7200() };
+        if self.spindles == 1 { one } else { one.with_spindles(self.spindles, STRIPE_BYTES) }
+    }
+}
+
+/// A text that names no disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmulationError(String);
+
+impl fmt::Display for EmulationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no disk: write 7200 or 15000, or 7200:8 for eight of them (at most {SPINDLES_MAX})", self.0)
+    }
+}
+
+impl std::error::Error for EmulationError {}
+
+impl FromStr for Emulation {
+    type Err = EmulationError;
+
+    fn from_str(text: &str) -> Result<Self, EmulationError> {
+        let refuse = || EmulationError(text.to_owned());
+        let (rpm, spindles) = text.split_once(':').unwrap_or((text, "1"));
+        let fast = match rpm {
+            "7200" => false,
+            "15000" => true,
+            _ => return Err(refuse()),
+        };
+        let spindles = spindles.parse().map_err(|_| refuse())?;
+        if (1..=SPINDLES_MAX).contains(&spindles) { Ok(Self { fast, spindles }) } else { Err(refuse()) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Emulation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a disk such as 7200, 15000 or \"7200:8\"")]
+        enum Written {
+            Number(u32),
+            Text(String),
+        }
+        let text = match Written::deserialize(deserializer)? {
+            Written::Number(rpm) => rpm.to_string(),
+            Written::Text(text) => text,
+        };
+        text.parse().map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,37 @@
+//! The `nitro` command: serves volumes through a cache, and tells of it.
+//!
+//! A library so that its pure parts, [`Config::parse`] above all, can be tested and fuzzed; the program is [`main`].
+#![forbid(unsafe_code)]
+
+mod args;
+pub mod config;
+mod error;
+mod export;
+mod logging;
+mod serve;
+mod size;
+
+pub use config::Config;
+pub use error::Error;
+pub use size::Size;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Runs the command line. Exit codes: 0 done, 1 failed, 2 used wrongly.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = logging::start(&cli).and_then(|()| run(&cli)) {
+        eprintln!("nitro: {error}");
+        return ExitCode::from(1);
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(cli: &Cli) -> Result<(), Error> {
+    match &cli.command {
+        Command::Serve(args) => serve::run(args.config()?),
+    }
+}

@@ -1,0 +1,27 @@
+//! A signal that, once set, stays so, and wakes whoever waits on any thread.
+
+use event_listener::Event;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Default)]
+pub(crate) struct Latch {
+    set: AtomicBool,
+    event: Event,
+}
+
+impl Latch {
+    pub(crate) fn set(&self) {
+        self.set.store(true, Ordering::SeqCst);
+        self.event.notify(usize::MAX);
+    }
+
+    pub(crate) async fn wait(&self) {
+        loop {
+            let listener = self.event.listen();
+            if self.set.load(Ordering::SeqCst) {
+                return;
+            }
+            listener.await;
+        }
+    }
+}

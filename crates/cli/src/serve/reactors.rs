@@ -1,0 +1,106 @@
+//! The threads: reactors that serve clients, and one that inserts.
+
+use super::Served;
+use super::connections::{self, Place};
+use crate::error::Error;
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use nitro_device::net::Accepted;
+use nitro_device::{ReactorThread, spawn_local, spawn_thread};
+use nitro_nbd::ServerOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A client on its way to its thread.
+struct Assigned {
+    client: Accepted,
+    place: Place,
+    seat: Seat,
+}
+
+/// One of a thread's clients; counted until dropped.
+struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A thread that serves clients.
+struct Server {
+    thread: ReactorThread<()>,
+    clients: Arc<AtomicUsize>,
+    assign: UnboundedSender<Assigned>,
+}
+
+/// All threads but the main one.
+pub(super) struct Reactors {
+    servers: Vec<Server>,
+    insertion: ReactorThread<()>,
+}
+
+impl Reactors {
+    pub(super) fn start(served: &Arc<Served>, options: ServerOptions, threads: usize) -> Result<Self, Error> {
+        let fail = |e: nitro_device::Error| Error::with_sources("threads", &e).or("use fewer with --threads");
+        let options = Arc::new(options);
+        let servers = (0..threads)
+            .map(|index| start_server(index, served, &options))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(fail)?;
+        let caches: Vec<_> = served.caches.values().cloned().collect();
+        let insertion = spawn_thread("nitro-insert", move || async move {
+            join_all(caches.iter().map(|cache| cache.insertion_worker())).await;
+        })
+        .map_err(fail)?;
+        Ok(Self { servers, insertion })
+    }
+
+    /// Hands a client to the thread that has the fewest.
+    pub(super) fn assign(&self, client: Accepted, place: Place) {
+        let Some(server) = self.servers.iter().min_by_key(|server| server.clients.load(Ordering::Relaxed)) else {
+            return;
+        };
+        server.clients.fetch_add(1, Ordering::Relaxed);
+        let seat = Seat(Arc::clone(&server.clients));
+        if server.assign.unbounded_send(Assigned { client, place, seat }).is_err() {
+            tracing::error!("a reactor thread has ended; a client is turned away");
+        }
+    }
+
+    /// Waits for all threads; their clients have left, and the caches are closed.
+    pub(super) async fn join(self) -> Result<(), Error> {
+        let broken = |_| Error::new("threads", "one ended by a panic").or("see the log; please report it");
+        for server in self.servers {
+            drop(server.assign);
+            server.thread.join().map_err(broken)?;
+        }
+        self.insertion.join().map_err(broken)
+    }
+}
+
+fn start_server(
+    index: usize,
+    served: &Arc<Served>,
+    options: &Arc<ServerOptions>,
+) -> Result<Server, nitro_device::Error> {
+    let (assign, mut assigned) = unbounded::<Assigned>();
+    let (served, options) = (Arc::clone(served), Arc::clone(options));
+    let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
+        if index == 0 {
+            for (_, export) in &served.volumes {
+                let volume = Arc::clone(&export.volume);
+                spawn_local(async move { volume.readahead_worker().await });
+            }
+        }
+        while let Some(Assigned { client, place, seat }) = assigned.next().await {
+            let serving = connections::serve(client, Arc::clone(&served), Arc::clone(&options));
+            spawn_local(async move {
+                serving.await;
+                drop((place, seat));
+            });
+        }
+    })?;
+    Ok(Server { thread, clients: Arc::default(), assign })
+}

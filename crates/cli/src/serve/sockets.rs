@@ -1,0 +1,102 @@
+//! The listening sockets.
+
+use super::Served;
+use super::place::Places;
+use super::reactors::Reactors;
+use crate::error::Error;
+use futures_util::future::join_all;
+use nitro_device::ErrorKind;
+use nitro_device::net::{ListenAddress, Listener};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause after a failed accept, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Sockets {
+    nbd: Vec<Listener>,
+    /// One NBD URI for each address and export.
+    pub(super) uris: Vec<String>,
+}
+
+impl Sockets {
+    pub(super) fn bind<'a>(places: &Places, exports: impl Iterator<Item = &'a str> + Clone) -> Result<Self, Error> {
+        let nbd = places.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let uri_of =
+            |listener: &Listener| exports.clone().map(|name| uri(listener.address(), name)).collect::<Vec<_>>();
+        let uris = nbd.iter().flat_map(uri_of).collect();
+        Ok(Self { nbd, uris })
+    }
+
+    /// Hands clients to the reactors, for as long as it is polled.
+    pub(super) async fn accept(&self, served: &Arc<Served>, reactors: &Reactors) {
+        join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors))).await;
+    }
+}
+
+async fn accept(listener: &Listener, served: &Arc<Served>, reactors: &Reactors) {
+    loop {
+        match listener.accept().await {
+            Ok(client) => match served.connections.admit() {
+                Some(place) => reactors.assign(client, place),
+                None => tracing::warn!(peer = client.peer(), "refused a client: too many are connected"),
+            },
+            Err(error) => {
+                tracing::warn!("cannot accept a client on {}: {error}", listener.address());
+                super::connections::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+pub(super) fn bind(address: &ListenAddress) -> Result<Listener, Error> {
+    Listener::bind(address).map_err(|e| {
+        let way_out = match e.kind {
+            ErrorKind::InUse => "another server answers there: stop it, or use another address",
+            ErrorKind::Exists => "the file there is no socket: remove it, or use another path",
+            _ => "use another address",
+        };
+        Error::with_sources(format_args!("socket {address}"), &e).or(way_out)
+    })
+}
+
+/// The NBD URI of an export (doc/uri.md of the NBD project).
+fn uri(address: &ListenAddress, export: &str) -> String {
+    let export = escape(export.as_bytes());
+    match address {
+        ListenAddress::Unix(path) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            format!("nbd+unix:///{export}?socket={}", escape(path.as_os_str().as_bytes()))
+        }
+        ListenAddress::Tcp(address) => format!("nbd://{address}/{export}"),
+    }
+}
+
+/// Percent-encodes what a URI's query cannot have as it is (RFC 3986 §3.4).
+fn escape(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~/:@".contains(&byte) {
+            out.push(byte.into());
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_those_that_clients_understand() {
+        let unix = ListenAddress::Unix("/run/a b/n.sock".into());
+        assert_eq!(uri(&unix, "vm 1"), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
+        let tcp = ListenAddress::Tcp("[::1]:10809".parse().unwrap());
+        assert_eq!(uri(&tcp, "vm"), "nbd://[::1]:10809/vm");
+    }
+}

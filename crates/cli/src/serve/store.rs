@@ -1,0 +1,172 @@
+//! A cache's file or device: found fit, or created, and opened.
+
+use super::identity::Identity;
+use super::signature::{PROBE_BYTES, recognise};
+use crate::config::CacheConfig;
+use crate::error::Error;
+use crate::size::Size;
+use nitro_device::file::Medium;
+use nitro_device::{ErrorKind, FileDevice, FileOptions};
+use nitro_engine::format::FormatError;
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use nitro_engine::port::Device;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// A cache file's size is a multiple of this, so that direct I/O reaches all of it.
+const ALIGNMENT_BYTES: u64 = 4096;
+
+/// A cache's device and how much of it to use, in bytes.
+pub(super) struct Store {
+    pub(super) device: FileDevice,
+    pub(super) size_bytes: u64,
+}
+
+/// Opens a cache's file or device, creating the file where there is none.
+pub(super) fn open(what: &str, path: &Path, config: &CacheConfig) -> Result<Store, Error> {
+    let wanted = config.size.map(|size| size.0);
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => create(what, path, wanted),
+        Err(e) => Err(Error::new(what, e).or("check the path and its folders' permissions")),
+        Ok(found) if found.is_dir() => {
+            Err(Error::new(what, "it is a directory").or("name a file in it, which will be created"))
+        }
+        Ok(found) if found.is_file() && found.len() == 0 => fill(what, path, wanted),
+        Ok(found) => reuse(what, path, config, &found),
+    }
+}
+
+fn size_to_create(what: &str, wanted: Option<u64>) -> Result<u64, Error> {
+    let wanted = wanted.ok_or_else(|| {
+        Error::new(what, "it does not exist yet")
+            .or("give its size, as in --cache-size 4G (size = \"4G\"), to create it")
+    })?;
+    Ok(wanted / ALIGNMENT_BYTES * ALIGNMENT_BYTES)
+}
+
+fn create(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
+    let size_bytes = size_to_create(what, wanted)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    check_room(what, folder, size_bytes)?;
+    let device = FileOptions::new(path).create(size_bytes).map_err(|e| device_error(what, &e))?;
+    Ok(Store { device, size_bytes })
+}
+
+/// Gives an empty file its size.
+fn fill(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
+    let size_bytes = size_to_create(what, wanted)?;
+    check_room(what, path, size_bytes)?;
+    let fail = |e: io::Error| Error::new(what, e).or("check its permissions and the room on its filesystem");
+    let file = File::options().write(true).open(path).map_err(fail)?;
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes).map_err(fail)?,
+        result => result.map_err(|e| fail(e.into()))?,
+    }
+    let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
+    Ok(Store { device, size_bytes })
+}
+
+fn check_room(what: &str, place: &Path, size_bytes: u64) -> Result<(), Error> {
+    let Ok(filesystem) = rustix::fs::statvfs(place) else {
+        return Err(Error::new(what, "its folder does not exist").or("create the folder, or use another path"));
+    };
+    let free_bytes = filesystem.f_bavail * filesystem.f_frsize;
+    if free_bytes >= size_bytes {
+        return Ok(());
+    }
+    let why = format!("{} are wanted and the filesystem has only {} left", Size(size_bytes), Size(free_bytes));
+    Err(Error::new(what, why).or("make the cache smaller, or put it elsewhere"))
+}
+
+fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Result<Store, Error> {
+    // Locked first, so that what is looked at stays as it is.
+    check_permission(what, path)?;
+    let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
+    if !config.format {
+        check_content(what, path, found)?;
+    }
+    let have = device.geometry().size_bytes;
+    let size_bytes = match config.size.map(|size| size.0) {
+        Some(wanted) if wanted > have => {
+            let why = format!("{} are wanted and it has only {}", Size(wanted), Size(have));
+            return Err(Error::new(what, format_args!("the cache would be larger than the device: {why}"))
+                .or(format_args!("give at most {have} bytes, or no size to use all of it")));
+        }
+        Some(wanted) if device.medium() == Medium::File && have - wanted >= ALIGNMENT_BYTES => {
+            let why = format!("it exists with {} and {} are wanted", Size(have), Size(wanted));
+            return Err(Error::new(what, why).or("give no size to use it as it is, or remove it to create it anew"));
+        }
+        Some(wanted) => wanted,
+        None => have,
+    };
+    Ok(Store { device, size_bytes: size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES })
+}
+
+/// Opening tells better than permission bits whether this user may.
+fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(e @ (rustix::io::Errno::ACCESS | rustix::io::Errno::PERM)) => {
+            Err(Error::new(what, io::Error::from(e)).or("run as a user who may write to it, or change its permissions"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what holds something that is not a cache.
+fn check_content(what: &str, path: &Path, found: &Metadata) -> Result<(), Error> {
+    let mut start = Vec::with_capacity(PROBE_BYTES);
+    File::open(path)
+        .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
+        .map_err(|e| Error::new(what, e).or("check the device"))?;
+    match superblock(&start) {
+        Ok(_) => return Ok(()),
+        Err(error @ FormatError::Version { .. }) => {
+            let way_out = "use the version of Nitro that made it, or give --format (format = true) to start it anew";
+            return Err(Error::new(what, error).or(way_out));
+        }
+        Err(_) => {}
+    }
+    let way_out = "choose another path or remove it, or give --format (format = true) to overwrite it";
+    if let Some(content) = recognise(&start) {
+        return Err(Error::new(what, format_args!("it holds {content}")).or(way_out));
+    }
+    let is_blank = found.file_type().is_block_device() || found.blocks() == 0;
+    if is_blank { Ok(()) } else { Err(Error::new(what, "is not a Nitro cache and is not empty").or(way_out)) }
+}
+
+/// The first copy of the superblock that can be read; else why not.
+fn superblock(start: &[u8]) -> Result<Superblock, FormatError> {
+    let [first, second] = SUPERBLOCK_OFFSETS.map(|offset| {
+        let from = (offset as usize).min(start.len());
+        Superblock::decode(&start[from..(from + SUPERBLOCK_BYTES).min(start.len())])
+    });
+    first.or_else(|error| second.map_err(|_| error))
+}
+
+/// What to tell of a device that cannot be opened.
+pub(super) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
+    let way_out = match error.kind {
+        ErrorKind::InUse => "stop what uses it (another nitro? a mount?), or use another",
+        ErrorKind::NotADevice => "name a regular file or a block device",
+        ErrorKind::NoSpace => "make room on its filesystem, or use another",
+        ErrorKind::Exists | ErrorKind::Io => "check the path and its permissions",
+    };
+    let why = match error.kind {
+        ErrorKind::InUse => "is in use (mounted, or served by another process?)".to_owned(),
+        ErrorKind::NotADevice => "it is neither a regular file nor a block device".to_owned(),
+        _ => match &error.source {
+            Some(source) => source.to_string(),
+            None => error.to_string(),
+        },
+    };
+    Error::new(what, why).or(way_out)
+}
+
+/// Whether a path leads to what `identity` is.
+pub(super) fn is_same(path: &Path, identity: Identity) -> bool {
+    Identity::of(path).is_ok_and(|found| found == identity)
+}
