@@ -1,3 +1,4 @@
+#!/bin/bash
 # A kernel filesystem on the volume: nbdfuse, a loop device, mkfs, a copied tree, a clean check.
 . "$(dirname "$0")/lib.sh"
 [[ $(id -u) == 0 ]] || skip "needs root for loop devices"
@@ -25,14 +26,18 @@ for fs in ext4 xfs; do
   esac
   mount "$loop" "$mnt"
   mkdir "$mnt/tree"
-  find /usr/share/doc /usr/include -xdev -type f 2>/dev/null | head -3000 | xargs cp --parents -t "$mnt/tree"
+  find /usr/share/doc /usr/include -xdev -type f -print0 >"$WORK/files"
+  head -z -n 3000 "$WORK/files" | xargs -0 cp --parents -t "$mnt/tree"
   rm -rf "$mnt/tree/usr/include/linux"
   sync
   umount "$mnt"
   mount "$loop" "$mnt"
   diff -r "$mnt/tree/usr/share/doc" /usr/share/doc >"$WORK/diff" || true
   if grep -v '^Only in /usr/share/doc' "$WORK/diff"; then echo "$fs: files differ"; exit 1; fi
-  if command -v fsx >/dev/null; then fsx -N 3000 "$mnt/fsx.dat"; fi
+  fsx=$(command -v fsx || echo target/tools/bin/fsx)
+  operations=1000
+  [[ -z ${LONG:-} ]] || operations=100000
+  if [[ -x $fsx ]]; then "$fsx" -q -N "$operations" -P "$WORK" "$mnt/fsx.dat"; else echo "no fsx: skipped it"; fi
   umount "$mnt"
   case $fs in
     ext4) fsck.ext4 -f -n "$loop" ;;

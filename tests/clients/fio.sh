@@ -1,3 +1,4 @@
+#!/bin/bash
 # fio: random reads and writes with verification over four connections, odd sizes among them.
 . "$(dirname "$0")/lib.sh"
 real_volume 128

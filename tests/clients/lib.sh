@@ -16,7 +16,8 @@ trap end EXIT
 
 # serve <options>...: serves $WORK/vm.img as `vm` on $socket, with a cache of $CACHE.
 serve() {
-  "$NITRO" serve --origin "$WORK/vm.img" --name vm --cache "$WORK/cache.img" --cache-size "$CACHE" \
+  # shellcheck disable=SC2086  # CACHE is a size and perhaps an option
+  "$NITRO" serve --origin "$WORK/vm.img" --name vm --cache "$WORK/cache.img" --cache-size $CACHE \
     --listen "unix:$socket" --control "$control" "$@" >"$WORK/log" 2>&1 &
   server=$!
   until grep -q '^ready' "$WORK/log"; do

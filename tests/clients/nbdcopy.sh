@@ -1,3 +1,4 @@
+#!/bin/bash
 # nbdcopy: a volume out and another one in, bit-exact, twice, so that the cache takes part.
 . "$(dirname "$0")/lib.sh"
 real_volume 96

@@ -1,3 +1,4 @@
+#!/bin/bash
 # nbdinfo: list, sizes, contexts, the map of what is cached.
 . "$(dirname "$0")/lib.sh"
 real_volume 32

@@ -1,3 +1,4 @@
+#!/bin/bash
 # TLS: accepted with the right certificate authority, refused without, required when so configured.
 . "$(dirname "$0")/lib.sh"
 real_volume 8
