@@ -5,11 +5,17 @@
 
 mod args;
 pub mod config;
+mod control;
 mod error;
+mod estimate;
 mod export;
+mod generate;
+mod iostat;
 mod logging;
+mod output;
 mod serve;
 mod size;
+mod status;
 
 pub use config::Config;
 pub use error::Error;
@@ -33,5 +39,10 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<(), Error> {
     match &cli.command {
         Command::Serve(args) => serve::run(args.config()?),
+        Command::Status { control, output } => status::run(control, *output),
+        Command::Iostat(args) => iostat::run(args),
+        Command::Estimate(args) => estimate::run(args),
+        Command::Man { folder } => generate::man(folder),
+        Command::Completions { shell } => generate::completions(*shell),
     }
 }

@@ -4,7 +4,11 @@ mod serve;
 
 pub(crate) use serve::ServeArgs;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use crate::output::Format;
+use crate::size::Size;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::{Path, PathBuf};
 
 /// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD.
 #[derive(Debug, Parser)]
@@ -35,4 +39,127 @@ pub(crate) enum LogFormat {
 pub(crate) enum Command {
     /// Serve volumes through a cache over NBD
     Serve(Box<ServeArgs>),
+    /// Show what a running server is and did
+    #[command(after_long_help = STATUS_EXAMPLES)]
+    Status {
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Show what each volume of a running server does, interval by interval
+    #[command(after_long_help = IOSTAT_EXAMPLES)]
+    Iostat(IostatArgs),
+    /// Tell what deduplication and compression an existing image would give, by extent size
+    #[command(after_long_help = ESTIMATE_EXAMPLES)]
+    Estimate(EstimateArgs),
+    /// Write the manual pages into a directory
+    Man {
+        /// Where to; created if it does not exist
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Print the completions for a shell
+    #[command(
+        after_long_help = "Example:\n  nitro completions bash > ~/.local/share/bash-completion/completions/nitro"
+    )]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  The only server that this user runs:
+    nitro status
+  One metric, for a script:
+    nitro status -o json | jq .caches[0].dedup_ratio
+  A server with a control socket of its own:
+    nitro status --control /run/nitro/control.sock
+
+Latencies are told by percentile, in microseconds. Reads that the RAM cache answers at once are counted but not timed.";
+
+const IOSTAT_EXAMPLES: &str = "\
+Examples:
+  Averages since the server's start:
+    nitro iostat
+  Every two seconds, ten times, as CSV:
+    nitro iostat 2 10 -o csv";
+
+const ESTIMATE_EXAMPLES: &str = "\
+Examples:
+  nitro estimate vm.img
+  nitro estimate vm.img --extent-size 4K,8K,64K -o csv
+  nitro estimate /dev/sdb --sample 5
+
+Duplicates are found exactly, by 128-bit fingerprints, at 16 to 48 bytes of RAM for each different extent. With --sample,
+whole regions chosen by chance are read; duplicates that lie in regions not read are not seen.";
+
+/// Which server.
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// The server's control socket [default: that of the only server that this user runs]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.control.as_deref()
+    }
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OutputArgs {
+    /// How to print results
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub(crate) format: Format,
+}
+
+/// `nitro iostat`
+#[derive(Debug, Args)]
+pub(crate) struct IostatArgs {
+    /// Seconds between reports; without it, one report of the averages since the start
+    #[arg(value_parser = interval)]
+    pub(crate) interval: Option<f64>,
+    /// Reports to print; without it, until interrupted
+    #[arg(requires = "interval")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro estimate`
+#[derive(Debug, Args)]
+pub(crate) struct EstimateArgs {
+    /// A file or block device; only read
+    pub(crate) image: PathBuf,
+    /// Extent sizes to try, 4K to 128K
+    #[arg(long, value_delimiter = ',', default_value = "4K,8K,16K,32K", value_name = "SIZES")]
+    pub(crate) extent_size: Vec<Size>,
+    /// Read only this percentage of the image
+    #[arg(long, value_name = "PCT", default_value_t = 100.0, value_parser = percentage)]
+    pub(crate) sample: f64,
+    /// Threads [default: the machine's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    between(text, 0.05, 86_400.0, "seconds")
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    between(text, 0.01, 100.0, "percent")
+}
+
+fn between(text: &str, min: f64, max: f64, unit: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (min..=max).contains(value));
+    value.ok_or_else(|| format!("must be {min} to {max} {unit}"))
 }

@@ -140,14 +140,14 @@ impl ServeArgs {
     pub(crate) fn config(&self) -> Result<Config, Error> {
         let mut config = match &self.config {
             Some(path) => read_file(path)?,
-            None => self.from_options()?,
+            None => self.options_config()?,
         };
         self.server.apply(&mut config.server);
         config.check()?;
         Ok(config)
     }
 
-    fn from_options(&self) -> Result<Config, Error> {
+    fn options_config(&self) -> Result<Config, Error> {
         let (Some(origin), Some(cache)) = (&self.volume.origin, &self.cache.cache) else {
             return Err(Error::new("serve", "there is nothing to serve").or("give --origin and --cache, or --config"));
         };

@@ -12,7 +12,8 @@ mod signature;
 mod sockets;
 mod store;
 
-pub(crate) use place::runtime_folder;
+pub(crate) use place::{CONTROL_SUFFIX, runtime_folder};
+pub(crate) use plan::available_ram_bytes;
 
 use crate::config::{Config, TlsMode};
 use crate::error::Error;

@@ -67,7 +67,7 @@ fn indexes(settings: &EngineSettings) -> u64 {
 }
 
 /// What the kernel holds to be available (proc(5)).
-fn available_ram_bytes() -> Option<u64> {
+pub(crate) fn available_ram_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)

@@ -3,8 +3,9 @@
 use super::Served;
 use super::place::Places;
 use super::reactors::Reactors;
+use crate::control::server as control;
 use crate::error::Error;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use nitro_device::ErrorKind;
 use nitro_device::net::{ListenAddress, Listener};
 use std::fmt::Write;
@@ -17,6 +18,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
     nbd: Vec<Listener>,
+    control: Listener,
     /// One NBD URI for each address and export.
     pub(super) uris: Vec<String>,
 }
@@ -27,12 +29,14 @@ impl Sockets {
         let uri_of =
             |listener: &Listener| exports.clone().map(|name| uri(listener.address(), name)).collect::<Vec<_>>();
         let uris = nbd.iter().flat_map(uri_of).collect();
-        Ok(Self { nbd, uris })
+        let control = bind(&ListenAddress::Unix(places.control.clone()))?;
+        Ok(Self { nbd, control, uris })
     }
 
-    /// Hands clients to the reactors, for as long as it is polled.
+    /// Hands clients to the reactors, and answers those of the control socket, for as long as it is polled.
     pub(super) async fn accept(&self, served: &Arc<Served>, reactors: &Reactors) {
-        join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors))).await;
+        let clients = join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors)));
+        join(clients, control::serve(&self.control, served)).await;
     }
 }
 

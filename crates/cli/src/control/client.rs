@@ -1,0 +1,87 @@
+//! The client's side.
+
+use super::protocol::{Command, Request, Response, Status, VERSION};
+use crate::error::Error;
+use crate::serve::{CONTROL_SUFFIX, runtime_folder};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Longest answer in bytes.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+
+/// A connection to a running server.
+pub(crate) struct Client {
+    what: String,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the control socket at `path`, or else to that of the only server of this user.
+    pub(crate) fn connect(path: Option<&Path>) -> Result<Self, Error> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => find()?,
+        };
+        let what = format!("control socket {}", path.display());
+        let set_up = |stream: UnixStream| {
+            stream.set_read_timeout(Some(ANSWER_MAX))?;
+            stream.set_write_timeout(Some(ANSWER_MAX)).map(|()| stream)
+        };
+        match UnixStream::connect(&path).and_then(set_up) {
+            Ok(stream) => Ok(Self { what, stream: BufReader::new(stream) }),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                Err(Error::new(what, "no server answers there")
+                    .or("start one: nitro serve --origin IMAGE --cache FILE"))
+            }
+            Err(e) => Err(Error::new(what, e).or("run as the user who started the server")),
+        }
+    }
+
+    /// Asks for the server's state.
+    pub(crate) fn status(&mut self) -> Result<Status, Error> {
+        let broken = |e: &dyn std::fmt::Display| Error::new(&self.what, e).or("is the server still running?");
+        let request = Request { version: VERSION, command: Command::Status };
+        let mut line = serde_json::to_string(&request).map_err(|e| broken(&e))?;
+        line.push('\n');
+        self.stream.get_mut().write_all(line.as_bytes()).map_err(|e| broken(&e))?;
+        line.clear();
+        (&mut self.stream).take(RESPONSE_BYTES_MAX).read_line(&mut line).map_err(|e| broken(&e))?;
+        if line.is_empty() {
+            return Err(broken(&"the server has hung up"));
+        }
+        let response: Response = serde_json::from_str(&line)
+            .map_err(|e| Error::new(&self.what, e).or("use the version of nitro that the server has"))?;
+        match response.status {
+            Some(status) => Ok(status),
+            None => Err(Error::new(&self.what, response.error.unwrap_or_else(|| "an empty answer".to_owned()))
+                .or("use the version of nitro that the server has")),
+        }
+    }
+}
+
+/// The control socket of the only running server.
+fn find() -> Result<PathBuf, Error> {
+    let folder = runtime_folder();
+    let is_control = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(CONTROL_SUFFIX.as_bytes());
+    let mut live: Vec<PathBuf> = fs::read_dir(&folder)
+        .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
+        .unwrap_or_default();
+    live.retain(|path| is_control(path) && UnixStream::connect(path).is_ok());
+    live.sort();
+    match live.len() {
+        1 => Ok(live.remove(0)),
+        0 => Err(Error::new("server", format_args!("none is running with a control socket in {}", folder.display()))
+            .or("start one: nitro serve --origin IMAGE --cache FILE --cache-size SIZE; or name its socket with --control")),
+        _ => {
+            let list: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
+            Err(Error::new("server", "several are running")
+                .or(format_args!("name one with --control: {}", list.join(", "))))
+        }
+    }
+}

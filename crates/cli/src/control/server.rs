@@ -1,0 +1,95 @@
+//! The server's side.
+
+use super::protocol::{Command, REQUEST_BYTES_MAX, Request, Response, VERSION};
+use super::report;
+use crate::serve::Served;
+use bytes::Bytes;
+use nitro_device::CompioClock;
+use nitro_device::net::{Accepted, Listener, StreamReader, StreamWriter};
+use nitro_device::spawn_local;
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Clock;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Clients answered at a time; more are turned away.
+const CLIENTS_MAX: usize = 32;
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers whoever connects, for as long as it is polled.
+pub(crate) async fn serve(listener: &Listener, served: &Arc<Served>) {
+    let clients = Rc::new(Cell::new(0));
+    loop {
+        match listener.accept().await {
+            Ok(client) if clients.get() < CLIENTS_MAX => {
+                clients.set(clients.get() + 1);
+                let (served, clients) = (Arc::clone(served), Rc::clone(&clients));
+                spawn_local(async move {
+                    if let Err(error) = converse(client, &served).await {
+                        tracing::debug!("a control client was dropped: {error}");
+                    }
+                    clients.set(clients.get() - 1);
+                });
+            }
+            Ok(_) => tracing::warn!("refused a control client: too many are connected"),
+            Err(error) => {
+                tracing::warn!("cannot accept a control client: {error}");
+                CompioClock::new().sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one client until it leaves.
+async fn converse(client: Accepted, served: &Served) -> io::Result<()> {
+    let (mut reader, mut writer) = client.into_split()?;
+    let mut received = Vec::new();
+    while let Some(line) = read_line(&mut reader, &mut received).await? {
+        send(&mut writer, &answer(&line, served)).await?;
+    }
+    Ok(())
+}
+
+/// The next line, without its end; `None` when the client has left. `received` keeps what follows it.
+async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let mut buf = BufMut::with_len(REQUEST_BYTES_MAX);
+    loop {
+        if let Some(end) = received.iter().position(|&byte| byte == b'\n') {
+            let rest = received.split_off(end + 1);
+            received.pop();
+            return Ok(Some(std::mem::replace(received, rest)));
+        }
+        if received.len() >= REQUEST_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"));
+        }
+        let (result, filled) = reader.read(buf, 0).await;
+        buf = filled;
+        match result? {
+            0 => return Ok(None),
+            count => received.extend_from_slice(&buf[..count]),
+        }
+    }
+}
+
+fn answer(line: &[u8], served: &Served) -> Response {
+    let refuse = |error: String| Response { version: VERSION, status: None, error: Some(error) };
+    match serde_json::from_slice::<Request>(line) {
+        Ok(Request { version: VERSION, command: Command::Status }) => {
+            Response { version: VERSION, status: Some(report::status(served)), error: None }
+        }
+        Ok(request) => {
+            refuse(format!("version {} of the control protocol is not known, only {VERSION}", request.version))
+        }
+        Err(error) => refuse(format!("malformed request: {error}")),
+    }
+}
+
+async fn send(writer: &mut StreamWriter, response: &Response) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    writer.write_all(vec![Bytes::from(line)]).await.0
+}

@@ -1,0 +1,84 @@
+//! `nitro estimate`: what deduplication and compression an existing image would give.
+
+mod progress;
+mod regions;
+mod report;
+mod scan;
+mod tally;
+
+use crate::args::EstimateArgs;
+use crate::error::Error;
+use crate::output;
+use nitro_cache::settings::EXTENT_BYTES;
+use progress::Progress;
+use regions::Regions;
+use report::Report;
+use std::fs::File;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use tally::Tally;
+
+/// How often progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// Of what is available, the part of the RAM that fingerprints may take: one in this many.
+const RAM_PART: u64 = 4;
+/// The RAM for fingerprints where the machine does not tell what is available, in bytes.
+const RAM_DEFAULT_BYTES: u64 = 1 << 30;
+
+/// Reads an image and prints what it would come to.
+pub(crate) fn run(args: &EstimateArgs) -> Result<(), Error> {
+    let sizes = extent_sizes(args)?;
+    let what = format!("image {}", args.image.display());
+    let regions = open(&what, &args.image, args.sample)?;
+    let ram_bytes = crate::serve::available_ram_bytes().map_or(RAM_DEFAULT_BYTES, |bytes| bytes / RAM_PART);
+    let tallies: Vec<Tally> = sizes.iter().map(|&size| Tally::new(size, ram_bytes / sizes.len() as u64)).collect();
+    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let progress = Progress::new(regions.size_bytes);
+    scan_all(&regions, &tallies, threads, &progress)
+        .map_err(|e| Error::new(what, e).or("check the device; what can be read can be copied with ddrescue first"))?;
+    let report = Report::new(&regions, &tallies);
+    output::print(&report.render(args.output.format)?).map(|_| ())
+}
+
+fn extent_sizes(args: &EstimateArgs) -> Result<Vec<usize>, Error> {
+    let mut sizes = Vec::new();
+    for size in &args.extent_size {
+        let checked = EXTENT_BYTES.check(size.0).map_err(|e| {
+            Error::new(format_args!("--extent-size {}", size.0), e.reason)
+                .or(format_args!("the nearest valid value is {}", e.nearest))
+        })?;
+        sizes.push(checked as usize);
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+fn open(what: &str, path: &Path, sample_percent: f64) -> Result<Regions, Error> {
+    let fail = |e| Error::new(what, e).or("check the path and its permissions");
+    let found = std::fs::metadata(path).map_err(fail)?;
+    if found.is_dir() {
+        return Err(Error::new(what, "it is a directory").or("name an image file or a block device"));
+    }
+    let regions = Regions::new(File::open(path).map_err(fail)?, sample_percent).map_err(fail)?;
+    if regions.size_bytes == 0 {
+        return Err(Error::new(what, "it is empty").or("name an image with data in it"));
+    }
+    Ok(regions)
+}
+
+/// Has all threads read regions until there are no more, showing how far they are.
+fn scan_all(regions: &Regions, tallies: &[Tally], threads: usize, progress: &Progress) -> std::io::Result<()> {
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan::scan(regions, tallies))).collect();
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            thread::sleep(PROGRESS_EVERY);
+            progress.show(regions.position());
+        }
+        progress.end();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}

@@ -1,0 +1,128 @@
+//! Tables, CSV and JSON.
+
+use crate::error::Error;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON document, or one a line.
+    Json,
+    /// One header line, then values; columns are only ever added at the end.
+    Csv,
+}
+
+/// Least width of the columns of tables that are printed row by row.
+const FIXED_WIDTH_MIN: usize = 8;
+
+/// Rows under column names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    pub(crate) columns: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: impl Into<Vec<&'static str>>) -> Self {
+        Self { columns: columns.into(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, row: Vec<String>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    /// Aligned columns, as narrow as they can be: the first to the left, the others to the right.
+    pub(crate) fn aligned(&self) -> String {
+        self.aligned_from(0)
+    }
+
+    /// Columns of a least width, so that tables printed below one another line up.
+    pub(crate) fn fixed(&self) -> String {
+        self.aligned_from(FIXED_WIDTH_MIN)
+    }
+
+    fn aligned_from(&self, width_min: usize) -> String {
+        let width = |i: usize| {
+            let cells = self.rows.iter().map(|row| row[i].chars().count());
+            cells.chain([self.columns[i].chars().count(), width_min]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let mut out = String::new();
+            for (i, (cell, &width)) in cells.zip(&widths).enumerate() {
+                out += &if i == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
+            }
+            out.truncate(out.trim_end().len());
+            out + "\n"
+        };
+        let mut out = line(&mut self.columns.iter().copied());
+        self.rows.iter().for_each(|row| out += &line(&mut row.iter().map(String::as_str)));
+        out
+    }
+
+    /// CSV (RFC 4180, with line feeds), with the header line if `header`.
+    pub(crate) fn csv(&self, header: bool) -> String {
+        let mut out = String::new();
+        if header {
+            out += &self.columns.join(",");
+            out.push('\n');
+        }
+        for row in &self.rows {
+            let cells: Vec<_> = row.iter().map(|cell| quoted(cell)).collect();
+            out += &cells.join(",");
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+}
+
+/// Prints to standard output. Whether the reader still listened is told, so that loops can end.
+pub(crate) fn print(text: &str) -> Result<Listening, Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Listening::Yes),
+        // As with `| head`.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
+        Err(e) => Err(Error::new("standard output", e)),
+    }
+}
+
+/// Whether somebody reads what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listening {
+    Yes,
+    No,
+}
+
+/// One JSON line.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map(|line| line + "\n").map_err(|e| Error::new("JSON", e))
+}
+
+/// JSON over several lines.
+pub(crate) fn json_pretty(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| Error::new("JSON", e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_csv_is_quoted() {
+        let mut table = Table::new(["name", "n"]);
+        table.row(vec!["a,\"b\"".into(), "10".into()]);
+        table.row(vec!["c".into(), "7".into()]);
+        assert_eq!(table.aligned(), "name    n\na,\"b\"  10\nc        7\n");
+        assert_eq!(table.csv(true), "name,n\n\"a,\"\"b\"\"\",10\nc,7\n");
+    }
+}

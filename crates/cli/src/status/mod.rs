@@ -1,0 +1,72 @@
+//! `nitro status`
+
+mod table;
+
+use crate::args::{ControlArgs, OutputArgs};
+use crate::control::client::Client;
+use crate::control::protocol::Status;
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use serde_json::Value;
+
+/// Prints what the running server is and did.
+pub(crate) fn run(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
+    let status = Client::connect(control.path())?.status()?;
+    let text = match output.format {
+        Format::Table => table::render(&status),
+        Format::Json => output::json_pretty(&status)?,
+        Format::Csv => flat(&status)?.csv(true),
+    };
+    output::print(&text).map(|_| ())
+}
+
+/// One row a metric, so that the columns stay the same whatever metrics there are.
+fn flat(status: &Status) -> Result<Table, Error> {
+    let mut table = Table::new(["kind", "name", "metric", "value"]);
+    let value = |v: serde_json::Result<Value>| v.map_err(|e| Error::new("CSV", e));
+    rows(&mut table, "server", "", "", &value(serde_json::to_value(&status.server))?);
+    for cache in &status.caches {
+        rows(&mut table, "cache", &cache.name, "", &value(serde_json::to_value(cache))?);
+    }
+    for volume in &status.volumes {
+        rows(&mut table, "volume", &volume.name, "", &value(serde_json::to_value(volume))?);
+    }
+    Ok(table)
+}
+
+fn rows(table: &mut Table, kind: &str, name: &str, metric: &str, value: &Value) {
+    let inner = |key: &str| if metric.is_empty() { key.to_owned() } else { format!("{metric}.{key}") };
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields.iter().filter(|(key, _)| !(metric.is_empty() && *key == "name")) {
+                rows(table, kind, name, &inner(key), value);
+            }
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, item)| rows(table, kind, name, &inner(&i.to_string()), item));
+        }
+        Value::String(text) => table.row(vec![kind.to_owned(), name.to_owned(), metric.to_owned(), text.clone()]),
+        other => table.row(vec![kind.to_owned(), name.to_owned(), metric.to_owned(), other.to_string()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::{Cache, Volume};
+
+    #[test]
+    fn csv_has_a_row_for_each_metric_of_each_part() {
+        let status = Status {
+            caches: vec![Cache { name: "fast".into(), hits: 7, ..Cache::default() }],
+            volumes: vec![Volume { name: "vm".into(), ..Volume::default() }],
+            ..Status::default()
+        };
+        let csv = flat(&status).unwrap().csv(true);
+        assert!(csv.starts_with("kind,name,metric,value\n"));
+        for row in ["cache,fast,hits,7", "volume,vm,read_hit_latency.p99_us,0", "server,,connections,0"] {
+            assert!(csv.lines().any(|line| line == row), "{row} in {csv}");
+        }
+        assert!(!table::render(&status).is_empty());
+    }
+}

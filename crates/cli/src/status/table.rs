@@ -1,0 +1,165 @@
+//! The state of a server, for people.
+
+use crate::control::protocol::{Cache, Latency, Server, Status, Volume};
+use crate::output::Table;
+use crate::size::Size;
+use std::time::Duration;
+
+pub(super) fn render(status: &Status) -> String {
+    let mut out = server(&status.server);
+    for part in status.caches.iter().map(cache) {
+        out += "\n";
+        out += &part;
+    }
+    for volume in &status.volumes {
+        out += "\n";
+        out += &self::volume(volume);
+    }
+    out
+}
+
+/// Labelled lines below a heading.
+fn block(heading: &str, lines: &[(&str, String)]) -> String {
+    let mut out = format!("{heading}\n");
+    for (label, text) in lines {
+        out += &format!("  {label:<14}{text}\n");
+    }
+    out
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "–".to_owned() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
+}
+
+fn server(server: &Server) -> String {
+    let uptime = Duration::from_secs(server.uptime_seconds as u64);
+    let heading = format!("nitro {}, process {}, up {uptime:?}", server.version, server.pid);
+    let clients = format!("{} now, {} since the start", server.connections, server.connections_total);
+    let mut lines = vec![("clients", clients)];
+    lines.extend(server.uris.iter().map(|uri| ("serves", uri.clone())));
+    block(&heading, &lines)
+}
+
+fn cache(cache: &Cache) -> String {
+    let heading = format!("cache {}: {}", cache.name, cache.health);
+    if cache.health == "none" {
+        return heading + "\n";
+    }
+    let looked_up = cache.hits + cache.misses;
+    let written = cache.ssd_written_bytes();
+    let faults = cache.corrupt_extents + cache.ssd_read_errors + cache.ssd_write_errors;
+    let used = (cache.weus - cache.weus_free) as f64 / cache.weus.max(1) as f64;
+    block(
+        &heading,
+        &[
+            ("capacity", format!("{}, {:.1} % in use", Size(cache.capacity_bytes), 100.0 * used)),
+            (
+                "holds",
+                format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity),
+            ),
+            ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
+            (
+                "other hits",
+                format!(
+                    "{} RAM cache, {} on their way in, {} read ahead",
+                    cache.ram_hits, cache.pending_hits, cache.readahead_hits
+                ),
+            ),
+            ("deduplication", format!("{:.2} : 1", cache.dedup_ratio)),
+            ("compression", format!("{:.2} : 1", cache.compression_ratio)),
+            ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
+            (
+                "SSD written",
+                format!(
+                    "{} (payload {}, headers {}, padding {}, superblocks {})",
+                    Size(written),
+                    Size(cache.ssd_written_payload_bytes),
+                    Size(cache.ssd_written_header_bytes),
+                    Size(cache.ssd_written_padding_bytes),
+                    Size(cache.ssd_written_superblock_bytes),
+                ),
+            ),
+            ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
+            (
+                "dropped fills",
+                format!("{} queue full, {} overwritten meanwhile", cache.fills_dropped, cache.fills_voided),
+            ),
+            ("evicted", format!("{} write-evict units", cache.weus_evicted)),
+            (
+                "faults",
+                match faults {
+                    0 => "none".to_owned(),
+                    _ => format!(
+                        "{} corrupt extents, {} failed reads, {} failed writes",
+                        cache.corrupt_extents, cache.ssd_read_errors, cache.ssd_write_errors
+                    ),
+                },
+            ),
+            (
+                "RAM",
+                format!(
+                    "indexes {}, RAM cache {}, insertion queue {}",
+                    Size(cache.index_ram_bytes),
+                    Size(cache.ram_cache_bytes),
+                    Size(cache.insert_queue_bytes)
+                ),
+            ),
+        ],
+    )
+}
+
+fn volume(volume: &Volume) -> String {
+    let access = if volume.read_only { ", read-only" } else { "" };
+    let heading = format!("volume {}: {} behind cache {}{access}", volume.name, Size(volume.size_bytes), volume.cache);
+    let extents = volume.read_hit_extents + volume.read_miss_extents + volume.read_joined_extents;
+    let lines = [
+        ("reads", format!("{}, {}", volume.reads, Size(volume.read_bytes))),
+        ("writes", format!("{}, {}", volume.writes, Size(volume.write_bytes))),
+        (
+            "other",
+            format!(
+                "{} flushes, {} trims, {} write-zeroes, {} failed",
+                volume.flushes, volume.trims, volume.write_zeroes, volume.errors
+            ),
+        ),
+        (
+            "hits",
+            format!("{} of {extents} extents ({})", volume.read_hit_extents, percent(volume.read_hit_extents, extents)),
+        ),
+        (
+            "sequential",
+            format!("{} extents read ahead, {} kept off the SSD", volume.readahead_extents, volume.bypassed_extents),
+        ),
+        (
+            "origin",
+            format!(
+                "{} reads of {}, {} writes of {}",
+                volume.origin_reads,
+                Size(volume.origin_read_bytes),
+                volume.origin_writes,
+                Size(volume.origin_written_bytes)
+            ),
+        ),
+    ];
+    block(&heading, &lines) + &indented(&latencies(volume).aligned())
+}
+
+fn latencies(volume: &Volume) -> Table {
+    let mut table = Table::new(["latency, µs", "requests", "mean", "p50", "p90", "p99", "p99.9", "max"]);
+    for (name, latency) in [
+        ("read hit", &volume.read_hit_latency),
+        ("read miss", &volume.read_miss_latency),
+        ("write", &volume.write_latency),
+        ("flush", &volume.flush_latency),
+    ] {
+        let Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = latency;
+        let mut row = vec![name.to_owned(), count.to_string(), format!("{mean_us:.0}")];
+        row.extend([p50_us, p90_us, p99_us, p999_us, max_us].map(u64::to_string));
+        table.row(row);
+    }
+    table
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}

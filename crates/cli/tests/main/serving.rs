@@ -1,0 +1,118 @@
+//! Serving, from the `ready` line to the end.
+
+use crate::support::{Nbd, Place, noise};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_volume_is_served_and_left_in_order() {
+    let place = Place::new();
+    let server = place.usual();
+    let socket = place.path("run/nitro/vm.sock");
+    assert_eq!(server.ready, format!("ready nbd+unix:///vm?socket={}\n", socket.display()));
+    for path in [&socket, &place.path("run/nitro/vm.control")] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
+    }
+    let data = noise(1, 20_000);
+    let mut client = Nbd::connect(&socket, "vm");
+    assert_eq!(client.write(4000, &data), 0);
+    assert_eq!(client.read(4000, data.len()), data);
+    let (status, said) = server.stop();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("of RAM") && said.contains("write-evict units"), "{said}");
+    assert_eq!(fs::read_dir(place.path("run/nitro")).unwrap().count(), 0);
+    assert_eq!(fs::read(place.path("vm.img")).unwrap()[4000..24_000], data);
+}
+
+#[test]
+fn a_second_run_takes_the_cache_file_over() {
+    let place = Place::new();
+    assert!(place.usual().stop().0.success());
+    assert!(place.serve("--origin vm.img --cache cache.img").stop().0.success());
+    assert!(place.serve("--origin vm.img --cache cache.img --cache-size 32M").stop().0.success());
+}
+
+#[test]
+fn an_interrupt_ends_it_too_even_with_a_silent_client() {
+    let place = Place::new();
+    let mut server = place.usual();
+    let _greeted = std::os::unix::net::UnixStream::connect(place.path("run/nitro/vm.sock")).unwrap();
+    server.signal(Signal::INT);
+    assert!(crate::support::wait(&mut server.child).success());
+}
+
+#[test]
+fn a_read_only_volume_refuses_writes() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let server = place.serve("--origin vm.img --cache none --read-only --listen unix:n.sock --name other");
+    assert!(server.ready.ends_with("/n.sock\n") && server.ready.contains(":///other?"));
+    let mut client = Nbd::connect(&place.path("n.sock"), "other");
+    assert_eq!(client.write(0, b"x"), 1);
+    assert_eq!(client.read(5, 10), [0; 10]);
+}
+
+#[test]
+fn without_a_cache_the_origin_is_read_each_time() {
+    let place = Place::new();
+    let data = noise(2, 1 << 20);
+    place.write("vm.img", &data);
+    let server = place.serve("--origin vm.img --cache none --emulate-disk 15000:2 --control c");
+    let mut client = Nbd::connect(&place.path("run/nitro/vm.sock"), "vm");
+    for _ in 0..3 {
+        assert_eq!(client.read(8192, 4096), data[8192..12_288]);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let status: serde_json::Value = serde_json::from_str(&place.stdout("status -o json --control c")).unwrap();
+    assert_eq!(status["volumes"][0]["origin_read_bytes"], 3 * 4096);
+    assert_eq!(status["caches"][0]["health"], "none");
+    drop(server);
+}
+
+#[test]
+fn a_configuration_file_serves_several_volumes() {
+    let place = Place::new();
+    place.file("a.img", 4 << 20);
+    place.file("b.img", 8 << 20);
+    place.write(
+        "nitro.toml",
+        "[server]\nlisten = [\"unix:n.sock\", \"tcp:127.0.0.1:0\"]\ncontrol = \"c.sock\"\nthreads = 2\n\
+         [cache.fast]\npath = \"cache.img\"\nsize = \"32M\"\ncompression = \"zstd\"\nram = 0\n\
+         [volume.a]\norigin = \"a.img\"\n[volume.b]\norigin = \"b.img\"\ncache = \"fast\"\ndescription = \"second\"\n",
+    );
+    let server = place.serve("--config nitro.toml");
+    assert_eq!(server.ready.matches("nbd+unix:///").count(), 2);
+    assert_eq!(server.ready.matches("nbd://127.0.0.1:").count(), 2);
+    for name in ["a", "b"] {
+        let mut client = Nbd::connect(&place.path("n.sock"), name);
+        assert_eq!(client.write(0, name.as_bytes()), 0);
+        assert_eq!(client.read(0, 1), name.as_bytes());
+    }
+    assert!(server.stop().0.success());
+    assert!(!place.path("n.sock").exists() && !place.path("c.sock").exists());
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let place = Place::new();
+    let mut server = place.usual();
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    assert!(place.path("run/nitro/vm.sock").exists());
+    assert!(place.serve("--origin vm.img --cache cache.img").stop().0.success());
+}
+
+#[test]
+fn systemd_is_told() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let socket = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
+    let mut command = place.command("serve --origin vm.img --cache none");
+    let mut child = command.env("NOTIFY_SOCKET", place.path("notify")).spawn().unwrap();
+    let mut message = [0; 64];
+    let count = socket.recv(&mut message).unwrap();
+    assert_eq!(&message[..count], b"READY=1\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,84 @@
+//! `nitro status` and `nitro iostat` on a running server.
+
+use crate::support::{Nbd, Place, noise};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+#[test]
+fn status_tells_what_was_served() {
+    let place = Place::new();
+    let server = place.usual();
+    let mut client = Nbd::connect(&place.path("run/nitro/vm.sock"), "vm");
+    let once = noise(3, 8192);
+    for offset in [0, 8192, 1 << 20] {
+        assert_eq!(client.write(offset, &once), 0);
+    }
+    for _ in 0..4 {
+        client.read(8192, 8192);
+    }
+    let status: Value = serde_json::from_str(&place.stdout("status -o json")).unwrap();
+    assert_eq!(status["server"]["pid"], server.child.id());
+    assert_eq!(status["server"]["connections"], 1);
+    let volume = &status["volumes"][0];
+    assert_eq!((&volume["reads"], &volume["writes"]), (&4.into(), &3.into()));
+    assert_eq!(volume["write_latency"]["count"], 3);
+    assert_eq!(status["caches"][0]["health"], "caching");
+    assert!(place.stdout("status").contains("deduplication"));
+    let csv = place.stdout("status -o csv");
+    assert!(csv.starts_with("kind,name,metric,value\n") && csv.contains("\nvolume,vm,writes,3\n"));
+}
+
+#[test]
+fn iostat_prints_as_many_reports_as_asked_for() {
+    let place = Place::new();
+    let _server = place.usual();
+    Nbd::connect(&place.path("run/nitro/vm.sock"), "vm").read(0, 8192);
+    let lines: Vec<Value> =
+        place.stdout("iostat 0.1 3 -o json").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0]["volume"], "vm");
+    let since_start = place.stdout("iostat -o csv");
+    assert!(since_start.starts_with("volume,time,reads/s,") && since_start.lines().count() == 2);
+    assert_eq!(place.stdout("iostat 0.1 2").lines().count(), 3);
+    assert!(place.failure("iostat 0", 2).contains("must be 0.05"));
+}
+
+#[test]
+fn the_control_socket_answers_the_broken_and_survives_the_hostile() {
+    let place = Place::new();
+    let _server = place.usual();
+    let mut stream = UnixStream::connect(place.path("run/nitro/vm.control")).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
+    for (request, answer) in [
+        ("nonsense\n", "malformed request"),
+        ("{\"version\":2,\"command\":\"status\"}\n", "version 2 of the control protocol is not known"),
+        ("{\"version\":1,\"command\":\"status\"}\n", "\"volumes\":["),
+    ] {
+        stream.write_all(request.as_bytes()).unwrap();
+        let line = answers.next().unwrap().unwrap();
+        assert!(line.contains(answer), "{line}");
+    }
+    let mut hostile = UnixStream::connect(place.path("run/nitro/vm.control")).unwrap();
+    // The server hangs up once the line is too long.
+    while hostile.write_all(&[b'x'; 4096]).is_ok() {}
+    assert!(place.run("status").status.success());
+}
+
+#[test]
+fn without_a_server_it_is_said_how_to_start_one() {
+    let place = Place::new();
+    assert!(place.failure("status", 1).contains("start one: nitro serve"));
+    assert!(place.failure("iostat 1 --control gone", 1).contains("no server answers there"));
+}
+
+#[test]
+fn of_several_servers_one_must_be_named() {
+    let place = Place::new();
+    let _first = place.usual();
+    place.file("db.img", 1 << 20);
+    let _second = place.serve("--origin db.img --cache none");
+    let said = place.failure("status", 1);
+    assert!(said.contains("several are running") && said.contains("db.control"), "{said}");
+    assert!(place.stdout("status --control run/nitro/db.control").contains("volume db"));
+}

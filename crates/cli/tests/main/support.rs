@@ -1,0 +1,202 @@
+//! Running the program in a folder of its own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with sockets and files of its own.
+pub struct Place {
+    pub folder: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("n").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let place = Self { folder };
+        fs::create_dir(place.path("run")).unwrap();
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A sparse file.
+    pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.path(name);
+        fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The program with `arguments`, separated by blanks, in the folder.
+    pub fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nitro"));
+        command.args(arguments.split_whitespace()).current_dir(self.folder.path());
+        command.env("XDG_RUNTIME_DIR", self.path("run")).env_remove("NITRO_LOG").env_remove("NOTIFY_SOCKET");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs the program and takes its output, which must be all well.
+    pub fn stdout(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs the program, which must fail with `code`, and takes what it says.
+    pub fn failure(&self, arguments: &str, code: i32) -> String {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let status = wait(&mut child);
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments}: {said}");
+        said
+    }
+
+    /// Starts a server and waits until it is ready.
+    pub fn serve(&self, arguments: &str) -> Server {
+        Server::start(self.command(&format!("serve {arguments}")))
+    }
+
+    /// A server of a volume of 16 MiB with a cache of 32 MiB.
+    pub fn usual(&self) -> Server {
+        self.file("vm.img", 16 << 20);
+        self.serve("--origin vm.img --cache cache.img --cache-size 32M")
+    }
+}
+
+pub struct Server {
+    pub child: Child,
+    /// What it said when it was ready.
+    pub ready: String,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        if !ready.starts_with("ready") {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("not ready: {said}");
+        }
+        Self { child, ready }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Ends it as a service manager does; returns its exit status and what it said.
+    pub fn stop(mut self) -> (ExitStatus, String) {
+        self.signal(rustix::process::Signal::TERM);
+        let status = wait(&mut self.child);
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status, said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn wait(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the program does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An NBD client with just enough of the protocol to read and write (simple replies).
+pub struct Nbd(UnixStream);
+
+impl Nbd {
+    pub fn connect(socket: &Path, export: &str) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).unwrap();
+        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+        // Fixed newstyle without zeroes, then NBD_OPT_EXPORT_NAME.
+        stream.write_all(&3u32.to_be_bytes()).unwrap();
+        stream.write_all(b"IHAVEOPT\0\0\0\x01").unwrap();
+        stream.write_all(&(export.len() as u32).to_be_bytes()).unwrap();
+        stream.write_all(export.as_bytes()).unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        Self(stream)
+    }
+
+    fn request(&mut self, command: u16, offset: u64, len: usize, data: &[u8]) {
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend([0, 0]);
+        request.extend(command.to_be_bytes());
+        request.extend([7; 8]);
+        request.extend(offset.to_be_bytes());
+        request.extend((len as u32).to_be_bytes());
+        request.extend(data);
+        self.0.write_all(&request).unwrap();
+    }
+
+    fn reply(&mut self) -> u32 {
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).unwrap();
+        u32::from_be_bytes(*reply[4..].first_chunk().unwrap())
+    }
+
+    pub fn read(&mut self, offset: u64, len: usize) -> Vec<u8> {
+        self.request(0, offset, len, &[]);
+        assert_eq!(self.reply(), 0);
+        let mut data = vec![0; len];
+        self.0.read_exact(&mut data).unwrap();
+        data
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
+        self.request(1, offset, data.len(), data);
+        self.reply()
+    }
+}
+
+/// Bytes that neither repeat nor compress.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}

@@ -1,0 +1,197 @@
+//! Wrong use: each fault is named, with the way out.
+
+use crate::support::Place;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// A place with an origin of 1 MiB.
+fn place() -> Place {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    place
+}
+
+fn refused(place: &Place, arguments: &str, phrases: &[&str]) {
+    let said = place.failure(&format!("serve {arguments}"), 1);
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("nitro: "), "{said}");
+    for phrase in phrases {
+        assert!(said.contains(phrase), "{phrase:?} is not in {said}");
+    }
+}
+
+#[test]
+fn origins_that_cannot_be_used() {
+    let place = place();
+    let cache = "--cache cache.img --cache-size 32M";
+    refused(&place, &format!("--origin gone.img {cache}"), &["origin gone.img: it does not exist", "truncate"]);
+    refused(&place, &format!("--origin . --name x {cache}"), &["it is a directory; name a file"]);
+    refused(&place, &format!("--origin /dev/null {cache}"), &["neither a regular file nor a block device"]);
+    place.file("empty.img", 0);
+    refused(&place, &format!("--origin empty.img {cache}"), &["it is empty; give it a size first"]);
+    place.file("x", 1);
+    refused(&place, &format!("--origin x/y {cache}"), &["Not a directory"]);
+    assert!(!place.path("cache.img").exists(), "no cache is made for a server that cannot start");
+}
+
+#[test]
+fn origins_without_permission() {
+    if rustix::process::getuid().is_root() {
+        return;
+    }
+    let place = place();
+    let mut permissions = fs::metadata(place.path("vm.img")).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(place.path("vm.img"), permissions).unwrap();
+    refused(&place, "--origin vm.img --cache none", &["Permission denied", "--read-only"]);
+}
+
+#[test]
+fn caches_that_cannot_be_made() {
+    let place = place();
+    refused(&place, "--origin vm.img --cache cache.img", &["it does not exist yet", "--cache-size 4G"]);
+    refused(&place, "--origin vm.img --cache no/cache.img --cache-size 32M", &["its folder does not exist"]);
+    refused(
+        &place,
+        "--origin vm.img --cache cache.img --cache-size 1M",
+        &["cache_size = 1048576 is too small", "18874368"],
+    );
+    refused(
+        &place,
+        "--origin vm.img --cache cache.img --cache-size 7T",
+        &["7 TiB are wanted", "make the cache smaller"],
+    );
+    refused(&place, "--origin vm.img --cache . --cache-size 32M", &["it is a directory"]);
+    assert!(!place.path("cache.img").exists());
+    // The nearest valid value is valid.
+    assert!(place.serve("--origin vm.img --cache cache.img --cache-size 18874368").stop().0.success());
+}
+
+#[test]
+fn caches_that_hold_something_else() {
+    let place = place();
+    place.write("letters", "not a cache\n".repeat(4_000_000));
+    refused(
+        &place,
+        "--origin vm.img --cache letters",
+        &["is not a Nitro cache and is not empty", "choose another path or remove it"],
+    );
+    let mut filesystem = vec![0; 32 << 20];
+    filesystem[0x438..0x43A].copy_from_slice(b"\x53\xEF");
+    place.write("ext4.img", &filesystem);
+    refused(&place, "--origin vm.img --cache ext4.img", &["it holds an ext2, ext3 or ext4 filesystem", "--format"]);
+    assert!(place.serve("--origin vm.img --cache ext4.img --format").stop().0.success());
+    place.file("blank", 32 << 20);
+    assert!(place.serve("--origin vm.img --cache blank").stop().0.success());
+}
+
+#[test]
+fn caches_of_another_size() {
+    let place = place();
+    assert!(place.serve("--origin vm.img --cache cache.img --cache-size 32M").stop().0.success());
+    refused(
+        &place,
+        "--origin vm.img --cache cache.img --cache-size 40M",
+        &["larger than the device", "at most 33554432"],
+    );
+    refused(
+        &place,
+        "--origin vm.img --cache cache.img --cache-size 24M",
+        &["it exists with 32 MiB and 24 MiB are wanted"],
+    );
+}
+
+#[test]
+fn a_newer_cache_is_told_apart() {
+    let place = place();
+    let mut newer = vec![0; 32 << 20];
+    newer[..8].copy_from_slice(b"NITROSSD");
+    newer[8] = 99;
+    place.write("newer", newer);
+    refused(&place, "--origin vm.img --cache newer", &["99", "use the version of Nitro that made it"]);
+}
+
+#[test]
+fn what_another_server_uses() {
+    let place = place();
+    let _server = place.serve("--origin vm.img --cache cache.img --cache-size 32M --listen unix:n.sock");
+    refused(&place, "--origin vm.img --cache other.img --cache-size 32M", &["origin vm.img: is in use"]);
+    assert!(!place.path("other.img").exists());
+    place.file("db.img", 1 << 20);
+    refused(&place, "--origin db.img --cache cache.img", &["cache cache.img: is in use"]);
+    refused(&place, "--origin db.img --cache none --listen unix:n.sock", &["another server answers there"]);
+}
+
+#[test]
+fn files_used_twice() {
+    let place = place();
+    symlink("vm.img", place.path("link")).unwrap();
+    refused(&place, "--origin vm.img --cache link", &["is the same as the cache"]);
+    let volumes = "[cache.c]\npath = \"none\"\n[volume.a]\norigin = \"vm.img\"\n[volume.b]\norigin = \"link\"\n";
+    place.write("twice.toml", volumes);
+    refused(&place, "--config twice.toml", &["is served twice, as \"a\" and \"b\""]);
+    let caches = "[cache.c]\npath = \"x\"\nsize = \"32M\"\n[cache.d]\npath = \"x\"\nsize = \"32M\"\n";
+    place.write("caches.toml", format!("{caches}[volume.a]\norigin = \"vm.img\"\ncache = \"c\"\n"));
+    refused(&place, "--config caches.toml", &["in use"]);
+}
+
+#[test]
+fn sockets_that_cannot_be_made() {
+    let place = place();
+    let long = "x".repeat(120);
+    refused(
+        &place,
+        &format!("--origin vm.img --cache none --listen unix:{long}"),
+        &["120 bytes long", "use a shorter path"],
+    );
+    place.write("file", "mine");
+    refused(&place, "--origin vm.img --cache none --listen unix:file", &["the file there is no socket"]);
+    refused(&place, "--origin vm.img --cache none --control file", &["the file there is no socket"]);
+    assert_eq!(fs::read(place.path("file")).unwrap(), b"mine");
+    refused(&place, "--origin vm.img --cache none --listen unix:no/n.sock", &["its folder does not exist"]);
+}
+
+#[test]
+fn configuration_files_that_cannot_be_used() {
+    let place = place();
+    refused(&place, "--config gone.toml", &["gone.toml: No such file"]);
+    place.write("garbage.toml", b"\x01\x02 = [");
+    refused(&place, "--config garbage.toml", &["garbage.toml, line 1: "]);
+    place.write("key.toml", "[cache.c]\npath = \"none\"\n[volume.vm]\norigins = \"vm.img\"\n");
+    refused(&place, "--config key.toml", &["key.toml, line 4: unknown key \"origins\"; did you mean \"origin\"?"]);
+    place.write("cache.toml", "[cache.fast]\npath = \"none\"\n[volume.vm]\norigin = \"vm.img\"\ncache = \"fest\"\n");
+    refused(&place, "--config cache.toml", &["volume.vm.cache", "did you mean \"fast\"?"]);
+}
+
+#[test]
+fn settings_that_cannot_be_used() {
+    let place = place();
+    let served = "--origin vm.img --cache cache.img --cache-size 32M";
+    refused(&place, &format!("{served} --mode write-back"), &["write-back is not in this version"]);
+    refused(
+        &place,
+        &format!("{served} --extent-size 6000"),
+        &["extent_size = 6000", "the nearest valid value is 4096"],
+    );
+    refused(&place, &format!("{served} --fingerprint-index-ratio 101"), &["the nearest valid value is 100"]);
+    refused(&place, &format!("{served} --threads 0"), &["threads = 0: must be 1 to 256"]);
+    refused(&place, &format!("{served} --tls required"), &["it needs a certificate and its key"]);
+    refused(&place, &format!("{served} --tls on --tls-cert a --tls-key b"), &["TLS", "no usable certificate"]);
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    let place = place();
+    for (arguments, phrase) in [
+        ("serve", "--origin"),
+        ("serve --origin vm.img", "--cache"),
+        ("serve --origin vm.img --cache c --cache-size 4X", "4G, 512M or 64KiB"),
+        ("serve --origin vm.img --cache none --listen nowhere", "unix:PATH or tcp:HOST:PORT"),
+        ("serve --origin vm.img --cache none --emulate-disk 5400", "write 7200 or 15000"),
+        ("serve --config a --origin vm.img --cache none", "cannot be used with"),
+        ("sreve", "serve"),
+    ] {
+        let said = place.failure(arguments, 2);
+        assert!(said.contains(phrase), "{said}");
+    }
+}
