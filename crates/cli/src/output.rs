@@ -122,7 +122,7 @@ mod tests {
         let mut table = Table::new(["name", "n"]);
         table.row(vec!["a,\"b\"".into(), "10".into()]);
         table.row(vec!["c".into(), "7".into()]);
-        assert_eq!(table.aligned(), "name    n\na,\"b\"  10\nc        7\n");
+        assert_eq!(table.aligned(), "name    n\na,\"b\"  10\nc       7\n");
         assert_eq!(table.csv(true), "name,n\n\"a,\"\"b\"\"\",10\nc,7\n");
     }
 }

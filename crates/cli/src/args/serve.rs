@@ -27,7 +27,7 @@ Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// TOML file with [server], [cache.NAME] and [volume.NAME]; options of the server override it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["origin", "cache"], required_unless_present_all = ["origin", "cache"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["origin", "cache"])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct ServeArgs {
 #[command(next_help_heading = "Volume")]
 struct VolumeArgs {
     /// The slow storage: a file or block device
-    #[arg(long, value_name = "PATH", requires = "cache")]
+    #[arg(long, value_name = "PATH", requires = "cache", required_unless_present = "config")]
     origin: Option<PathBuf>,
     /// Name of the volume and its export; by default the origin's file name without its extension
     #[arg(long, requires = "origin")]

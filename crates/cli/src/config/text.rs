@@ -71,7 +71,7 @@ fn unknown(message: &str) -> Option<(&'static str, &str, Vec<&str>)> {
 pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|&(distance, candidate)| distance <= candidate.len().max(3) / 3)
+        .filter(|&(distance, candidate)| distance < candidate.len() && distance <= candidate.len().div_ceil(3))
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)
 }

@@ -19,6 +19,7 @@ use crate::config::{Config, TlsMode};
 use crate::error::Error;
 use crate::export::{ServedCache, VolumeExport};
 use connections::{Connections, Drain};
+use futures_util::future::{Either, select};
 use nitro_device::Reactor;
 use nitro_device::runtime::{Shutdown, wait_for_shutdown};
 use nitro_engine::port::Device;
@@ -95,16 +96,19 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
 /// Accepts clients until a signal arrives.
 async fn serve(served: &Arc<Served>, sockets: Sockets, reactors: &Reactors) -> Result<(), Error> {
     let stop = std::pin::pin!(wait_for_shutdown());
-    let accepting = std::pin::pin!(sockets.accept(served, reactors));
-    announce(&served.uris);
-    match futures_util::future::select(stop, accepting).await {
-        futures_util::future::Either::Left((Ok(signal), _)) => {
+    let accepting = std::pin::pin!(async {
+        announce(&served.uris);
+        sockets.accept(served, reactors).await;
+    });
+    // The signals are polled first, and so are heeded by the time that the server is announced.
+    match select(stop, accepting).await {
+        Either::Left((Ok(signal), _)) => {
             let name = if signal == Shutdown::Terminate { "SIGTERM" } else { "SIGINT" };
             tracing::info!("{name}: finishing what clients have asked for");
             Ok(())
         }
-        futures_util::future::Either::Left((Err(error), _)) => Err(Error::new("signals", error)),
-        futures_util::future::Either::Right(((), _)) => Ok(()),
+        Either::Left((Err(error), _)) => Err(Error::new("signals", error)),
+        Either::Right(((), _)) => Ok(()),
     }
 }
 
