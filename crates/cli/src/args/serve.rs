@@ -20,7 +20,23 @@ Examples:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
   Several caches and volumes:
     nitro serve --config /etc/nitro.toml
+  with in that file, for instance:
+    [server]
+    listen = [\"unix:/run/nitro/nbd.sock\", \"tcp:127.0.0.1:10809\"]
+    control = \"/run/nitro/control.sock\"
+    [cache.fast]
+    path = \"/fast/cache.img\"
+    size = \"4G\"
+    compression = \"zstd\"
+    [volume.vm]
+    origin = \"/slow/vm.img\"
+    [volume.db]
+    origin = \"/dev/sdb\"
+    cache = \"fast\"
+    read_only = true
 
+The keys are those of the options, with underscores. Once clients can connect, a line is printed on standard output
+that begins with \"ready\" and lists the NBD URIs; a service manager is told, too. SIGTERM ends the server in order.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
 #[derive(Debug, Args)]

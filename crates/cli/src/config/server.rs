@@ -1,9 +1,10 @@
 //! `[server]`
 
+use crate::error::Error;
 use nitro_device::net::ListenAddress;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -46,13 +47,18 @@ pub enum TlsMode {
 
 /// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address(pub ListenAddress);
+pub enum Address {
+    /// A unix socket's path.
+    Unix(PathBuf),
+    /// A host, by address or name, and a port.
+    Tcp(String),
+}
 
 /// A text that is no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError {
     text: String,
-    problem: String,
+    problem: &'static str,
 }
 
 impl fmt::Display for AddressError {
@@ -71,28 +77,37 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let refuse = |problem: &str| AddressError { text: text.to_owned(), problem: problem.to_owned() };
+        let refuse = |problem| AddressError { text: text.to_owned(), problem };
         match text.split_once(':') {
             Some(("unix", "")) => Err(refuse("the path is missing")),
-            Some(("unix", path)) => Ok(Self(ListenAddress::Unix(PathBuf::from(path)))),
-            Some(("tcp", host_port)) => resolve(host_port).map_err(|problem| refuse(&problem)),
+            Some(("unix", path)) => Ok(Self::Unix(PathBuf::from(path))),
+            Some(("tcp", host_port)) => match host_port.rsplit_once(':') {
+                Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                    Ok(Self::Tcp(host_port.to_owned()))
+                }
+                _ => Err(refuse("it has no host or no valid port")),
+            },
             _ => Err(refuse("it begins with neither unix: nor tcp:")),
         }
     }
 }
 
-/// An address as it is; a name by the system's resolver.
-fn resolve(host_port: &str) -> Result<Address, String> {
-    if let Ok(address) = host_port.parse::<SocketAddr>() {
-        return Ok(Address(ListenAddress::Tcp(address)));
+impl Address {
+    /// Looks a host's name up, which may take the system's resolver some time.
+    ///
+    /// # Errors
+    /// Where the name is unknown.
+    pub fn resolve(&self) -> Result<ListenAddress, Error> {
+        let host_port = match self {
+            Self::Unix(path) => return Ok(ListenAddress::Unix(path.clone())),
+            Self::Tcp(host_port) => host_port,
+        };
+        let unknown = |why: &dyn fmt::Display| {
+            Error::new(format_args!("socket tcp:{host_port}"), why).or("give an IP address of this machine")
+        };
+        let mut found = host_port.to_socket_addrs().map_err(|e| unknown(&e))?;
+        found.next().map(ListenAddress::Tcp).ok_or_else(|| unknown(&"the host has no address"))
     }
-    let port_is_valid =
-        host_port.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    if !port_is_valid {
-        return Err("it has no valid port".to_owned());
-    }
-    let mut found = host_port.to_socket_addrs().map_err(|e| e.to_string())?;
-    found.next().map(|a| Address(ListenAddress::Tcp(a))).ok_or_else(|| "the host has no address".to_owned())
 }
 
 impl<'de> Deserialize<'de> for Address {

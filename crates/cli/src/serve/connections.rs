@@ -38,11 +38,11 @@ struct Count {
     ended: Event,
 }
 
-/// A client's place among those served; free again when dropped.
+/// The permission to be served; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Count>);
+pub(super) struct Admission(Arc<Count>);
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::SeqCst);
         self.0.ended.notify(usize::MAX);
@@ -73,15 +73,15 @@ impl Connections {
         self.open.total.load(Ordering::Relaxed)
     }
 
-    /// A place for one more, if there is one. Only one thread accepts, so the count cannot change in between but
+    /// Lets one more in, if there is room. Only one thread accepts, so the count cannot change in between but
     /// downwards.
-    pub(super) fn admit(&self) -> Option<Place> {
+    pub(super) fn admit(&self) -> Option<Admission> {
         if self.now() >= self.max {
             return None;
         }
         self.open.now.fetch_add(1, Ordering::SeqCst);
         self.open.total.fetch_add(1, Ordering::Relaxed);
-        Some(Place(Arc::clone(&self.open)))
+        Some(Admission(Arc::clone(&self.open)))
     }
 
     /// Has all clients finish what is in flight, and cuts off those that take longer than `time_max`.

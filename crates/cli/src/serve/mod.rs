@@ -54,6 +54,9 @@ pub(crate) fn run(config: Config) -> Result<(), Error> {
     let places = Places::choose(&config)?;
     let tls = tls_policy(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
+    if !reactor.is_io_uring() {
+        tracing::warn!("io_uring is not available here; requests go through slower helper threads");
+    }
     reactor.block_on(async {
         let opened = open::open(&config).await?;
         let sockets = Sockets::bind(&places, opened.volumes.iter().map(|(_, v)| v.name.as_str()))?;

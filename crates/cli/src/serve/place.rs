@@ -1,6 +1,6 @@
 //! Where sockets are.
 
-use crate::config::Config;
+use crate::config::{Address, Config};
 use crate::error::Error;
 use nitro_device::net::ListenAddress;
 use std::fs::{self, DirBuilder};
@@ -42,7 +42,7 @@ impl Places {
         }
         let listen: Vec<_> = match server.listen.is_empty() {
             true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
-            false => server.listen.iter().map(|address| address.0.clone()).collect(),
+            false => server.listen.iter().map(Address::resolve).collect::<Result<_, _>>()?,
         };
         let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
         for path in listen.iter().filter_map(socket_path).chain([control.as_path()]) {

@@ -1,7 +1,7 @@
 //! The threads: reactors that serve clients, and one that inserts.
 
 use super::Served;
-use super::connections::{self, Place};
+use super::connections::{self, Admission};
 use crate::error::Error;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_util::StreamExt;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A client on its way to its thread.
 struct Assigned {
     client: Accepted,
-    place: Place,
+    admission: Admission,
     seat: Seat,
 }
 
@@ -58,13 +58,13 @@ impl Reactors {
     }
 
     /// Hands a client to the thread that has the fewest.
-    pub(super) fn assign(&self, client: Accepted, place: Place) {
+    pub(super) fn assign(&self, client: Accepted, admission: Admission) {
         let Some(server) = self.servers.iter().min_by_key(|server| server.clients.load(Ordering::Relaxed)) else {
             return;
         };
         server.clients.fetch_add(1, Ordering::Relaxed);
         let seat = Seat(Arc::clone(&server.clients));
-        if server.assign.unbounded_send(Assigned { client, place, seat }).is_err() {
+        if server.assign.unbounded_send(Assigned { client, admission, seat }).is_err() {
             tracing::error!("a reactor thread has ended; a client is turned away");
         }
     }
@@ -94,11 +94,11 @@ fn start_server(
                 spawn_local(async move { volume.readahead_worker().await });
             }
         }
-        while let Some(Assigned { client, place, seat }) = assigned.next().await {
+        while let Some(Assigned { client, admission, seat }) = assigned.next().await {
             let serving = connections::serve(client, Arc::clone(&served), Arc::clone(&options));
             spawn_local(async move {
                 serving.await;
-                drop((place, seat));
+                drop((admission, seat));
             });
         }
     })?;

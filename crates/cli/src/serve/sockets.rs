@@ -44,7 +44,7 @@ async fn accept(listener: &Listener, served: &Arc<Served>, reactors: &Reactors) 
     loop {
         match listener.accept().await {
             Ok(client) => match served.connections.admit() {
-                Some(place) => reactors.assign(client, place),
+                Some(admission) => reactors.assign(client, admission),
                 None => tracing::warn!(peer = client.peer(), "refused a client: too many are connected"),
             },
             Err(error) => {

@@ -116,3 +116,27 @@ fn systemd_is_told() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn where_tls_is_required_nothing_is_served_in_plaintext() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    place.write("cert.pem", certified.cert.pem());
+    place.write("key.pem", certified.signing_key.serialize_pem());
+    let tls = "--tls required --tls-cert cert.pem --tls-key key.pem";
+    let _server = place.serve(&format!("--origin vm.img --cache none --listen unix:n.sock {tls}"));
+    let refused = std::panic::catch_unwind(|| Nbd::connect(&place.path("n.sock"), "vm"));
+    assert!(refused.is_err());
+}
+
+#[test]
+fn more_clients_than_allowed_are_turned_away() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let _server = place.serve("--origin vm.img --cache none --listen unix:n.sock --max-connections 1");
+    let mut first = Nbd::connect(&place.path("n.sock"), "vm");
+    let mut second = std::os::unix::net::UnixStream::connect(place.path("n.sock")).unwrap();
+    assert_eq!(std::io::Read::read(&mut second, &mut [0; 1]).unwrap_or(0), 0);
+    assert_eq!(first.read(0, 1), [0]);
+}
