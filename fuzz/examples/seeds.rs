@@ -146,7 +146,7 @@ fn weu_headers() -> Result<()> {
 }
 
 fn stored_extents() -> Result<()> {
-    let extent: Vec<u8> = (0..4096u32).map(|at| if at % 64 < 16 { (at * at >> 7) as u8 } else { b' ' }).collect();
+    let extent: Vec<u8> = (0..4096u32).map(|at| if at % 64 < 16 { ((at * at) >> 7) as u8 } else { b' ' }).collect();
     for (number, name, compression) in [(1, "lz4", Compression::Lz4), (2, "zstd", Compression::Zstd)] {
         let (_, payload) = Compressor::new(compression).compress(&extent.clone().into());
         save("stored_extent", name, &[&[number, 5, 9], &payload[..]].concat())?;

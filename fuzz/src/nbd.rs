@@ -14,7 +14,7 @@ use nitro_nbd::{
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 /// Size of the export.
@@ -51,7 +51,7 @@ pub fn converse(
 ) -> Result<ConnectionSummary, NbdError> {
     let (ours, theirs) = duplex(STREAM_BYTES);
     let options = ServerOptions { limits: LIMITS, ..ServerOptions::default() };
-    let exports = OneExport(Arc::new(MemoryExport(RefCell::new((0..EXPORT_BYTES).map(pattern).collect()))));
+    let exports = OneExport(Arc::new(MemoryExport(Mutex::new((0..EXPORT_BYTES).map(pattern).collect()))));
     let server = async move { serve(ours.reader, ours.writer, &exports, &options, pending()).await };
     let (mut reader, mut writer) = (theirs.reader, theirs.writer);
     let send = async move {
@@ -97,9 +97,13 @@ impl Exports for OneExport {
 }
 
 /// Checks what a server promises its exports: ranges within them and not empty, payloads aligned.
-struct MemoryExport(RefCell<Vec<u8>>);
+struct MemoryExport(Mutex<Vec<u8>>);
 
 impl MemoryExport {
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().expect("a panic ends the process")
+    }
+
     /// Takes a few turns, so that commands overlap and end out of order.
     async fn turns(&self, offset: u64, len: u64) {
         assert!(len > 0 && offset + len <= EXPORT_BYTES as u64, "{offset}+{len} reaches the export");
@@ -116,7 +120,7 @@ impl MemoryExport {
     }
 
     fn pieces(&self, offset: u64, len: u32) -> Pieces {
-        self.0.borrow()[offset as usize..][..len as usize].chunks(3000).map(Bytes::copy_from_slice).collect()
+        self.bytes()[offset as usize..][..len as usize].chunks(3000).map(Bytes::copy_from_slice).collect()
     }
 }
 
@@ -137,7 +141,7 @@ impl Export for MemoryExport {
     async fn write(&self, offset: u64, data: Bytes, _fua: bool) -> Result<(), NbdErrno> {
         assert!(is_aligned(&data), "payloads are page-aligned");
         self.turns(offset, data.len() as u64).await;
-        self.0.borrow_mut()[offset as usize..][..data.len()].copy_from_slice(&data);
+        self.bytes()[offset as usize..][..data.len()].copy_from_slice(&data);
         Ok(())
     }
 
@@ -156,7 +160,7 @@ impl Export for MemoryExport {
         if flags.fast {
             return Err(NbdErrno::NotSupported);
         }
-        self.0.borrow_mut()[offset as usize..][..len as usize].fill(0);
+        self.bytes()[offset as usize..][..len as usize].fill(0);
         Ok(())
     }
 

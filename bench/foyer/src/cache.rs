@@ -91,10 +91,7 @@ pub struct Reads {
 /// Reads random ones of `count` values.
 pub async fn read_randomly(cache: &Cache, count: usize) -> Result<Reads, Failure> {
     let mut rng = Rng(42);
-    let mut read = || {
-        let found = cache.get(&rng.below(count as u64));
-        async move { found.await }
-    };
+    let mut read = || cache.get(&rng.below(count as u64));
     let (begun, cpu) = (Instant::now(), cpu_time());
     let mut reads = Reads::default();
     let mut under_way: FuturesUnordered<_> = (0..DEPTH).map(|_| read()).collect();
