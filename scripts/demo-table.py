@@ -16,24 +16,16 @@ def row(label, fio, hits="-", dedup="-", compression="-", written="-"):
     print(f"  {label:<22}" + "".join(f"{c:>13}" for c in cells))
 
 
-def of(cache):
-    m, e = cache["manager"], cache["engine"]
-    written = sum(v for k, v in e.items() if k.startswith("ssd_written"))
-    return m, e, written
-
-
 print("  " + " " * 22 + "".join(f"{h:>13}" for h in ("IOPS", "mean read", "hit ratio", "dedup", "compression", "SSD written")))
 row("disk alone, 7200 rpm", "none.json")
 before = (0, 0, 0)
 for label, fio, status in (("Nitro, cold cache", "cold.json", "status-cold.json"), ("Nitro, warm cache", "warm.json", "status-warm.json")):
     s = load(status)
-    m, e, written = of(s["caches"][0])
-    v = s["volumes"][0]["counters"]
+    cache, v = s["caches"][0], s["volumes"][0]
+    written = sum(bytes for name, bytes in cache.items() if name.startswith("ssd_written"))
     hits, misses = v["read_hit_extents"], v["read_miss_extents"] + v["read_joined_extents"]
     share = (hits - before[0]) / max(1, hits - before[0] + misses - before[1])
-    dedup = m["inserted_bytes"] / max(1, m["unique_bytes"])
-    compression = m["unique_bytes"] / max(1, m["stored_bytes"])
-    row(label, fio, f"{share:.0%}", f"{dedup:.2f} x", f"{compression:.2f} x", f"{(written - before[2]) / 2**20:.1f} MiB")
+    row(label, fio, f"{share:.0%}", f"{cache['dedup_ratio']:.2f} x", f"{cache['compression_ratio']:.2f} x", f"{(written - before[2]) / 2**20:.1f} MiB")
     before = (hits, misses, written)
 alone, warm = (load(n)["jobs"][0]["read"] for n in ("none.json", "warm.json"))
 print(f"\n  warm against disk alone: {warm['iops'] / alone['iops']:.1f} x the IOPS, "
