@@ -277,11 +277,12 @@ impl CacheManager {
 
     fn clear(&mut self, weu: WeuId, then: SlotState) -> u64 {
         let keys = self.weus.clear(weu, then);
-        for (entry, key) in keys.iter().enumerate() {
-            self.files.remove(*key, Reference::Base(weu, entry as u16));
+        let count = keys.len() as u64;
+        for (entry, key) in keys.enumerate() {
+            self.files.remove(key, Reference::Base(weu, entry as u16));
         }
-        self.stats.base_entries -= keys.len() as u64;
-        keys.len() as u64
+        self.stats.base_entries -= count;
+        count
     }
 }
 

@@ -26,8 +26,24 @@ struct Slot {
     generation: Generation,
     /// The sweep that was under way when `generation` last began a lap of what a fingerprint slot can tell apart.
     lap_sweep: u64,
-    keys: Vec<ExtentKey>,
-    positions: Vec<Position>,
+    entries: Vec<BaseEntry>,
+}
+
+/// A base entry in 12 bytes: a key of 8 would be aligned to 16.
+#[derive(Debug, Clone, Copy)]
+struct BaseEntry {
+    key: [u32; 2],
+    position: Position,
+}
+
+impl BaseEntry {
+    fn new(key: ExtentKey, position: Position) -> Self {
+        Self { key: [key.raw() as u32, (key.raw() >> 32) as u32], position }
+    }
+
+    fn key(&self) -> ExtentKey {
+        ExtentKey::from_raw(u64::from(self.key[1]) << 32 | u64::from(self.key[0]))
+    }
 }
 
 /// All slots of a cache.
@@ -43,13 +59,7 @@ pub(crate) struct WeuTable {
 
 impl WeuTable {
     pub(crate) fn new(count: u32, weu_bytes: u32, entries_max: u32) -> Self {
-        let slot = || Slot {
-            state: SlotState::Free,
-            generation: Generation(0),
-            lap_sweep: 0,
-            keys: Vec::new(),
-            positions: Vec::new(),
-        };
+        let slot = || Slot { state: SlotState::Free, generation: Generation(0), lap_sweep: 0, entries: Vec::new() };
         Self {
             slots: (0..count).map(|_| slot()).collect(),
             open: Vec::new(),
@@ -106,15 +116,14 @@ impl WeuTable {
         let fill = self.open.iter_mut().find(|(id, _)| *id == weu).map(|(_, fill)| fill)?;
         let position = fill.take(payload_bytes)?;
         let slot = self.slot_mut(weu);
-        slot.keys.push(key);
-        slot.positions.push(position);
-        self.location(weu, (self.slot(weu).keys.len() - 1) as u16)
+        slot.entries.push(BaseEntry::new(key, position));
+        self.location(weu, (self.slot(weu).entries.len() - 1) as u16)
     }
 
     /// Where entry number `entry` of a slot lies now.
     pub(crate) fn location(&self, weu: WeuId, entry: u16) -> Option<Location> {
         let slot = self.slot(weu);
-        let position = slot.positions.get(usize::from(entry))?;
+        let position = slot.entries.get(usize::from(entry))?.position;
         let (offset, sectors) = (position.offset(), position.sectors());
         let in_ram = slot.state != SlotState::Stored;
         Some(Location { weu, generation: slot.generation, entry, offset, sectors, in_ram })
@@ -122,7 +131,7 @@ impl WeuTable {
 
     /// The first key of entry number `entry` of a slot.
     pub(crate) fn key(&self, weu: WeuId, entry: u16) -> Option<ExtentKey> {
-        self.slot(weu).keys.get(usize::from(entry)).copied()
+        self.slot(weu).entries.get(usize::from(entry)).map(BaseEntry::key)
     }
 
     /// Closes an open slot to further extents.
@@ -131,8 +140,7 @@ impl WeuTable {
         let slot = self.slot_mut(weu);
         debug_assert_eq!(slot.state, SlotState::Open);
         slot.state = SlotState::Sealed;
-        slot.keys.shrink_to_fit();
-        slot.positions.shrink_to_fit();
+        slot.entries.shrink_to_fit();
     }
 
     /// Notes that a sealed slot is on the SSD: from now on it may be evicted.
@@ -155,17 +163,16 @@ impl WeuTable {
 
     /// Empties a slot and gives its keys; it becomes free, or retired. Its generation stands until it is opened again,
     /// but no entry is current any more.
-    pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> Vec<ExtentKey> {
+    pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> impl ExactSizeIterator<Item = ExtentKey> + use<> {
         self.lru.remove(weu.0);
         self.open.retain(|(id, _)| *id != weu);
         let slot = self.slot_mut(weu);
         slot.state = then;
-        slot.positions = Vec::new();
-        let keys = std::mem::take(&mut slot.keys);
+        let entries = std::mem::take(&mut slot.entries);
         if then == SlotState::Free {
             self.free.push_back(weu);
         }
-        keys
+        entries.into_iter().map(|entry| entry.key())
     }
 
     /// Whether a location of that generation still means what it meant: the slot holds the same filling.
@@ -175,7 +182,7 @@ impl WeuTable {
     }
 
     pub(crate) fn ram_bytes(&self) -> usize {
-        let per_slot = |s: &Slot| s.keys.capacity() * size_of::<ExtentKey>() + s.positions.capacity() * 4;
+        let per_slot = |s: &Slot| s.entries.capacity() * size_of::<BaseEntry>();
         self.slots.capacity() * size_of::<Slot>()
             + self.slots.iter().map(per_slot).sum::<usize>()
             + self.lru.ram_bytes()
