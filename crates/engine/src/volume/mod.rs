@@ -187,29 +187,28 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
         /// Extents per lock.
         const STEP: u64 = 64;
-        for index in extents.clone().take(WRITE_EPOCHS) {
-            self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
-        }
-        let mut first = extents.start;
-        while first < extents.end {
-            let step = first..extents.end.min(first + STEP);
-            if self.cache.settings.ram_cache_bytes > 0 {
-                let mut ram = self.cache.ram.lock();
-                step.clone().for_each(|index| drop(ram.remove(&self.key(index))));
-            }
-            {
-                let mut prefetched = self.cache.prefetched.lock();
-                if !prefetched.is_empty() {
-                    step.clone().for_each(|index| drop(prefetched.remove(&self.key(index))));
-                }
-            }
+        let steps = || extents.clone().step_by(STEP as usize).map(|first| first..extents.end.min(first + STEP));
+        for step in steps() {
             let mut manager = self.cache.manager.lock();
             for index in step {
                 if let Some(location) = manager.invalidate(self.key(index)) {
                     was(index, location);
                 }
             }
-            first += STEP;
+        }
+        // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
+        for index in extents.clone().take(WRITE_EPOCHS) {
+            self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
+        }
+        for step in steps() {
+            if self.cache.settings.ram_cache_bytes > 0 {
+                let mut ram = self.cache.ram.lock();
+                step.clone().for_each(|index| drop(ram.remove(&self.key(index))));
+            }
+            let mut prefetched = self.cache.prefetched.lock();
+            if !prefetched.is_empty() {
+                step.for_each(|index| drop(prefetched.remove(&self.key(index))));
+            }
         }
     }
 }

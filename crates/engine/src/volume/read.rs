@@ -36,8 +36,24 @@ enum Fill {
 /// Where a run of extents is.
 enum Source {
     Here(Bytes),
-    Ssd(SmallVec<[(ExtentKey, Location); 1]>),
+    Ssd(SsdRun),
     Origin(u64),
+}
+
+/// Extents that lie behind one another on the SSD.
+#[derive(Default)]
+struct SsdRun {
+    extents: SmallVec<[(ExtentKey, Location); 1]>,
+    /// The extents' write epochs from *before* they were looked up: what is fetched may be kept in RAM only if they still
+    /// hold then.
+    epochs: SmallVec<[u32; 1]>,
+}
+
+impl SsdRun {
+    fn push(&mut self, key: ExtentKey, location: Location, epoch: u32) {
+        self.extents.push((key, location));
+        self.epochs.push(epoch);
+    }
 }
 
 /// Some extents of a request, in order, and whether the origin was needed.
@@ -163,14 +179,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         for index in extents {
             let key = self.key(index);
             let within = self.within(index, offset, len);
-            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy) {
+            let epoch = self.write_epoch(index).load(Ordering::SeqCst);
+            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, epoch) {
                 sources.push((Source::Here(bytes), index));
                 continue;
             }
             let location = if caching { self.cache.manager.lock().lookup(key) } else { None };
             match (location, sources.last_mut()) {
-                (Some(location), Some((Source::Ssd(run), _))) if follows(run, &location) => run.push((key, location)),
-                (Some(location), _) => sources.push((Source::Ssd(SmallVec::from_iter([(key, location)])), index)),
+                (Some(location), Some((Source::Ssd(run), _))) if follows(&run.extents, &location) => {
+                    run.push(key, location, epoch);
+                }
+                (Some(location), _) => {
+                    let mut run = SsdRun::default();
+                    run.push(key, location, epoch);
+                    sources.push((Source::Ssd(run), index));
+                }
                 (None, Some((Source::Origin(count), _))) => *count += 1,
                 (None, _) => sources.push((Source::Origin(1), index)),
             }
@@ -179,7 +202,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
-    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool) -> Option<Bytes> {
+    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, epoch: u32) -> Option<Bytes> {
         if let Some(bytes) = busy.then(|| self.flights.pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
             return Some(bytes);
@@ -192,14 +215,18 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let (bytes, again) = self.take_ahead(index, within)?;
         self.cache.metrics.readahead_hits.add(1);
         if again {
-            self.promote(index, bytes.clone());
+            self.promote(index, bytes.clone(), epoch);
         }
         Some(bytes)
     }
 
-    /// Has an extent inserted that is in RAM, if nothing else is going on with it.
-    fn promote(&self, index: u64, bytes: Bytes) {
+    /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
+    fn promote(&self, index: u64, bytes: Bytes, epoch: u32) {
         if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
+            // From here on a write makes the fill void; one that came before has raised the epoch.
+            if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
+                return;
+            }
             for (index, bytes, token) in reading.finish(Ok(vec![bytes]), true) {
                 self.enqueue(index, Content::Whole(bytes), token);
             }
@@ -218,7 +245,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 self.metrics.read_hit_extents.add(1);
                 Ok((Extents::from_iter([bytes]), true))
             }
-            Source::Ssd(run) => self.read_ssd(first, &run, fill, request).await,
+            Source::Ssd(run) => self.read_ssd(first, run, fill, request).await,
             Source::Origin(count) => Ok((self.read_through(first..first + count, fill, request).await?, false)),
         }
     }
@@ -226,16 +253,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     async fn read_ssd(
         &self,
         first: u64,
-        run: &[(ExtentKey, Location)],
+        run: SsdRun,
         fill: Fill,
         request: (u64, u64),
     ) -> Result<(Extents, bool), Error> {
-        let epochs: SmallVec<[u32; 1]> =
-            (first..).take(run.len()).map(|i| self.write_epoch(i).load(Ordering::SeqCst)).collect();
-        let fetched: Fetched = self.cache.fetch(run).await;
+        let fetched: Fetched = self.cache.fetch(&run.extents).await;
         let mut extents = Extents::new();
         let mut hit = true;
-        for ((index, epoch), extent) in (first..).zip(epochs).zip(fetched) {
+        for ((index, epoch), extent) in (first..).zip(run.epochs).zip(fetched) {
             match extent {
                 Some(bytes) => {
                     self.metrics.read_hit_extents.add(1);

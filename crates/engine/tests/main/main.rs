@@ -7,3 +7,4 @@ mod format_doc;
 mod insertion;
 mod paths;
 mod simulation;
+mod threads;
