@@ -77,24 +77,29 @@ fn settings(cache_bytes: u64, dedup: bool, compression: Compression) -> EngineSe
     EngineSettings { ram_cache_bytes: 0, compression, ..EngineSettings::new(manager) }
 }
 
-/// Flash and origin in RAM, deduplication and compression off, one core.
+/// Flash and origin in RAM, deduplication and compression off, one core, for working sets of several sizes.
 pub fn in_ram() -> Result<(), Failure> {
-    const COUNT: u64 = 8_000;
-    Reactor::new()?.block_on(async {
-        let settings = settings(1 << 30, false, Compression::None);
-        let content = |n: u64| {
-            let mut rng = Rng(n);
-            let mut extent = BufMut::with_len(EXTENT);
-            extent.chunks_exact_mut(8).for_each(|w| w.copy_from_slice(&rng.below(u64::MAX).to_le_bytes()));
-            extent.freeze()
-        };
-        let volume = filled(RamDevice::new((1 << 30) + (4 << 20), 512), settings, content, COUNT).await?;
-        let before = volume.counters();
-        let measured = read_randomly(&volume, COUNT, 1).await;
-        let hits = volume.counters().read_hit_extents - before.read_hit_extents;
-        report("hits-ram", measured, hits as f64 / measured.0 as f64);
-        Ok(())
-    })
+    for mib in [32, 100, 800] {
+        Reactor::new()?.block_on(hits_in_ram(mib))?;
+    }
+    Ok(())
+}
+
+async fn hits_in_ram(mib: u64) -> Result<(), Failure> {
+    let count = (mib << 20) / EXTENT as u64;
+    let settings = settings(1 << 30, false, Compression::None);
+    let content = |n: u64| {
+        let mut rng = Rng(n);
+        let mut extent = BufMut::with_len(EXTENT);
+        extent.chunks_exact_mut(8).for_each(|w| w.copy_from_slice(&rng.below(u64::MAX).to_le_bytes()));
+        extent.freeze()
+    };
+    let volume = filled(RamDevice::new((1 << 30) + (4 << 20), 512), settings, content, count).await?;
+    let before = volume.counters();
+    let measured = read_randomly(&volume, count, 1).await;
+    let hits = volume.counters().read_hit_extents - before.read_hit_extents;
+    report(&format!("hits-ram-{mib}M"), measured, hits as f64 / measured.0 as f64);
+    Ok(())
 }
 
 /// Hits on an SSD at depth 64, with the data of a real file, stored as it is and compressed.

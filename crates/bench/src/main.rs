@@ -1,4 +1,4 @@
-//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA`.
+//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
@@ -15,8 +15,8 @@ fn main() -> ExitCode {
     let result = match arguments[..] {
         ["hits-ram"] => hits::in_ram(),
         ["hits-ssd", file, data] => hits::on_ssd(file.as_ref(), data.as_ref()),
-        ["insert", data] => insertion::run(data.as_ref()),
-        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA".into()),
+        ["insert", data, file] => insertion::run(data.as_ref(), file.as_ref()),
+        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,6 +45,12 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.at_work == 0
+    }
+}
+
 /// There was no job to take.
 struct Empty {
     closed: bool,
@@ -55,18 +61,22 @@ pub(crate) struct InsertQueue {
     state: Mutex<State>,
     bytes_max: u64,
     pushed: Event,
-    taken: Event,
+    /// The queue is half empty, or closed.
+    roomy: Event,
+    /// No job waits or is at work.
+    idle: Event,
 }
 
 impl InsertQueue {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { state: Mutex::default(), bytes_max, pushed: Event::new(), taken: Event::new() }
+        Self { state: Mutex::default(), bytes_max, pushed: Event::new(), roomy: Event::new(), idle: Event::new() }
     }
 
     /// Adds a job if there is room.
     pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
         let mut state = self.state.lock();
-        if state.closed || state.bytes + job.bytes() > self.bytes_max {
+        let full = state.bytes > 0 && state.bytes + job.bytes() > self.bytes_max;
+        if state.closed || full {
             return Err(job);
         }
         state.bytes += job.bytes();
@@ -79,13 +89,13 @@ impl InsertQueue {
     /// Adds a job as soon as there is room; gives it back if the queue is closed.
     pub(crate) async fn push_wait(&self, mut job: Job) -> Result<(), Job> {
         loop {
-            let taken = self.taken.listen();
+            let roomy = self.roomy.listen();
             match self.push(job) {
                 Ok(()) => return Ok(()),
                 Err(back) if self.state.lock().closed => return Err(back),
                 Err(back) => job = back,
             }
-            taken.await;
+            roomy.await;
         }
     }
 
@@ -94,10 +104,7 @@ impl InsertQueue {
         loop {
             let pushed = self.pushed.listen();
             match self.try_take() {
-                Ok(job) => {
-                    self.taken.notify(usize::MAX);
-                    return Some(job);
-                }
+                Ok(job) => return Some(job),
                 Err(Empty { closed: true }) => return None,
                 Err(Empty { closed: false }) => pushed.await,
             }
@@ -109,29 +116,31 @@ impl InsertQueue {
         let job = state.jobs.pop_front().ok_or(Empty { closed: state.closed })?;
         state.bytes -= job.bytes();
         state.at_work += 1;
+        // Waking is dear across threads: not for every job.
+        if state.bytes <= self.bytes_max / 2 {
+            self.roomy.notify(usize::MAX);
+        }
         Ok(job)
     }
 
     /// A worker has finished a job.
     pub(crate) fn done(&self) {
-        self.state.lock().at_work -= 1;
-        self.taken.notify(usize::MAX);
+        let mut state = self.state.lock();
+        state.at_work -= 1;
+        if state.is_idle() {
+            self.idle.notify(usize::MAX);
+        }
     }
 
     /// Ends when no job waits or is at work.
     pub(crate) async fn drained(&self) {
         loop {
-            let taken = self.taken.listen();
-            if self.is_idle() {
+            let idle = self.idle.listen();
+            if self.state.lock().is_idle() {
                 return;
             }
-            taken.await;
+            idle.await;
         }
-    }
-
-    fn is_idle(&self) -> bool {
-        let state = self.state.lock();
-        state.jobs.is_empty() && state.at_work == 0
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -141,6 +150,6 @@ impl InsertQueue {
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.pushed.notify(usize::MAX);
-        self.taken.notify(usize::MAX);
+        self.roomy.notify(usize::MAX);
     }
 }

@@ -17,7 +17,7 @@ use std::pin::pin;
 /// Sealed WEUs of one worker that may be on their way to the SSD at once, while the next is being filled.
 const WRITES_MAX: usize = 2;
 /// Jobs after which a worker lets others on its thread run.
-const JOBS_PER_TURN: usize = 4;
+const JOBS_PER_TURN: usize = 32;
 
 struct Worker<'a, F, C> {
     cache: &'a Cache<F, C>,
