@@ -13,6 +13,7 @@ pub mod any;
 pub mod faulty;
 pub mod file;
 pub mod hdd;
+mod linger;
 pub mod net;
 pub mod ram;
 pub mod runtime;

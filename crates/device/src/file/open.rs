@@ -3,6 +3,7 @@
 use super::probe::Probe;
 use super::{FileDevice, Medium};
 use crate::error::{Error, ErrorKind};
+use crate::linger::patiently;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     FallocateFlags, FileType, FlockOperation, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, flock, fsync,
@@ -126,7 +127,8 @@ impl FileOptions {
         } else {
             FlockOperation::NonBlockingLockExclusive
         };
-        match retry_on_intr(|| flock(fd, operation)) {
+        let locked = patiently(|| retry_on_intr(|| flock(fd, operation)), |e| *e == Errno::WOULDBLOCK);
+        match locked {
             Err(Errno::WOULDBLOCK) => Err(Errno::BUSY),
             // Some network file systems know no locks.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),

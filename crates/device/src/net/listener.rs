@@ -3,6 +3,7 @@
 use super::adopt;
 use super::stream::{self, StreamReader, StreamWriter};
 use crate::error::{Error, ErrorKind};
+use crate::linger::patiently;
 use compio::driver::op::Accept;
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
@@ -63,7 +64,7 @@ impl Listener {
         let fail = |e: io::Error| Error::from_io(e, "listen on", address);
         let listener = match address {
             ListenAddress::Unix(path) => {
-                remove_stale(path, address)?;
+                patiently(|| remove_stale(path, address), |e| e.kind == ErrorKind::InUse)?;
                 let socket = bind_unix(path).map_err(|e| fail(e.into()))?;
                 let file = stat(path).ok().map(|s| (s.st_dev, s.st_ino));
                 Self { socket: Arc::new(socket), address: address.clone(), file }

@@ -1,0 +1,37 @@
+//! Waiting for what a process that was just killed still holds: the kernel lets go of files and sockets that an io_uring has
+//! requests on a moment after the process is gone.
+
+use std::time::Duration;
+
+const TRIES: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// Makes `attempt` until it fails otherwise than `in_use`, or for about a second. Blocks: for start-up only.
+pub(crate) fn patiently<T, E>(mut attempt: impl FnMut() -> Result<T, E>, in_use: impl Fn(&E) -> bool) -> Result<T, E> {
+    for _ in 1..TRIES {
+        match attempt() {
+            Err(error) if in_use(&error) => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    attempt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_in_use_is_tried_again() {
+        let mut tries = 0;
+        let result = patiently(
+            || {
+                tries += 1;
+                if tries < 3 { Err("in use") } else { Ok(tries) }
+            },
+            |e| *e == "in use",
+        );
+        assert_eq!(result, Ok(3));
+        assert_eq!(patiently(|| Err::<(), _>("broken"), |e| *e == "in use"), Err("broken"));
+    }
+}
