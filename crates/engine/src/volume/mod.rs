@@ -45,6 +45,8 @@ pub struct VolumeOptions {
     pub read_only: bool,
 }
 
+/// Extents handled under one holding of a shared lock, so that a long range keeps nobody waiting.
+const EXTENTS_PER_LOCK: u64 = 64;
 /// Writes to one extent are counted under its number modulo this many.
 const WRITE_EPOCHS: usize = 1024;
 
@@ -115,8 +117,6 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// [`Error::OutOfRange`].
     pub fn cached_runs(&self, offset: u64, len: u64) -> Result<Vec<CachedRun>, Error> {
-        /// Extents looked up while the manager is locked.
-        const STEP: u64 = 64;
         self.check_range(offset, len)?;
         let (extent_bytes, end) = (self.extent_bytes(), offset + len);
         let mut runs: Vec<CachedRun> = Vec::new();
@@ -124,7 +124,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut first = extents.start;
         while first < extents.end {
             let manager = self.cache.manager.lock();
-            for index in first..extents.end.min(first + STEP) {
+            for index in first..extents.end.min(first + EXTENTS_PER_LOCK) {
                 let cached = manager.peek(self.key(index)).is_some();
                 let len = end.min((index + 1) * extent_bytes) - offset.max(index * extent_bytes);
                 match runs.last_mut() {
@@ -132,7 +132,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                     _ => runs.push(CachedRun { len, cached }),
                 }
             }
-            first += STEP;
+            first += EXTENTS_PER_LOCK;
         }
         Ok(runs)
     }
@@ -185,9 +185,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short.
     fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
-        /// Extents per lock.
-        const STEP: u64 = 64;
-        let steps = || extents.clone().step_by(STEP as usize).map(|first| first..extents.end.min(first + STEP));
+        let steps = || {
+            extents
+                .clone()
+                .step_by(EXTENTS_PER_LOCK as usize)
+                .map(|first| first..extents.end.min(first + EXTENTS_PER_LOCK))
+        };
         for step in steps() {
             let mut manager = self.cache.manager.lock();
             for index in step {
