@@ -166,15 +166,15 @@ impl Dups {
         *self.blocks.get(number as usize / DUPS_PER_BLOCK)?.get(number as usize % DUPS_PER_BLOCK)?
     }
 
-    /// The entry that has to go before another can be added, if the bound is reached.
-    pub(crate) fn victim(&mut self) -> Option<u32> {
+    /// The entry that has to go before another can be added, if the bound is reached: none that is `kept`.
+    pub(crate) fn victim(&mut self, kept: impl Fn(&Dup) -> bool) -> Option<u32> {
         if self.len < self.len_max {
             return None;
         }
         let capacity = self.capacity();
         (0..capacity).find_map(|_| {
             self.hand = (self.hand + 1) % capacity;
-            self.get(self.hand).map(|_| self.hand)
+            self.get(self.hand).filter(|dup| !kept(dup)).map(|_| self.hand)
         })
     }
 
@@ -224,7 +224,7 @@ mod tests {
     fn dups_stay_within_their_bound() {
         let mut dups = Dups::new(3);
         for n in 0..10 {
-            if let Some(victim) = dups.victim() {
+            if let Some(victim) = dups.victim(|_| false) {
                 dups.remove(victim);
             }
             dups.insert(Dup::new(ExtentKey::from_raw(n), WeuId(n as u32), 5, Generation(1)));

@@ -1,5 +1,6 @@
 //! Newtypes for everything the cache names or counts.
 
+use crate::weu::layout::SECTOR_BYTES;
 use std::fmt;
 
 /// What is cached: a volume, file or snapshot, by the number the cache gave it.
@@ -96,6 +97,18 @@ pub struct Location {
     /// 512-byte sectors that must be read, from the one that holds `offset`, to have the whole stored extent.
     /// None: the extent is all zeroes and has no payload.
     pub sectors: u16,
+    /// CRC-32C of an extent that is stored as it is, in whole blocks from `offset` on. Others have a prefix with their
+    /// checksum.
+    pub raw_crc: Option<u32>,
     /// The WEU was still in RAM, on its way to the SSD, when this was asked.
     pub in_ram: bool,
+}
+
+impl Location {
+    /// The bytes of the WEU that must be read to have the whole stored extent, in whole sectors.
+    #[must_use]
+    pub const fn span(&self) -> std::ops::Range<u32> {
+        let start = self.offset / SECTOR_BYTES * SECTOR_BYTES;
+        start..start + self.sectors as u32 * SECTOR_BYTES
+    }
 }

@@ -4,20 +4,27 @@
 //! locations and orders. That is what lets the server and the simulator run the same code.
 #![forbid(unsafe_code)]
 
+mod dirty;
 mod file_index;
 mod fingerprint_index;
 mod ids;
 mod lru;
 mod manager;
 pub mod pattern;
+mod resize;
+mod restore;
 pub mod settings;
 mod stats;
 mod sweep;
 mod table;
 pub mod weu;
+mod write_back;
 
+pub use dirty::DirtyExtent;
 pub use ids::{ExtentIndex, ExtentKey, Fingerprint, Generation, Location, ObjectId, WeuId};
 pub use lru::LruMap;
 pub use manager::{Append, CacheManager, Evicted};
+pub use restore::{Restored, RestoredEntry};
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;
+pub use write_back::Superseded;

@@ -1,13 +1,15 @@
 //! The cache manager: the upper half of the paper's Figure 2. It is told of look-ups, insertions and invalidations and
 //! answers with locations; it moves no bytes.
 
+use crate::dirty::DirtyList;
 use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::ids::{ExtentKey, Fingerprint, Generation, Location, WeuId};
+use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
 use crate::sweep::Sweep;
-use crate::weu::{SlotState, WeuTable};
+use crate::weu::{SlotState, Stored, WeuTable};
 
 /// What became of an extent handed to [`CacheManager::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,10 @@ pub struct CacheManager {
     pub(crate) fingerprints: Option<FingerprintIndex>,
     pub(crate) stats: Stats,
     pub(crate) sweep: Sweep,
+    pub(crate) dirty: DirtyList,
+    pub(crate) restore: Restore,
+    /// The version of the last change.
+    pub(crate) version: u64,
 }
 
 impl CacheManager {
@@ -48,13 +54,16 @@ impl CacheManager {
         let expected = settings.extents_raw() * 3 / 2;
         let by_fingerprint = settings.dedup && settings.fingerprint_index_percent > 0;
         Ok(Self {
-            weus: WeuTable::new(settings.weu_count(), settings.weu_bytes, settings.weu_entries_max()),
+            weus: WeuTable::new(&settings),
             files: FileIndex::new(expected, settings.seed),
             dups: Dups::new(settings.dup_entries_max()),
             fingerprints: by_fingerprint
                 .then(|| FingerprintIndex::new(expected * u64::from(settings.fingerprint_index_percent) / 100)),
             stats: Stats::default(),
             sweep: Sweep::new(settings.weu_count()),
+            dirty: DirtyList::default(),
+            restore: Restore::default(),
+            version: 0,
             settings,
         })
     }
@@ -101,8 +110,13 @@ impl CacheManager {
         self.weus.is_current(weu, generation)
     }
 
-    /// Forgets an extent that is about to be overwritten or trimmed, and says where it was.
+    /// Forgets an extent that is about to be overwritten or trimmed, and says where it was. A dirty extent stays: it is
+    /// destaged, or superseded, but never forgotten.
     pub fn invalidate(&mut self, key: ExtentKey) -> Option<Location> {
+        if self.dirty.get(key).is_some() {
+            return None;
+        }
+        self.touch_restoring(key);
         let reference = self.find(key)?;
         let location = self.resolve(reference);
         self.drop_reference(key, reference);
@@ -135,23 +149,16 @@ impl CacheManager {
         self.weus.location(target.weu, target.entry)
     }
 
-    /// Steps 3 to 5 of the insertion for new content: gives an extent of `payload_bytes` after compression (0: all
-    /// zeroes) its place in the open WEU and enters it in both indexes. From then on readers may find it, so its bytes
-    /// must be at hand already.
-    pub fn append(
-        &mut self,
-        weu: WeuId,
-        key: ExtentKey,
-        fingerprint: Option<&Fingerprint>,
-        payload_bytes: u32,
-    ) -> Append {
-        let Some(location) = self.weus.append(weu, key, payload_bytes) else { return Append::Full };
+    /// Steps 3 to 5 of the insertion for new content: gives an extent its place in the open WEU and enters it in
+    /// both indexes. From then on readers may find it, so its bytes must be at hand already.
+    pub fn append(&mut self, weu: WeuId, key: ExtentKey, fingerprint: Option<&Fingerprint>, stored: Stored) -> Append {
+        let Some(location) = self.weus.append(weu, key, stored) else { return Append::Full };
         let extent_bytes = u64::from(self.settings.extent_bytes);
         self.stats.insertions += 1;
-        self.stats.zeroes += u64::from(payload_bytes == 0);
+        self.stats.zeroes += u64::from(stored == Stored::Zero);
         self.stats.inserted_bytes += extent_bytes;
         self.stats.unique_bytes += extent_bytes;
-        self.stats.stored_bytes += u64::from(payload_bytes);
+        self.stats.stored_bytes += u64::from(stored.payload_bytes());
         self.stats.base_entries += 1;
         if let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), fingerprint) {
             let target = Target::new(weu, location.entry, location.generation);
@@ -165,13 +172,42 @@ impl CacheManager {
             self.stats.fingerprints_evicted += evicted;
         }
         self.point(key, weu, location.entry);
+        self.version += 1;
         Append::At(location)
+    }
+
+    /// The version of the last change: asked in the same step as an append, that of the appended extent. Of two entries
+    /// for one extent, the later version counts.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Takes a free slot and raises its generation. `None`: evict first.
     pub fn open_weu(&mut self) -> Option<(WeuId, Generation)> {
         self.finish_lap();
         self.weus.open()
+    }
+
+    /// As [`open_weu`](Self::open_weu), for content that the origin has not got.
+    /// It is written piece by piece, in whole blocks of `block_bytes`.
+    pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
+        let opened = self.open_weu()?;
+        self.weus.open_for_dirty(opened.0);
+        self.weus.align_open(opened.0, block_bytes);
+        Some(opened)
+    }
+
+    /// Whether slots will come free that are not to be had now: pinned ones, or ones not yet read after a restart.
+    #[must_use]
+    pub fn is_waiting_for_slots(&self) -> bool {
+        self.weus.pinned_count() > 0 || self.is_restoring()
+    }
+
+    /// Leaves the rest of a block of an open WEU unused, so that the next extent begins a new one: what is written
+    /// before the WEU is full is then never written again.
+    pub fn align_open(&mut self, weu: WeuId, block_bytes: u32) {
+        self.weus.align_open(weu, block_bytes);
     }
 
     /// Step 6: closes a WEU to further extents; it is served from RAM until [`stored`](Self::stored).
@@ -215,6 +251,8 @@ impl CacheManager {
             fingerprints: self.fingerprints.as_ref().map_or(0, |f| f.len() as u64),
             weus: self.weus.len().into(),
             weus_free: self.weus.free_count().into(),
+            weus_pinned: self.weus.pinned_count().into(),
+            dirty_extents: self.dirty.len(),
             ..self.stats
         }
     }
@@ -223,17 +261,17 @@ impl CacheManager {
     #[must_use]
     pub fn index_ram_bytes(&self) -> usize {
         let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes);
-        self.files.ram_bytes() + self.dups.ram_bytes() + self.weus.ram_bytes() + fingerprints
+        self.files.ram_bytes() + self.dups.ram_bytes() + self.weus.ram_bytes() + self.dirty.ram_bytes() + fingerprints
     }
 
-    fn find(&self, key: ExtentKey) -> Option<Reference> {
+    pub(crate) fn find(&self, key: ExtentKey) -> Option<Reference> {
         self.files.find(key, |reference| match reference {
             Reference::Base(weu, entry) => self.weus.key(weu, entry) == Some(key),
             Reference::Dup(number) => self.dups.get(number).is_some_and(|dup| dup.key == key),
         })
     }
 
-    fn resolve(&self, reference: Reference) -> Option<Location> {
+    pub(crate) fn resolve(&self, reference: Reference) -> Option<Location> {
         match reference {
             Reference::Base(weu, entry) => self.weus.location(weu, entry),
             Reference::Dup(number) => {
@@ -246,7 +284,7 @@ impl CacheManager {
     }
 
     /// Points a key to an entry of a current WEU: as base where the header names the key, else as dup.
-    fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16) {
+    pub(crate) fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16) {
         let base = self.weus.key(weu, entry) == Some(key);
         if let Some(old) = self.find(key) {
             let same = self.resolve(old).is_some_and(|l| (l.weu, l.entry) == (weu, entry));
@@ -258,7 +296,8 @@ impl CacheManager {
         if base {
             return self.files.insert(key, Reference::Base(weu, entry));
         }
-        if let Some(number) = self.dups.victim()
+        let dirty = &self.dirty;
+        if let Some(number) = self.dups.victim(|dup| dirty.get(dup.key).is_some())
             && let Some(victim) = self.dups.get(number)
         {
             self.drop_reference(victim.key, Reference::Dup(number));
@@ -270,12 +309,13 @@ impl CacheManager {
 
     pub(crate) fn drop_reference(&mut self, key: ExtentKey, reference: Reference) {
         self.files.remove(key, reference);
-        if let Reference::Dup(number) = reference {
-            self.dups.remove(number);
+        match reference {
+            Reference::Dup(number) => self.dups.remove(number),
+            Reference::Base(..) => self.note_forgotten(key),
         }
     }
 
-    fn clear(&mut self, weu: WeuId, then: SlotState) -> u64 {
+    pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> u64 {
         let keys = self.weus.clear(weu, then);
         let count = keys.len() as u64;
         for (entry, key) in keys.enumerate() {

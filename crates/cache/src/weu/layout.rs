@@ -1,27 +1,58 @@
 //! How extents are laid out within a WEU. The engine writes the bytes (docs/FORMAT.md); the manager only counts them.
 //!
-//! A WEU begins with one head sector; stored extents follow, each with a prefix and at a multiple of
-//! [`UNIT_BYTES`]; the entry table of the header comes last, so that extents never move while the WEU fills.
+//! A WEU fills from both ends. Packed extents follow the head sector, each with a prefix and at a multiple of
+//! [`UNIT_BYTES`]; extents stored as they are stand at the end, the first one last, in whole [`BLOCK_BYTES`] and without
+//! a prefix, so that they are read aligned. The entry table of the header lies behind the packed extents, so that
+//! nothing moves while the WEU fills.
 
 /// Direct I/O is in multiples of this.
 pub const SECTOR_BYTES: u32 = 512;
 /// Stored extents begin at multiples of this within their WEU.
 pub const UNIT_BYTES: u32 = 16;
+/// Extents stored as they are occupy whole blocks of this size; a WEU is a multiple of it.
+pub const BLOCK_BYTES: u32 = 4096;
 /// The head: identity, generation, where the entry table lies.
 pub const HEAD_BYTES: u32 = SECTOR_BYTES;
 /// One entry of the header's table.
 pub const ENTRY_BYTES: u32 = 48;
-/// What precedes each stored extent: its checksum, stored length and codec.
+/// What precedes each packed extent: its checksum, stored length and codec.
 pub const PREFIX_BYTES: u32 = 8;
 /// Entry numbers have 13 bits.
 pub const ENTRIES_MAX: u32 = 1 << 13;
+
+/// How an extent is to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// All zeroes: no payload.
+    Zero,
+    /// Compressed to so many bytes, packed behind the extent before.
+    Packed(u32),
+    /// As it is, in blocks of its own.
+    Raw {
+        /// Its length in bytes: the cache's extent size.
+        bytes: u32,
+        /// CRC-32C of its bytes. With no prefix to hold it, it is kept with the WEU's entries.
+        crc: u32,
+    },
+}
+
+impl Stored {
+    /// Payload in bytes.
+    #[must_use]
+    pub const fn payload_bytes(self) -> u32 {
+        match self {
+            Self::Zero => 0,
+            Self::Packed(bytes) | Self::Raw { bytes, .. } => bytes,
+        }
+    }
+}
 
 /// Where a stored extent lies within its WEU, packed into 28 bits of a `u32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position(u32);
 
 impl Position {
-    /// The position of a stored extent of `stored_bytes` (prefix included) at `offset`, a multiple of [`UNIT_BYTES`]
+    /// The position of a stored extent of `stored_bytes` (a prefix included) at `offset`, a multiple of [`UNIT_BYTES`]
     /// below 8 MiB. No bytes at all: an all-zero extent.
     #[must_use]
     pub fn new(offset: u32, stored_bytes: u32) -> Self {
@@ -31,6 +62,14 @@ impl Position {
             n => (offset % SECTOR_BYTES + n).div_ceil(SECTOR_BYTES),
         };
         Self((offset / UNIT_BYTES) << 9 | sectors)
+    }
+
+    pub(super) const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    pub(super) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
     }
 
     /// First byte within the WEU.
@@ -49,27 +88,45 @@ impl Position {
 /// How full an open WEU is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fill {
-    weu_bytes: u32,
     entries_max: u32,
+    /// Where the next packed extent goes.
     next: u32,
+    /// Where the extents stored as they are begin.
+    raw: u32,
+    /// The entry table begins at a multiple of this.
+    block: u32,
     entries: u32,
 }
 
 impl Fill {
     pub(crate) const fn new(weu_bytes: u32, entries_max: u32) -> Self {
-        Self { weu_bytes, entries_max, next: HEAD_BYTES, entries: 0 }
+        Self { entries_max, next: HEAD_BYTES, raw: weu_bytes, block: 1, entries: 0 }
     }
 
-    /// Takes room for one more extent of `payload_bytes` (0: all zero); `None` when it does not fit any more.
-    pub(crate) fn take(&mut self, payload_bytes: u32) -> Option<Position> {
-        let stored = if payload_bytes == 0 { 0 } else { payload_bytes + PREFIX_BYTES };
-        let end = self.next + stored.next_multiple_of(UNIT_BYTES);
+    /// Goes on at a whole block, as does the entry table in the end: what stands before is written already.
+    pub(crate) fn align(&mut self, block_bytes: u32) {
+        self.block = block_bytes;
+        self.next = self.next.next_multiple_of(block_bytes);
+    }
+
+    /// Takes room for one more extent; `None` when it does not fit any more.
+    pub(crate) fn take(&mut self, stored: Stored) -> Option<Position> {
+        let (front, back) = match stored {
+            Stored::Zero => (0, 0),
+            Stored::Packed(payload) => (payload + PREFIX_BYTES, 0),
+            Stored::Raw { bytes, .. } => (0, bytes.next_multiple_of(BLOCK_BYTES)),
+        };
         let entries = self.entries + 1;
-        if entries > self.entries_max || end + entries * ENTRY_BYTES > self.weu_bytes {
+        let next = self.next + front.next_multiple_of(UNIT_BYTES);
+        let raw = self.raw.checked_sub(back)?;
+        if entries > self.entries_max || next.next_multiple_of(self.block) + entries * ENTRY_BYTES > raw {
             return None;
         }
-        let position = Position::new(self.next, stored);
-        (self.next, self.entries) = (end, entries);
+        let position = match back {
+            0 => Position::new(self.next, front),
+            _ => Position::new(raw, back),
+        };
+        (self.next, self.raw, self.entries) = (next, raw, entries);
         Some(position)
     }
 }
@@ -91,14 +148,45 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn extents_stored_as_they_are_have_blocks_of_their_own(
+            all in prop::collection::vec(prop_oneof![Just(None), (0u32..9000).prop_map(Some)], 1..400),
+        ) {
+            let mut fill = Fill::new(512 << 10, 8192);
+            let mut taken: Vec<(u32, u32)> = vec![(0, HEAD_BYTES)];
+            for packed in all {
+                let stored = match packed {
+                    None => Stored::Raw { bytes: 8192, crc: 0 },
+                    Some(0) => Stored::Zero,
+                    Some(bytes) => Stored::Packed(bytes),
+                };
+                let Some(position) = fill.take(stored) else { continue };
+                let (start, len) = (position.offset(), stored.payload_bytes());
+                if packed.is_none() {
+                    prop_assert_eq!((start % BLOCK_BYTES, u32::from(position.sectors())), (0, 16));
+                }
+                let end = start + if packed.is_none() || len == 0 { len } else { len + PREFIX_BYTES };
+                prop_assert!(taken.iter().all(|(s, e)| end <= *s || start >= *e || start == end));
+                taken.push((start, end));
+            }
+            let table = (taken.len() as u32 - 1) * ENTRY_BYTES;
+            let packed_end = taken.iter().map(|t| t.1).filter(|e| *e <= fill.next).max();
+            prop_assert!(packed_end.is_none_or(|end| end + table <= fill.raw));
+        }
+    }
+
     #[test]
     fn a_weu_takes_extents_until_header_and_payload_meet() {
         let mut fill = Fill::new(512 << 10, 8192);
         let mut last = 0;
-        let count = std::iter::from_fn(|| fill.take(8192)).inspect(|p| last = p.offset() + 8200).count() as u32;
+        let count =
+            std::iter::from_fn(|| fill.take(Stored::Packed(8192))).inspect(|p| last = p.offset() + 8200).count() as u32;
         assert!(last + count * ENTRY_BYTES <= 512 << 10);
         assert_eq!(count, ((512 << 10) - HEAD_BYTES) / (8208 + ENTRY_BYTES));
+        let mut raw = Fill::new(512 << 10, 8192);
+        assert_eq!(std::iter::from_fn(|| raw.take(Stored::Raw { bytes: 8192, crc: 0 })).count(), 63);
         let mut zeroes = Fill::new(8 << 20, 8192);
-        assert_eq!(std::iter::from_fn(|| zeroes.take(0)).count(), ENTRIES_MAX as usize);
+        assert_eq!(std::iter::from_fn(|| zeroes.take(Stored::Zero)).count(), ENTRIES_MAX as usize);
     }
 }

@@ -35,6 +35,17 @@ impl LruList {
         self.most = slot;
     }
 
+    /// Makes `slot`, which is not in the list, the least recently used one.
+    pub(super) fn put_oldest(&mut self, slot: u32) {
+        self.remove(slot);
+        self.links[slot as usize] = (self.least, NONE);
+        match self.least {
+            NONE => self.most = slot,
+            least => self.links[least as usize].1 = slot,
+        }
+        self.least = slot;
+    }
+
     pub(super) fn remove(&mut self, slot: u32) {
         if !self.contains(slot) {
             return;
@@ -54,6 +65,12 @@ impl LruList {
     /// The least recently used slot.
     pub(super) fn least_recent(&self) -> Option<u32> {
         (self.least != NONE).then_some(self.least)
+    }
+
+    /// Makes room for slots up to `slots`.
+    pub(super) fn grow(&mut self, slots: u32) {
+        let from = self.links.len() as u32;
+        self.links.extend((from..slots).map(|slot| (slot, slot)));
     }
 
     pub(super) fn ram_bytes(&self) -> usize {

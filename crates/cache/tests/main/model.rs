@@ -1,5 +1,6 @@
 //! A naive cache, driven by the same random operations: every WEU a list, every index a map, every order a vector.
 
+use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, Fingerprint, Location, ObjectId, Settings, WeuId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +11,7 @@ const WEU_BYTES: u32 = 512 << 10;
 #[derive(Default)]
 struct Model {
     /// Filling -> contents, for every filling ever made.
-    fillings: HashMap<(WeuId, u32), Vec<(ExtentKey, u16)>>,
+    fillings: HashMap<(WeuId, u32), Vec<(ExtentKey, Stored)>>,
     live: HashMap<WeuId, u32>,
     files: BTreeMap<ExtentKey, (WeuId, u32, u16)>,
     fingerprints: BTreeMap<u16, (WeuId, u32, u16)>,
@@ -51,6 +52,15 @@ fn fingerprint(content: u16) -> Fingerprint {
     }))
 }
 
+/// Extents that did not shrink are stored as they are; their content stands for its checksum.
+fn stored_as(payload_bytes: u32, content: u16) -> Stored {
+    match payload_bytes {
+        0 => Stored::Zero,
+        1..=7679 => Stored::Packed(payload_bytes),
+        _ => Stored::Raw { bytes: 8192, crc: u32::from(content) << 7 },
+    }
+}
+
 fn plain(location: Location) -> (WeuId, u32, u16) {
     (location.weu, location.generation.0, location.entry)
 }
@@ -82,13 +92,14 @@ impl Pair {
             self.model.files.insert(key, location);
             return;
         }
+        let stored = stored_as(stored, content);
         loop {
             match self.manager.append(self.open, key, dedup.then_some(&print), stored) {
                 Append::At(location) => {
                     let location = plain(location);
                     let filling = self.model.fillings.entry((location.0, location.1)).or_default();
                     assert_eq!(filling.len(), usize::from(location.2));
-                    filling.push((key, content));
+                    filling.push((key, stored));
                     self.model.files.insert(key, location);
                     self.model.fingerprints.insert(content, location);
                     return;
@@ -120,7 +131,16 @@ impl Pair {
 
     fn check(&mut self, key: ExtentKey) {
         let expected = self.model.files.get(&key).copied().filter(|l| self.model.is_live(*l));
-        assert_eq!(self.manager.peek(key).map(plain), expected, "{key:?}");
+        let found = self.manager.peek(key);
+        assert_eq!(found.map(plain), expected, "{key:?}");
+        if let Some(location) = found {
+            let filling = &self.model.fillings[&(location.weu, location.generation.0)];
+            let crc = match filling[usize::from(location.entry)].1 {
+                Stored::Raw { crc, .. } => Some(crc),
+                Stored::Zero | Stored::Packed(_) => None,
+            };
+            assert_eq!(location.raw_crc, crc, "{key:?}");
+        }
     }
 }
 

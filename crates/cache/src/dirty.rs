@@ -1,0 +1,120 @@
+//! The dirty list: extents that the origin has not got yet (write-back, paper §3), in offset order, so that destage
+//! can merge neighbours and hard disks need not seek back and forth.
+
+use crate::ids::{ExtentIndex, ExtentKey, Location, ObjectId, WeuId};
+use std::collections::BTreeMap;
+
+/// One extent that the origin has not got yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirtyExtent {
+    /// Its name.
+    pub key: ExtentKey,
+    /// The version of its content: [`CacheManager::cleaned`](crate::CacheManager::cleaned) takes it back.
+    pub version: u64,
+    /// Where the content is; `None`: it is lost.
+    pub location: Option<Location>,
+    /// The origin has it, and the journal is being told so.
+    pub cleaning: bool,
+    /// Its content is lost, or could not be read when it was to be destaged.
+    pub unreadable: bool,
+}
+
+/// Where dirty content lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) version: u64,
+    /// `None`: lost.
+    pub(crate) target: Option<(WeuId, u16)>,
+    /// When it became dirty, in seconds of the caller's clock.
+    pub(crate) since: u32,
+    /// The origin has it, and the journal is being told so.
+    pub(crate) cleaning: bool,
+    /// It could not be read when it was to be destaged.
+    pub(crate) unreadable: bool,
+}
+
+impl Held {
+    pub(crate) fn new(version: u64, target: Option<(WeuId, u16)>, since: u32) -> Self {
+        Self { version, target, since, cleaning: false, unreadable: false }
+    }
+
+    /// Whether it can be destaged, as far as is known.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.target.is_some() && !self.unreadable
+    }
+}
+
+/// All dirty extents of a cache.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyList {
+    objects: BTreeMap<ObjectId, BTreeMap<ExtentIndex, Held>>,
+    len: u64,
+    /// WEUs that hold content which a newer one has taken the place of, but which the journal still names.
+    superseded: Vec<WeuId>,
+}
+
+impl DirtyList {
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn count(&self, object: ObjectId) -> u64 {
+        self.objects.get(&object).map_or(0, |all| all.len() as u64)
+    }
+
+    pub(crate) fn get(&self, key: ExtentKey) -> Option<Held> {
+        if self.len == 0 {
+            return None;
+        }
+        self.objects.get(&key.object())?.get(&key.index()).copied()
+    }
+
+    /// Enters an extent; returns what stood there.
+    pub(crate) fn insert(&mut self, key: ExtentKey, held: Held) -> Option<Held> {
+        let old = self.objects.entry(key.object()).or_default().insert(key.index(), held);
+        self.len += u64::from(old.is_none());
+        old
+    }
+
+    pub(crate) fn remove(&mut self, key: ExtentKey) -> Option<Held> {
+        let all = self.objects.get_mut(&key.object())?;
+        let old = all.remove(&key.index());
+        if all.is_empty() {
+            self.objects.remove(&key.object());
+        }
+        self.len -= u64::from(old.is_some());
+        old
+    }
+
+    pub(crate) fn get_mut(&mut self, key: ExtentKey) -> Option<&mut Held> {
+        self.objects.get_mut(&key.object())?.get_mut(&key.index())
+    }
+
+    /// The extents of an object from `from` on, in order.
+    pub(crate) fn from(&self, object: ObjectId, from: ExtentIndex) -> impl Iterator<Item = (ExtentKey, Held)> + '_ {
+        let all = self.objects.get(&object);
+        all.into_iter()
+            .flat_map(move |all| all.range(from..))
+            .map(move |(index, held)| (ExtentKey::new(object, *index), *held))
+    }
+
+    /// The objects that have any.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.objects.keys().copied()
+    }
+
+    pub(crate) fn supersede(&mut self, weu: WeuId) {
+        self.superseded.push(weu);
+    }
+
+    pub(crate) fn take_superseded(&mut self) -> Vec<WeuId> {
+        std::mem::take(&mut self.superseded)
+    }
+
+    /// RAM of one extent in bytes, the tree's slack included.
+    pub(crate) const EXTENT_RAM_BYTES: u64 = 56;
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        (self.len * Self::EXTENT_RAM_BYTES) as usize
+    }
+}

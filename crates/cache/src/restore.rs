@@ -1,0 +1,208 @@
+//! Restart: bringing the contents of an existing cache device back, first what is dirty, then, while requests are
+//! answered already, what is clean (paper §3, "System restart").
+//!
+//! Every base entry and every change bears a *version*; of several entries for one extent the latest counts. An entry
+//! of a live WEU that is not in the file index must be known as void to the journal, since after the next restart only
+//! the journal can tell; what becomes so is noted here, and taken by [`CacheManager::take_forgotten`].
+
+use crate::dirty::Held;
+use crate::file_index::{Dup, Reference};
+use crate::fingerprint_index::Target;
+use crate::ids::{ExtentKey, Fingerprint, Generation, WeuId};
+use crate::manager::CacheManager;
+use crate::weu::{Position, Stored};
+use std::collections::HashSet;
+
+/// What the manager keeps for, and during, a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Restore {
+    /// Whether forgotten base entries are noted: there is a journal.
+    journaled: bool,
+    /// Base entries forgotten since they were last taken: older versions of the extent are void.
+    forgotten: Vec<(ExtentKey, u64)>,
+    /// Not all WEUs have been read yet: extents changed since the start.
+    changed: Option<HashSet<ExtentKey>>,
+}
+
+/// One entry of a WEU's header, read at a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoredEntry {
+    /// The first key of the content.
+    pub key: ExtentKey,
+    /// Where it lies.
+    pub position: Position,
+    /// How it is stored.
+    pub stored: Stored,
+    /// The content's fingerprint, if the header has it.
+    pub fingerprint: Option<Fingerprint>,
+    /// The entry's version.
+    pub version: u64,
+    /// The journal has something newer for this key; the content may serve others.
+    pub void: bool,
+    /// The entry may not be trusted; nor does the journal know that yet.
+    pub doubtful: bool,
+}
+
+/// What became of a WEU that was read at a restart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Entries that are in the file index now.
+    pub live: u64,
+    /// Entries that are not.
+    pub void: u64,
+}
+
+impl CacheManager {
+    /// Notes from now on which base entries are forgotten, for the journal.
+    pub fn keep_journal(&mut self) {
+        self.restore.journaled = true;
+    }
+
+    /// Base entries forgotten since the last call: versions of the extent below the given one are void.
+    pub fn take_forgotten(&mut self) -> Vec<(ExtentKey, u64)> {
+        std::mem::take(&mut self.restore.forgotten)
+    }
+
+    /// How many [`take_forgotten`](Self::take_forgotten) would give.
+    #[must_use]
+    pub fn forgotten_count(&self) -> usize {
+        self.restore.forgotten.len()
+    }
+
+    /// Begins a restart, on an empty manager: no slot is free until it has been said what it holds. Versions go on
+    /// after `version`.
+    pub fn begin_restore(&mut self, version: u64) {
+        self.version = version;
+        self.restore.changed = Some(HashSet::new());
+        self.weus.begin_restore();
+    }
+
+    /// Whether slots are left of which it is not known what they hold.
+    #[must_use]
+    pub fn is_restoring(&self) -> bool {
+        self.restore.changed.is_some()
+    }
+
+    /// Whether it is not known yet what a slot holds.
+    #[must_use]
+    pub fn is_unread(&self, weu: WeuId) -> bool {
+        self.weus.is_unread(weu)
+    }
+
+    /// Ends a restart: every slot is known.
+    pub fn end_restore(&mut self) {
+        self.restore.changed = None;
+    }
+
+    /// A slot holds nothing; its last filling, if any, was `generation`.
+    pub fn restore_free(&mut self, weu: WeuId, generation: Generation) {
+        self.weus.restore_free(weu, generation);
+    }
+
+    /// A slot holds `entries`. It takes the place of the least recently used one: call with the newest WEU first.
+    pub fn restore_weu(&mut self, weu: WeuId, generation: Generation, entries: &[RestoredEntry]) -> Restored {
+        let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
+        self.weus.restore(weu, generation, extents);
+        self.stats.base_entries += entries.len() as u64;
+        let mut restored = Restored::default();
+        for (number, entry) in entries.iter().enumerate() {
+            let number = number as u16;
+            self.restore_fingerprint(entry, Target::new(weu, number, generation));
+            if self.restore_key(entry, Reference::Base(weu, number)) {
+                restored.live += 1;
+            } else {
+                restored.void += 1;
+            }
+        }
+        restored
+    }
+
+    fn restore_fingerprint(&mut self, entry: &RestoredEntry, target: Target) {
+        let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), &entry.fingerprint) else { return };
+        let len_max = match self.settings.fingerprint_index_percent {
+            100.. => usize::MAX,
+            percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,
+        };
+        if index.find(fingerprint).is_none() && index.len() < len_max {
+            index.insert(fingerprint, target, len_max, |_| false);
+        }
+    }
+
+    fn restore_key(&mut self, entry: &RestoredEntry, reference: Reference) -> bool {
+        if entry.void {
+            return false;
+        }
+        let changed = self.restore.changed.as_ref().is_some_and(|c| c.contains(&entry.key));
+        if entry.doubtful || changed || self.find(entry.key).is_some() {
+            if self.restore.journaled {
+                self.restore.forgotten.push((entry.key, entry.version + 1));
+            }
+            return false;
+        }
+        self.files.insert(entry.key, reference);
+        true
+    }
+
+    /// An extent's newest content is dirty: entry `target` of a WEU that has been restored, or lost (`None`).
+    pub fn restore_dirty(&mut self, key: ExtentKey, version: u64, target: Option<(WeuId, u16)>, now: u32) {
+        let target = target.filter(|(weu, entry)| self.weus.location(*weu, *entry).is_some());
+        if let Some((weu, entry)) = target {
+            self.weus.pin(weu);
+            let base = self.weus.key(weu, entry) == Some(key);
+            match self.find(key) {
+                Some(Reference::Base(w, e)) if (w, e) == (weu, entry) => {}
+                found => {
+                    if let Some(old) = found {
+                        self.drop_reference(key, old);
+                    }
+                    let reference = if base {
+                        Reference::Base(weu, entry)
+                    } else {
+                        Reference::Dup(self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu))))
+                    };
+                    self.files.insert(key, reference);
+                }
+            }
+        }
+        if let Some(changed) = &mut self.restore.changed {
+            changed.insert(key);
+        }
+        self.dirty.insert(key, Held::new(version, target, now));
+    }
+
+    /// Which base entries of a WEU are void, as a bitmap (bit 0 of byte 0 is entry 0), for entries `from` on, at most
+    /// `count`; `None` past the last.
+    #[must_use]
+    pub fn void_entries(&self, weu: WeuId, from: u16, count: u16) -> Option<Vec<bool>> {
+        let len = self.weus.entry_count(weu);
+        if usize::from(from) >= len {
+            return None;
+        }
+        let end = len.min(usize::from(from) + usize::from(count)) as u16;
+        let is_void =
+            |entry| self.weus.key(weu, entry).is_none_or(|key| self.find(key) != Some(Reference::Base(weu, entry)));
+        Some((from..end).map(is_void).collect())
+    }
+
+    /// What a slot's filling is for the journal: all fillings up to the first are gone, the second, if any, is live.
+    #[must_use]
+    pub fn filling(&self, weu: WeuId) -> (Generation, Option<Generation>) {
+        self.weus.filling(weu)
+    }
+
+    pub(crate) fn note_forgotten(&mut self, key: ExtentKey) {
+        self.version += 1;
+        if self.restore.journaled {
+            self.restore.forgotten.push((key, self.version));
+        }
+    }
+
+    /// Notes that an extent changes while WEUs are still being read.
+    pub(crate) fn touch_restoring(&mut self, key: ExtentKey) {
+        if let Some(changed) = &mut self.restore.changed
+            && changed.insert(key)
+        {
+            self.note_forgotten(key);
+        }
+    }
+}

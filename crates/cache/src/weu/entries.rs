@@ -1,0 +1,115 @@
+//! The base entries of one WEU slot, 12 bytes each.
+
+use super::layout::{Position, Stored};
+use crate::ids::ExtentKey;
+
+/// The entries, in the order in which their extents were stored.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    list: Vec<BaseEntry>,
+    /// A bit for each entry up to the last one stored as it is: set for those.
+    raw: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BaseEntry {
+    /// Halves of the key: one of 8 bytes would be aligned to 8, and the entry take 16.
+    key: [u32; 2],
+    /// A packed [`Position`]; of an extent stored as it is, its checksum: how many such extents come before it tells
+    /// where it is.
+    place: u32,
+}
+
+impl BaseEntry {
+    fn key(&self) -> ExtentKey {
+        ExtentKey::from_raw(u64::from(self.key[1]) << 32 | u64::from(self.key[0]))
+    }
+}
+
+impl Entries {
+    pub(super) fn push(&mut self, key: ExtentKey, position: Position, stored: Stored) {
+        let number = self.list.len();
+        let place = match stored {
+            Stored::Raw { crc, .. } => {
+                self.raw.resize(number / 64 + 1, 0);
+                self.raw[number / 64] |= 1 << (number % 64);
+                crc
+            }
+            Stored::Zero | Stored::Packed(_) => position.to_bits(),
+        };
+        self.list.push(BaseEntry { key: [key.raw() as u32, (key.raw() >> 32) as u32], place });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn key(&self, entry: u16) -> Option<ExtentKey> {
+        self.list.get(usize::from(entry)).map(BaseEntry::key)
+    }
+
+    /// Where an entry's extent lies, and, if it is stored as it is, its checksum.
+    pub(super) fn place(&self, entry: u16, weu_bytes: u32, extent_bytes: u32) -> Option<(Position, Option<u32>)> {
+        let place = self.list.get(usize::from(entry))?.place;
+        let (word, bit) = (usize::from(entry / 64), entry % 64);
+        match self.raw.get(word) {
+            Some(bits) if bits >> bit & 1 == 1 => {
+                let full: u32 = self.raw[..word].iter().map(|w| w.count_ones()).sum();
+                let upto = full + (bits << (63 - bit)).count_ones();
+                Some((Position::new(weu_bytes - upto * extent_bytes, extent_bytes), Some(place)))
+            }
+            _ => Some((Position::from_bits(place), None)),
+        }
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.list.shrink_to_fit();
+        self.raw.shrink_to_fit();
+    }
+
+    pub(super) fn into_keys(self) -> impl ExactSizeIterator<Item = ExtentKey> {
+        self.list.into_iter().map(|entry| entry.key())
+    }
+
+    pub(super) fn ram_bytes(&self) -> usize {
+        self.list.capacity() * size_of::<BaseEntry>() + self.raw.capacity() * size_of::<u64>()
+    }
+}
+
+const _: () = assert!(size_of::<BaseEntry>() == 12);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weu::layout::Fill;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_entry_is_found_where_it_was_put(
+            all in prop::collection::vec((any::<u64>(), 0u32..9000, any::<bool>(), any::<u32>()), 0..300),
+        ) {
+            let (weu_bytes, extent_bytes) = (2 << 20, 8192);
+            let (mut fill, mut entries, mut model) = (Fill::new(weu_bytes, 2048), Entries::default(), Vec::new());
+            for (key, bytes, raw, crc) in all {
+                let stored = match bytes {
+                    _ if raw => Stored::Raw { bytes: extent_bytes, crc },
+                    0..1000 => Stored::Zero,
+                    _ => Stored::Packed(bytes),
+                };
+                let Some(position) = fill.take(stored) else { continue };
+                entries.push(ExtentKey::from_raw(key), position, stored);
+                model.push((key, position, raw.then_some(crc)));
+            }
+            entries.shrink_to_fit();
+            prop_assert_eq!(entries.len(), model.len());
+            for (number, (key, position, crc)) in (0u16..).zip(&model) {
+                prop_assert_eq!(entries.key(number).map(ExtentKey::raw), Some(*key));
+                prop_assert_eq!(entries.place(number, weu_bytes, extent_bytes), Some((*position, *crc)));
+            }
+            let past = model.len() as u16;
+            prop_assert_eq!(entries.place(past, weu_bytes, extent_bytes), None);
+            prop_assert!(entries.into_keys().map(ExtentKey::raw).eq(model.iter().map(|m| m.0)));
+        }
+    }
+}

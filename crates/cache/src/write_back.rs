@@ -1,0 +1,168 @@
+//! Write-back: entering dirty extents, finding those to destage, and letting go of what has been destaged. A WEU is
+//! *pinned*, never evicted, while it holds content that the origin has not got, or that the journal still names.
+
+use crate::dirty::{DirtyExtent, Held};
+use crate::ids::{ExtentIndex, ExtentKey, Fingerprint, Location, ObjectId, WeuId};
+use crate::manager::{Append, CacheManager};
+use crate::weu::Stored;
+
+/// Pins to be taken back once the journal has what superseded them; see [`CacheManager::superseded`].
+#[derive(Debug, Default)]
+#[must_use = "the pins stay until they are released"]
+pub struct Superseded(Vec<WeuId>);
+
+impl Superseded {
+    /// Adds further pins.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+}
+
+impl CacheManager {
+    /// As [`append`](Self::append), for content that the origin has not got: `weu` must have been opened for such
+    /// content. `now` in seconds.
+    pub fn append_dirty(
+        &mut self,
+        weu: WeuId,
+        key: ExtentKey,
+        fingerprint: Option<&Fingerprint>,
+        stored: Stored,
+        now: u32,
+    ) -> Append {
+        self.touch_restoring(key);
+        let appended = self.append(weu, key, fingerprint, stored);
+        if let Append::At(location) = appended {
+            self.mark_dirty(key, location.weu, location.entry, now);
+        }
+        appended
+    }
+
+    /// As [`insert_duplicate`](Self::insert_duplicate), for content that the origin has not got; with its version. Content
+    /// of a clean WEU that is not on the SSD yet is passed over: the journal must not name what may never get there.
+    pub fn insert_dirty_duplicate(
+        &mut self,
+        key: ExtentKey,
+        fingerprint: &Fingerprint,
+        now: u32,
+    ) -> Option<(Location, u64)> {
+        let location = self.lookup_fingerprint(fingerprint)?;
+        if !self.weus.is_safe_to_name(location.weu) {
+            return None;
+        }
+        self.touch_restoring(key);
+        self.insert_duplicate(key, fingerprint)?;
+        self.version += 1;
+        self.mark_dirty(key, location.weu, location.entry, now);
+        Some((location, self.version))
+    }
+
+    fn mark_dirty(&mut self, key: ExtentKey, weu: WeuId, entry: u16, now: u32) {
+        self.weus.pin(weu);
+        let held = Held::new(self.version, Some((weu, entry)), now);
+        if let Some(Held { target: Some((old, _)), .. }) = self.dirty.insert(key, held) {
+            self.dirty.supersede(old);
+        }
+    }
+
+    /// The pins of content that newer dirty content has taken the place of since the last call. To be asked before the
+    /// journal is written, and [released](Self::release) after that: until then a crash brings the older content back.
+    pub fn superseded(&mut self) -> Superseded {
+        Superseded(self.dirty.take_superseded())
+    }
+
+    /// Takes pins back.
+    pub fn release(&mut self, superseded: Superseded) {
+        for weu in superseded.0 {
+            self.weus.unpin(weu);
+        }
+    }
+
+    /// Whether the origin has not got an extent's newest content.
+    #[must_use]
+    pub fn is_dirty(&self, key: ExtentKey) -> bool {
+        self.dirty.get(key).is_some()
+    }
+
+    /// Whether the journal has to know an extent as dirty, with that version as its newest.
+    #[must_use]
+    pub fn is_dirty_at(&self, key: ExtentKey, version: u64) -> bool {
+        self.dirty.get(key).is_some_and(|held| held.version == version && !held.cleaning)
+    }
+
+    /// Notes that the origin has that version of an extent, and that the journal is about to be told: it need not be
+    /// told otherwise from now on. [`cleaned`](Self::cleaned) follows once it knows.
+    pub fn begin_cleaning(&mut self, key: ExtentKey, version: u64) {
+        if let Some(held) = self.dirty.get_mut(key).filter(|held| held.version == version) {
+            held.cleaning = true;
+        }
+    }
+
+    /// Extents that the origin has not got.
+    #[must_use]
+    pub fn dirty_count(&self) -> u64 {
+        self.dirty.len()
+    }
+
+    /// Extents of one object that its origin has not got.
+    #[must_use]
+    pub fn dirty_count_of(&self, object: ObjectId) -> u64 {
+        self.dirty.count(object)
+    }
+
+    /// WEUs that may not be evicted.
+    #[must_use]
+    pub fn pinned_count(&self) -> u32 {
+        self.weus.pinned_count()
+    }
+
+    /// Objects that have dirty extents.
+    #[must_use]
+    pub fn dirty_objects(&self) -> Vec<ObjectId> {
+        self.dirty.objects().collect()
+    }
+
+    /// Dirty extents of an object from `from` on, in order, at most `count`, of those looked at that became dirty at
+    /// `before` (seconds) or earlier.
+    #[must_use]
+    pub fn dirty_from(&self, object: ObjectId, from: ExtentIndex, before: u32, count: usize) -> Vec<DirtyExtent> {
+        let old_enough = self.dirty.from(object, from).filter(|(_, held)| held.since <= before);
+        old_enough.take(count).map(|(key, held)| self.dirty_extent(key, held)).collect()
+    }
+
+    /// As [`dirty_from`](Self::dirty_from), without what is known to be unreadable.
+    #[must_use]
+    pub fn destageable_from(&self, object: ObjectId, from: ExtentIndex, before: u32, count: usize) -> Vec<DirtyExtent> {
+        let due = self.dirty.from(object, from).filter(|(_, held)| held.since <= before && held.is_readable());
+        due.take(count).map(|(key, held)| self.dirty_extent(key, held)).collect()
+    }
+
+    /// Whether destage can make room: any dirty extent can be read, as far as is known.
+    #[must_use]
+    pub fn has_destageable(&self) -> bool {
+        self.dirty.objects().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))
+    }
+
+    /// Notes that a dirty extent could not be read.
+    pub fn unreadable(&mut self, key: ExtentKey, version: u64) {
+        if let Some(held) = self.dirty.get_mut(key).filter(|held| held.version == version) {
+            held.unreadable = true;
+        }
+    }
+
+    fn dirty_extent(&self, key: ExtentKey, held: Held) -> DirtyExtent {
+        let location = held.target.and_then(|(weu, entry)| self.weus.location(weu, entry));
+        DirtyExtent { key, version: held.version, location, cleaning: held.cleaning, unreadable: !held.is_readable() }
+    }
+
+    /// Notes that the origin has that version of an extent, and that the journal says so. `false`: it has been written
+    /// to since, and is still dirty.
+    pub fn cleaned(&mut self, key: ExtentKey, version: u64) -> bool {
+        if self.dirty.get(key).is_none_or(|held| held.version != version) {
+            return false;
+        }
+        if let Some(Held { target: Some((weu, _)), .. }) = self.dirty.remove(key) {
+            self.weus.unpin(weu);
+        }
+        true
+    }
+}
