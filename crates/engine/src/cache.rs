@@ -2,27 +2,48 @@
 
 use crate::codec::{FingerprintHash, decode};
 use crate::error::Error;
+use crate::format::crc32c;
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
 use crate::health::{Health, Watch};
 use crate::insert::InsertQueue;
+use crate::journal::{Area, Identity, Journal};
 use crate::metrics::{CacheCounters, CacheMetrics};
 use crate::port::{Clock, Device};
+use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
-use crate::volume::Prefetched;
+use crate::volume::{EXTENTS_PER_LOCK, Prefetched, Regions, Registry};
+use crate::writeback::{Commits, DirtyOpen, Ledger};
 use bytes::{Buf, Bytes};
+use event_listener::Event;
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{CacheManager, ExtentKey, Fingerprint, Location, LruMap, Stats, WeuId};
-use parking_lot::Mutex;
+use nitro_cache::{
+    CacheManager, ExtentIndex, ExtentKey, Fingerprint, Generation, Location, LruMap, ObjectId, Stats, WeuId,
+};
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// See [`Cache::set_witness`].
+type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Where the journal begins: behind the superblocks.
+const JOURNAL_OFFSET: u64 = 2 * SUPERBLOCK_BYTES as u64;
 
 /// What one cache is and did, for status displays.
 #[derive(Debug, Clone, Serialize)]
 pub struct CacheStatus {
     /// The cache device's state.
     pub health: Health,
+    /// Why nothing can be made durable on the device any more, if so.
+    pub failed: Option<String>,
+    /// Clean contents are still coming back after a restart.
+    pub restoring: bool,
+    /// Bytes of dirty extents waiting for insertion.
+    pub dirty_queue_bytes: u64,
     /// The manager's counters.
     pub manager: Stats,
     /// The engine's counters.
@@ -45,6 +66,33 @@ pub struct Cache<F, C> {
     pub(crate) ram: Mutex<LruMap<ExtentKey, Bytes>>,
     pub(crate) prefetched: Mutex<LruMap<ExtentKey, Prefetched>>,
     pub(crate) watch: Watch,
+    /// How often the cache has been started, this time included.
+    pub(crate) start: u32,
+    /// The start in which each WEU was filled: it is mixed into checksums.
+    starts: RwLock<Vec<u32>>,
+    /// Slots of the cache; fewer than in `superblock`, or more, once it has been resized.
+    pub(crate) weu_count: AtomicU32,
+    /// Slots from this number on are being given up.
+    pub(crate) weu_limit: AtomicU32,
+    /// The size is being changed.
+    pub(crate) resizing: AtomicBool,
+    /// Who fills a slot that is being given up shall close it.
+    pub(crate) seal_wanted: Event,
+    pub(crate) dirty_queue: InsertQueue,
+    pub(crate) dirty_open: Mutex<DirtyOpen>,
+    pub(crate) ledger: Ledger,
+    pub(crate) commits: Commits,
+    pub(crate) regions: Regions,
+    pub(crate) volumes: Registry,
+    /// What a restart has yet to bring back.
+    pub(crate) recovery: Mutex<Option<State>>,
+    witness: Mutex<Option<Witness>>,
+    /// The journal has failed, and it is known elsewhere.
+    outlived: AtomicBool,
+    /// Dirty extents need room.
+    pub(crate) destage_wanted: Event,
+    /// There may be room again.
+    pub(crate) room: Event,
     pub(crate) zero_fingerprint: Fingerprint,
     pub(crate) zero_extent: Bytes,
     /// What the cache did.
@@ -52,10 +100,11 @@ pub struct Cache<F, C> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Bytes of a device that are not for WEUs: superblocks, and room for a journal.
+    /// Bytes of a device that are not for WEUs: superblocks and journal, up to a whole WEU.
     #[must_use]
     pub fn overhead_bytes(settings: &EngineSettings) -> u64 {
-        u64::from(settings.manager.weu_bytes)
+        let journal = settings.journal_counts().area_bytes();
+        (JOURNAL_OFFSET + journal).next_multiple_of(settings.manager.weu_bytes.into())
     }
 
     /// Formats `flash` and starts an empty cache on it. `uuid` names the cache; `epoch` must be random: stored extents
@@ -70,8 +119,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         uuid: [u8; 16],
         epoch: u64,
     ) -> Result<Arc<Self>, Error> {
-        let cache = Self::new(flash, clock, settings, uuid, epoch)?;
-        cache.write_superblock().await?;
+        let superblock = Self::superblock(&settings, uuid, epoch)?;
+        let cache = Self::new(flash, clock, settings, superblock)?;
+        let identity = Identity { epoch, start: cache.start };
+        let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
+        cache.write_superblock(&superblock).await?;
+        cache.commits.begin(journal);
         Ok(Arc::new(cache))
     }
 
@@ -81,21 +134,31 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// # Errors
     /// [`Error::Setting`].
     pub fn pass_through(flash: F, clock: C, settings: EngineSettings) -> Result<Arc<Self>, Error> {
-        let cache = Self::new(flash, clock, settings, [0; 16], 0)?;
+        let superblock = Self::superblock(&settings, [0; 16], 0)?;
+        let cache = Self::new(flash, clock, settings, superblock)?;
         cache.watch.leave_out();
         Ok(Arc::new(cache))
     }
 
-    fn new(flash: F, clock: C, settings: EngineSettings, uuid: [u8; 16], epoch: u64) -> Result<Self, Error> {
-        let manager = CacheManager::new(settings.manager)?;
-        let superblock = Superblock {
+    fn superblock(settings: &EngineSettings, uuid: [u8; 16], epoch: u64) -> Result<Superblock, Error> {
+        settings.manager.check()?;
+        Ok(Superblock {
             extent_bytes: settings.manager.extent_bytes,
             weu_bytes: settings.manager.weu_bytes,
             weu_count: settings.manager.weu_count(),
-            data_offset: Self::overhead_bytes(&settings),
+            data_offset: Self::overhead_bytes(settings),
             uuid,
             epoch,
-        };
+            journal: Area { offset: JOURNAL_OFFSET, len: settings.journal_counts().area_bytes() },
+            start: 1,
+            fingerprints: settings.fingerprints(),
+        })
+    }
+
+    pub(crate) fn new(flash: F, clock: C, settings: EngineSettings, superblock: Superblock) -> Result<Self, Error> {
+        superblock.check(&settings)?;
+        let mut manager = CacheManager::new(settings.manager)?;
+        manager.keep_journal();
         let zero_extent = crate::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
         Ok(Self {
             flash,
@@ -107,6 +170,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
             ram: Mutex::new(LruMap::new(settings.ram_cache_bytes)),
             prefetched: Mutex::new(LruMap::new(settings.readahead_ram_bytes)),
             watch: Watch::default(),
+            start: superblock.start,
+            starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
+            weu_count: AtomicU32::new(superblock.weu_count),
+            weu_limit: AtomicU32::new(superblock.weu_count),
+            resizing: AtomicBool::new(false),
+            seal_wanted: Event::new(),
+            dirty_queue: InsertQueue::new(settings.dirty_queue_bytes),
+            dirty_open: Mutex::default(),
+            ledger: Ledger::default(),
+            commits: Commits::default(),
+            regions: Regions::default(),
+            volumes: Registry::default(),
+            recovery: Mutex::default(),
+            witness: Mutex::default(),
+            outlived: AtomicBool::new(false),
+            destage_wanted: Event::new(),
+            room: Event::new(),
             zero_fingerprint: settings.fingerprint_hash.of(&zero_extent),
             zero_extent,
             metrics: CacheMetrics::default(),
@@ -114,14 +194,76 @@ impl<F: Device, C: Clock> Cache<F, C> {
         })
     }
 
-    async fn write_superblock(&self) -> Result<(), Error> {
+    pub(crate) async fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
         for offset in SUPERBLOCK_OFFSETS {
             let mut block = crate::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
-            self.superblock.encode(&mut block);
+            superblock.encode(&mut block);
             self.flash.write(offset, block.freeze()).await.map_err(Error::Flash)?;
             self.metrics.ssd_written_superblock_bytes.add(SUPERBLOCK_BYTES as u64);
+            // One after the other: a crash leaves at least one whole.
+            self.flash.flush().await.map_err(Error::Flash)?;
         }
-        self.flash.flush().await.map_err(Error::Flash)
+        Ok(())
+    }
+
+    /// Whether a journal is kept: the cache is not passed by from the start. It may have failed since.
+    pub(crate) fn is_journaling(&self) -> bool {
+        self.commits.is_there()
+    }
+
+    /// Has `witness` called once when the journal fails, with the reason. It is to make durable, elsewhere than on the
+    /// cache device, that this cache must next be opened with
+    /// [`distrust_clean`](crate::EngineSettings::distrust_clean), and to say whether it did: without, volumes in
+    /// write-through refuse to write from then on, since the cache could not be told of it.
+    pub fn set_witness(&self, witness: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        *self.witness.lock() = Some(Box::new(witness));
+    }
+
+    /// Nothing can be made durable on the cache device any more.
+    pub(crate) fn fail(&self, error: &dyn std::fmt::Display) {
+        let reason = format!("cache device: {error}");
+        let witness = self.witness.lock().take();
+        self.outlived.store(witness.is_some_and(|witness| witness(&reason)), Ordering::SeqCst);
+        self.ledger.fail(&reason);
+        self.watch.give_up(error);
+        self.room.notify(usize::MAX);
+    }
+
+    /// Whether origins may be written to without the journal's knowing of it.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: the journal has failed, and nobody would know it after a restart.
+    pub(crate) fn check_outlived(&self) -> Result<(), Error> {
+        match self.ledger.failed() {
+            Some(reason) if !self.outlived.load(Ordering::SeqCst) => Err(Error::Poisoned { reason }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The unit of writes to the device, in bytes.
+    pub(crate) fn block_bytes(&self) -> u32 {
+        self.flash.geometry().block_bytes.max(SECTOR_BYTES)
+    }
+
+    /// Notes when a WEU was filled, before anything is read of that filling.
+    pub(crate) fn set_start(&self, weu: WeuId, start: u32) {
+        if let Some(known) = self.starts.write().get_mut(weu.0 as usize) {
+            *known = start;
+        }
+    }
+
+    pub(crate) fn grow_starts(&self, count: u32) {
+        self.starts.write().resize(count as usize, self.start);
+    }
+
+    /// Slots of the cache.
+    pub(crate) fn weu_count(&self) -> u32 {
+        self.weu_count.load(Ordering::SeqCst)
+    }
+
+    /// Whether a slot is being given up.
+    pub(crate) fn is_given_up(&self, weu: WeuId) -> bool {
+        weu.0 >= self.weu_limit.load(Ordering::SeqCst)
     }
 
     /// The settings it was made with.
@@ -140,8 +282,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let index_ram_bytes = manager.index_ram_bytes() as u64;
         let stats = Stats { index_ram_bytes, ..manager.stats() };
         drop(manager);
+        let failed = self.ledger.failed();
         CacheStatus {
-            health: self.watch.state(),
+            health: if failed.is_some() && stats.dirty_extents > 0 { Health::Failed } else { self.watch.state() },
+            failed: failed.map(|reason| reason.to_string()),
+            restoring: self.is_restoring(),
+            dirty_queue_bytes: self.dirty_queue.bytes(),
             manager: stats,
             engine: self.metrics.snapshot(),
             insert_queue_bytes: self.queue.bytes(),
@@ -152,11 +298,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Ends the insertion workers once they have done what is queued, and refuses further work.
     pub fn close(&self) {
         self.queue.close();
+        self.dirty_queue.close();
     }
 
     /// Ends when nothing waits for insertion.
     pub async fn settled(&self) {
         self.queue.drained().await;
+        self.dirty_queue.drained().await;
     }
 
     pub(crate) fn extent_bytes(&self) -> usize {
@@ -167,27 +315,30 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.settings.fingerprint_hash
     }
 
-    /// Where on flash a location's sectors are, and how far into them the stored extent begins.
-    fn span(&self, first: &Location, last: &Location) -> (u64, usize) {
+    /// The bytes of a WEU that hold all of some locations, in whole blocks of the device.
+    fn span(&self, wanted: &[(ExtentKey, Location)]) -> Range<u32> {
         let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES);
-        let start = first.offset / SECTOR_BYTES * SECTOR_BYTES / block * block;
-        let end = last.offset / SECTOR_BYTES * SECTOR_BYTES + u32::from(last.sectors) * SECTOR_BYTES;
-        (self.slot_offset(first.weu) + u64::from(start), (end.next_multiple_of(block) - start) as usize)
+        let (mut start, mut end) = (u32::MAX, 0);
+        for (_, location) in wanted {
+            let sectors = location.span();
+            (start, end) = (start.min(sectors.start), end.max(sectors.end));
+        }
+        start / block * block..end.next_multiple_of(block)
     }
 
-    /// Reads stored extents that lie behind one another in one WEU: `None` for each that could not be had, be it that
+    /// Reads stored extents that lie near one another in one WEU: `None` for each that could not be had, be it that
     /// its WEU was refilled meanwhile, its checksum is wrong, or the device failed. Those are counted, and forgotten by
     /// the manager.
     pub(crate) async fn fetch(&self, wanted: &[(ExtentKey, Location)]) -> Fetched {
-        let (Some((_, first)), Some((_, last))) = (wanted.first(), wanted.last()) else { return Fetched::new() };
-        if first.in_ram || first.sectors == 0 || last.sectors == 0 {
+        let Some((_, first)) = wanted.first() else { return Fetched::new() };
+        if first.in_ram || first.sectors == 0 {
             let mut fetched = Fetched::new();
             for (key, location) in wanted {
                 fetched.push(self.fetch_one(*key, location).await);
             }
             return fetched;
         }
-        self.fetch_span(first, last, wanted).await
+        self.fetch_span(first, wanted).await
     }
 
     async fn fetch_one(&self, key: ExtentKey, location: &Location) -> Option<Bytes> {
@@ -198,11 +349,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return decode(encoding, payload, self.extent_bytes());
         }
         // It was in RAM when asked for, and is on the SSD by now.
-        self.fetch_span(location, location, &[(key, *location)]).await.pop().flatten()
+        self.fetch_span(location, &[(key, *location)]).await.pop().flatten()
     }
 
-    async fn fetch_span(&self, first: &Location, last: &Location, wanted: &[(ExtentKey, Location)]) -> Fetched {
-        let (offset, len) = self.span(first, last);
+    async fn fetch_span(&self, first: &Location, wanted: &[(ExtentKey, Location)]) -> Fetched {
+        let span = self.span(wanted);
+        let (offset, len) = (self.slot_offset(first.weu) + u64::from(span.start), span.len());
         self.metrics.ssd_reads.add(1);
         self.metrics.ssd_read_bytes.add(len as u64);
         let bytes = match self.flash.read(offset, len).await {
@@ -220,21 +372,26 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.metrics.outrun_reads.add(1);
             return wanted.iter().map(|_| None).collect();
         }
-        let start = (offset - self.slot_offset(first.weu)) as u32;
         if let [(key, location)] = wanted {
-            return Fetched::from_iter([self.unpack(*key, location, bytes, start)]);
+            return Fetched::from_iter([self.unpack(*key, location, bytes, span.start)]);
         }
-        wanted.iter().map(|(key, location)| self.unpack(*key, location, bytes.clone(), start)).collect()
+        wanted.iter().map(|(key, location)| self.unpack(*key, location, bytes.clone(), span.start)).collect()
     }
 
     /// Takes a stored extent out of `bytes`, which were read from byte `start` of its WEU on.
     fn unpack(&self, key: ExtentKey, location: &Location, mut bytes: Bytes, start: u32) -> Option<Bytes> {
         bytes.advance(((location.offset - start) as usize).min(bytes.len()));
-        let extent = payload_range(&self.place(location), &bytes).and_then(|(encoding, payload)| {
-            bytes.truncate(payload.end);
-            bytes.advance(payload.start);
-            decode(encoding, bytes, self.extent_bytes())
-        });
+        let extent = match location.raw_crc {
+            Some(crc) => {
+                bytes.truncate(self.extent_bytes());
+                (bytes.len() == self.extent_bytes() && crc32c(&bytes) == crc).then_some(bytes)
+            }
+            None => payload_range(&self.place(location), &bytes).and_then(|(encoding, payload)| {
+                bytes.truncate(payload.end);
+                bytes.advance(payload.start);
+                decode(encoding, bytes, self.extent_bytes())
+            }),
+        };
         if extent.is_none() {
             self.metrics.corrupt_extents.add(1);
             self.forget(&[(key, *location)]);
@@ -248,8 +405,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     pub(crate) fn place(&self, location: &Location) -> Place {
-        let Location { weu, generation, offset, .. } = *location;
-        Place { epoch: self.superblock.epoch, weu, generation, offset }
+        self.place_at(location.weu, location.generation, location.offset)
+    }
+
+    pub(crate) fn place_at(&self, weu: WeuId, generation: Generation, offset: u32) -> Place {
+        let start = self.starts.read().get(weu.0 as usize).copied().unwrap_or(self.start);
+        Place { epoch: self.superblock.epoch, start, weu, generation, offset }
+    }
+
+    /// Forgets what is cached of an object of that size and is not dirty.
+    pub(crate) fn forget_object(&self, object: ObjectId, size_bytes: u64) {
+        let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into());
+        for first in (0..extents).step_by(EXTENTS_PER_LOCK as usize) {
+            let mut manager = self.manager.lock();
+            for index in first..extents.min(first + EXTENTS_PER_LOCK) {
+                manager.invalidate(ExtentKey::new(object, ExtentIndex(index)));
+            }
+        }
     }
 
     /// Removes entries that turned out useless, unless they have been replaced since.

@@ -3,6 +3,7 @@
 use crate::format::FormatError;
 use crate::port::{DeviceError, ErrorKind as DeviceErrorKind};
 use nitro_cache::SettingError;
+use std::sync::Arc;
 
 /// What went wrong, for callers that answer by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub enum ErrorKind {
     Setting,
     /// The cache device holds something that this program does not understand.
     Format,
+    /// Writes are refused since an earlier one may be lost.
+    Poisoned,
+    /// The newest content was in the cache alone, and is lost there.
+    Lost,
 }
 
 /// A failed request to the engine.
@@ -51,6 +56,31 @@ pub enum Error {
     /// The cache device holds something that this program does not understand.
     #[error("cache device: {0}")]
     Format(#[from] FormatError),
+    /// The journal of the cache was damaged by its device: what it said last is lost, and with it perhaps where dirty
+    /// extents are. Nothing else of the cache may be believed.
+    #[error("the cache's journal is damaged: {batches} batches that had been durable cannot be read")]
+    Damaged {
+        /// Batches that are missing at its end.
+        batches: u32,
+    },
+    /// Something that was to make data durable failed: what was acknowledged before may be lost, so nothing more is
+    /// acknowledged until the volume is opened again.
+    #[error("writes are refused: {reason}")]
+    Poisoned {
+        /// What failed.
+        reason: Arc<str>,
+    },
+    /// The newest content of an extent was in the cache alone, and cannot be read there. Writing the whole extent heals
+    /// it.
+    #[error(
+        "the {len} bytes at {offset} were dirty in the cache and are lost there; they are readable again once overwritten"
+    )]
+    Lost {
+        /// First byte of the extent within the volume.
+        offset: u64,
+        /// Its length.
+        len: u64,
+    },
 }
 
 impl Error {
@@ -61,7 +91,9 @@ impl Error {
             Self::OutOfRange { .. } => ErrorKind::OutOfRange,
             Self::ReadOnly => ErrorKind::ReadOnly,
             Self::Setting(_) => ErrorKind::Setting,
-            Self::Format(_) => ErrorKind::Format,
+            Self::Format(_) | Self::Damaged { .. } => ErrorKind::Format,
+            Self::Poisoned { .. } => ErrorKind::Poisoned,
+            Self::Lost { .. } => ErrorKind::Lost,
             Self::Origin(e) | Self::Flash(e) => match e.kind {
                 DeviceErrorKind::NoSpace => ErrorKind::NoSpace,
                 DeviceErrorKind::Unsupported => ErrorKind::Unsupported,

@@ -13,6 +13,9 @@ pub enum Health {
     Caching,
     /// Given up after repeated errors; volumes are served by their origins alone.
     PassThrough,
+    /// Given up while extents were dirty: reads of those go on as far as the device answers; writes in write-back are
+    /// refused.
+    Failed,
 }
 
 /// Failed reads in a row after which the device is given up.

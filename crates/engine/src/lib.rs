@@ -2,7 +2,8 @@
 //!
 //! The engine is generic over its ports ([`port::Device`], [`port::Clock`]) and names no async runtime, so that the
 //! same code runs on io_uring in the server and on a deterministic executor with simulated devices in tests. The host
-//! polls [`Cache::insertion_worker`] and [`Volume::readahead_worker`] wherever it likes.
+//! polls [`Cache::insertion_worker`], [`Cache::journal_worker`], [`Volume::readahead_worker`] and
+//! [`Volume::destage_worker`] wherever it likes.
 #![forbid(unsafe_code)]
 
 pub mod buf;
@@ -12,16 +13,22 @@ mod error;
 pub mod format;
 mod health;
 mod insert;
+pub mod inspect;
+pub mod journal;
 pub mod metrics;
 pub mod port;
+mod recovery;
 mod resident;
+mod resize;
 mod settings;
 mod volume;
+mod writeback;
 mod yielding;
 
 pub use cache::{Cache, CacheStatus};
 pub use error::{Error, ErrorKind};
 pub use health::Health;
 pub use nitro_cache as manager;
+pub use recovery::Recovered;
 pub use settings::EngineSettings;
-pub use volume::{CachedRun, Pieces, Volume, VolumeOptions};
+pub use volume::{CachedRun, Pieces, Volume, VolumeEntry, VolumeOptions, WriteMode};

@@ -65,6 +65,16 @@ counters! {
         ssd_written_padding_bytes,
         /// Bytes of superblocks written to the cache device.
         ssd_written_superblock_bytes,
+        /// Bytes of the journal written to the cache device.
+        ssd_written_journal_bytes,
+        /// Commits: flushes of the cache device that made writes, or what the journal was told, durable.
+        commits,
+        /// Snapshots with which the journal began anew.
+        journal_snapshots,
+        /// Write-intent regions opened: each had a write wait for a commit.
+        regions_opened,
+        /// Times that a dirty extent had to wait for room in the cache.
+        dirty_stalls,
         /// Fills dropped because the insertion queue was full.
         fills_dropped,
         /// Fills dropped because their extent was written to in the meantime.
@@ -115,6 +125,12 @@ counters! {
         origin_writes,
         /// Bytes written to the origin.
         origin_written_bytes,
+        /// Writes of the origin by destage.
+        destage_writes,
+        /// Extents destaged.
+        destaged_extents,
+        /// Reads that the origin did not answer in time.
+        origin_timeouts,
         /// Requests that failed.
         errors,
     }

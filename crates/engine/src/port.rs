@@ -121,6 +121,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The device may not be written to.
     ReadOnly,
+    /// No answer came in time.
+    TimedOut,
 }
 
 impl ErrorKind {
@@ -134,6 +136,7 @@ impl ErrorKind {
             Self::Misaligned => "not a multiple of the block size",
             Self::Unsupported => "not supported",
             Self::ReadOnly => "read-only device",
+            Self::TimedOut => "no answer in time",
         }
     }
 }

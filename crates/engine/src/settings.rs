@@ -1,7 +1,9 @@
 //! What the engine is configured with, beyond the manager's own settings.
 
 use crate::codec::{Compression, FingerprintHash};
+use crate::journal::Counts;
 use nitro_cache::Settings;
+use std::time::Duration;
 
 /// Settings of one cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,7 +22,28 @@ pub struct EngineSettings {
     pub insert_queue_bytes: u64,
     /// Tell the SSD of evicted WEUs (TRIM).
     pub discard_evicted: bool,
+    /// At a restart, leave out what is clean: the origins may have changed without the cache's knowing.
+    pub distrust_clean: bool,
+    /// RAM for dirty extents waiting to be inserted, in bytes; beyond it writers wait.
+    pub dirty_queue_bytes: u64,
+    /// Destage runs while more than this share of the cache, in percent, is dirty or kept by dirty extents.
+    pub dirty_start_percent: u8,
+    /// Writers wait for destage at this share of the cache, in percent.
+    pub dirty_max_percent: u8,
+    /// Destage writes what has been dirty for so long.
+    pub dirty_age: Duration,
+    /// A read that the origin has not answered for so long fails; `None`: it waits. Writes always wait: one that was
+    /// given up could still arrive, over a later one.
+    pub origin_timeout: Option<Duration>,
 }
+
+/// Records of the journal's snapshot that hold a dirty extent are shorter than the longest record.
+const DIRTY_RECORD_SHARE: (u64, u64) = (27, 63);
+/// Open write-intent regions and volumes that the journal has room for.
+const REGIONS_MAX: u64 = 4096;
+const VOLUMES_MAX: u64 = 64;
+/// WEUs of dirty extents that may have no header on the SSD yet.
+const UNSEALED_MAX: u64 = 5;
 
 impl EngineSettings {
     /// Defaults around the manager's settings.
@@ -34,6 +57,33 @@ impl EngineSettings {
             readahead_ram_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,
             discard_evicted: false,
+            distrust_clean: false,
+            dirty_queue_bytes: 64 << 20,
+            dirty_start_percent: 20,
+            dirty_max_percent: 60,
+            dirty_age: Duration::from_secs(30),
+            origin_timeout: None,
+        }
+    }
+
+    /// What names contents, if anything does.
+    #[must_use]
+    pub fn fingerprints(&self) -> Option<FingerprintHash> {
+        self.manager.dedup.then_some(self.fingerprint_hash)
+    }
+
+    /// What the journal must have room for. Depends on nothing that may change from one start to the next but sizes.
+    #[must_use]
+    pub fn journal_counts(&self) -> Counts {
+        let entries_max = self.manager.weu_entries_max();
+        Counts {
+            slots: self.manager.weu_count(),
+            weu_bytes: self.manager.weu_bytes,
+            weu_entries_max: entries_max,
+            dirty_max: self.manager.extents_raw() * DIRTY_RECORD_SHARE.0 / DIRTY_RECORD_SHARE.1,
+            unsealed_entries_max: UNSEALED_MAX * u64::from(entries_max),
+            regions_max: REGIONS_MAX,
+            volumes_max: VOLUMES_MAX,
         }
     }
 
@@ -43,7 +93,8 @@ impl EngineSettings {
     pub fn ram_bytes(&self, reduction: f64, dups: f64) -> u64 {
         let unique = self.manager.extents_raw() as f64 * reduction;
         let indexes = self.manager.index_ram_bytes(unique as u64, (unique * dups) as u64);
-        let buffers = self.insert_queue_bytes + self.readahead_ram_bytes + 6 * u64::from(self.manager.weu_bytes);
+        let queues = self.insert_queue_bytes + self.dirty_queue_bytes + self.readahead_ram_bytes;
+        let buffers = queues + 10 * u64::from(self.manager.weu_bytes);
         indexes + self.ram_cache_bytes + buffers
     }
 }

@@ -2,6 +2,7 @@
 //! versioned, checksummed; offsets follow from what precedes them.
 
 mod field;
+pub mod journal;
 pub mod stored;
 pub mod superblock;
 pub mod weu;

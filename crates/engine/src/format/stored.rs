@@ -1,10 +1,12 @@
-//! A stored extent: a prefix of 8 bytes, then the payload.
+//! A packed extent: a prefix of 8 bytes, then the payload.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 4 | checksum: CRC-32C of the payload, mixed with the place that it was written to |
 //! | 4 | 3 | payload length in bytes |
-//! | 7 | 1 | encoding: 0 raw, 1 LZ4, 2 Zstandard |
+//! | 7 | 1 | encoding: 1 LZ4, 2 Zstandard |
+//!
+//! An extent stored as it is has no prefix: the WEU's entry table has its checksum, mixed in the same way.
 
 use super::crc32c;
 use crate::codec::Encoding;
@@ -16,17 +18,27 @@ use nitro_cache::{Generation, WeuId, weu::layout::PREFIX_BYTES};
 pub struct Place {
     /// Random for each formatting of the cache.
     pub epoch: u64,
+    /// How often the cache had been started: a start that was interrupted may have left bytes in a filling whose number
+    /// is given again.
+    pub start: u32,
     /// The WEU.
     pub weu: WeuId,
     /// Its filling.
     pub generation: Generation,
-    /// First byte of the prefix within the WEU.
+    /// First byte within the WEU: of the prefix, if there is one.
     pub offset: u32,
 }
 
 impl Place {
+    /// Mixes the CRC-32C of a payload with the place that it is written to, as it stands on flash. Doing it twice undoes
+    /// it.
+    #[must_use]
+    pub fn mix(&self, crc: u32) -> u32 {
+        crc ^ self.salt()
+    }
+
     fn salt(&self) -> u32 {
-        let mut x = self.epoch
+        let mut x = self.epoch.wrapping_add(u64::from(self.start).wrapping_mul(0xD6E8_FEB8_6659_FD93))
             ^ (u64::from(self.weu.0) << 32 | u64::from(self.generation.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
             ^ u64::from(self.offset) << 17;
         x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -35,10 +47,10 @@ impl Place {
     }
 }
 
-/// The prefix of a stored extent.
+/// The prefix of a packed extent.
 #[must_use]
 pub fn prefix(place: &Place, encoding: Encoding, payload: &[u8]) -> [u8; PREFIX_BYTES as usize] {
-    let [a, b, c, d] = (crc32c(payload) ^ place.salt()).to_le_bytes();
+    let [a, b, c, d] = place.mix(crc32c(payload)).to_le_bytes();
     let [e, f, g, _] = (payload.len() as u32).to_le_bytes();
     [a, b, c, d, e, f, g, encoding as u8]
 }
@@ -49,10 +61,10 @@ pub fn prefix(place: &Place, encoding: Encoding, payload: &[u8]) -> [u8; PREFIX_
 pub fn payload_range(place: &Place, bytes: &[u8]) -> Option<(Encoding, std::ops::Range<usize>)> {
     let ([a, b, c, d, e, f, g, encoding], rest) = bytes.split_first_chunk::<{ PREFIX_BYTES as usize }>()?;
     let payload = rest.get(..u32::from_le_bytes([*e, *f, *g, 0]) as usize)?;
-    let encoding = Encoding::from_number(*encoding)?;
+    let encoding = Encoding::from_number(*encoding).filter(|e| *e != Encoding::Raw)?;
     let stored = u32::from_le_bytes([*a, *b, *c, *d]);
     let start = PREFIX_BYTES as usize;
-    (crc32c(payload) ^ place.salt() == stored).then(|| (encoding, start..start + payload.len()))
+    (place.mix(crc32c(payload)) == stored).then(|| (encoding, start..start + payload.len()))
 }
 
 #[cfg(test)]
@@ -61,7 +73,7 @@ mod tests {
 
     #[test]
     fn only_the_bytes_of_that_place_pass() {
-        let place = Place { epoch: 5, weu: WeuId(3), generation: Generation(9), offset: 4096 };
+        let place = Place { epoch: 5, start: 1, weu: WeuId(3), generation: Generation(9), offset: 4096 };
         let payload = b"some payload, not too short";
         let mut bytes = prefix(&place, Encoding::Lz4, payload).to_vec();
         bytes.extend(payload);
@@ -74,6 +86,7 @@ mod tests {
         }
         for other in [
             Place { epoch: 6, ..place },
+            Place { start: 2, ..place },
             Place { weu: WeuId(4), ..place },
             Place { generation: Generation(10), ..place },
             Place { offset: 4112, ..place },

@@ -10,11 +10,19 @@
 //! | 24 | 8 | offset of the first WEU slot |
 //! | 32 | 16 | UUID of the cache |
 //! | 48 | 8 | epoch: random for each formatting |
-//! | 56 | 4036 | reserved, zero |
+//! | 56 | 8 | offset of the journal |
+//! | 64 | 8 | bytes of the journal |
+//! | 72 | 4 | start: how often the cache has been started |
+//! | 76 | 1 | fingerprints: 0 none, 1 BLAKE3, 2 SHA-1 |
+//! | 77 | 4015 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, crc32c};
+use crate::codec::FingerprintHash;
+use crate::journal::Area;
+use crate::settings::EngineSettings;
+use nitro_cache::SettingError;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
@@ -40,6 +48,21 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Random for each formatting.
     pub epoch: u64,
+    /// Where the journal is.
+    pub journal: Area,
+    /// How often the cache has been started.
+    pub start: u32,
+    /// What names contents.
+    pub fingerprints: Option<FingerprintHash>,
+}
+
+/// The number of a hash.
+const fn number(fingerprints: Option<FingerprintHash>) -> u8 {
+    match fingerprints {
+        None => 0,
+        Some(FingerprintHash::Blake3) => 1,
+        Some(FingerprintHash::Sha1) => 2,
+    }
 }
 
 impl Superblock {
@@ -54,9 +77,34 @@ impl Superblock {
             .u32(self.weu_count)
             .u64(self.data_offset)
             .put(&self.uuid)
-            .u64(self.epoch);
+            .u64(self.epoch)
+            .u64(self.journal.offset)
+            .u64(self.journal.len)
+            .u32(self.start)
+            .u8(number(self.fingerprints));
         let crc = crc32c(&block[..CRC_AT]);
         block[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Whether a cache that was formatted so can be used with `settings`.
+    ///
+    /// # Errors
+    /// [`SettingError`] naming the first setting that differs, with the value that it has.
+    pub fn check(&self, settings: &EngineSettings) -> Result<(), SettingError> {
+        let same = |name, value: u64, has: u64| {
+            let reason = format!("the cache was made with {has}");
+            if value == has { Ok(()) } else { Err(SettingError { name, value, reason, nearest: has }) }
+        };
+        same("extent_size", settings.manager.extent_bytes.into(), self.extent_bytes.into())?;
+        same("weu_size", settings.manager.weu_bytes.into(), self.weu_bytes.into())?;
+        let weu = u64::from(self.weu_bytes);
+        same("cache_size", settings.manager.cache_bytes / weu * weu, u64::from(self.weu_count) * weu)?;
+        match (settings.fingerprints(), self.fingerprints) {
+            (Some(wanted), Some(has)) => {
+                same("fingerprint_hash", number(Some(wanted)).into(), number(Some(has)).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads one copy.
@@ -84,11 +132,23 @@ impl Superblock {
             data_offset: reader.u64()?,
             uuid: reader.array()?,
             epoch: reader.u64()?,
+            journal: Area { offset: reader.u64()?, len: reader.u64()? },
+            start: reader.u32()?,
+            fingerprints: match reader.u8()? {
+                0 => None,
+                1 => Some(FingerprintHash::Blake3),
+                2 => Some(FingerprintHash::Sha1),
+                other => return Err(reader.refuse("fingerprints", other.into())),
+            },
         };
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
         if superblock.data_offset < SUPERBLOCK_BYTES as u64 * 2 || superblock.data_offset > 1 << 40 {
             return Err(reader.refuse("data offset", superblock.data_offset));
+        }
+        let Area { offset, len } = superblock.journal;
+        if offset < SUPERBLOCK_BYTES as u64 * 2 || offset.checked_add(len).is_none_or(|e| e > superblock.data_offset) {
+            return Err(reader.refuse("offset of the journal", offset));
         }
         Ok(superblock)
     }
@@ -107,6 +167,9 @@ mod tests {
             data_offset: 2 << 20,
             uuid: *b"0123456789abcdef",
             epoch: 99,
+            journal: Area { offset: 8192, len: 1 << 20 },
+            start: 3,
+            fingerprints: Some(FingerprintHash::Sha1),
         };
         let mut block = vec![0xAA; SUPERBLOCK_BYTES];
         superblock.encode(&mut block);

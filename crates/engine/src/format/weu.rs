@@ -1,4 +1,4 @@
-//! A WEU's header: a head of one sector at its start, and the entry table behind the last stored extent.
+//! A WEU's header: a head of one sector at its start, and the entry table behind the last packed extent.
 //!
 //! Head (512 bytes):
 //!
@@ -12,7 +12,10 @@
 //! | 24 | 4 | offset of the entry table within the WEU |
 //! | 28 | 4 | CRC-32C of the entry table |
 //! | 32 | 8 | epoch: the cache's, random for each formatting |
-//! | 40 | 468 | reserved, zero |
+//! | 40 | 4 | start: how often the cache had been started when the WEU was filled |
+//! | 44 | 8 | version: the highest among the entries |
+//! | 52 | 1 | 1: for content that the origin had not got; 0: for content of the origin |
+//! | 53 | 455 | reserved, zero |
 //! | 508 | 4 | CRC-32C of the 508 bytes before |
 //!
 //! Entry (48 bytes):
@@ -23,13 +26,13 @@
 //! | 8 | 20 | fingerprint; zero without one |
 //! | 28 | 4 | offset of the stored extent within the WEU |
 //! | 32 | 4 | stored length in bytes, prefix included; 0: all zeroes |
-//! | 36 | 4 | extent length in bytes |
-//! | 40 | 1 | flags: bit 0, has a fingerprint |
-//! | 41 | 7 | reserved, zero |
+//! | 36 | 4 | checksum: CRC-32C of the payload, mixed with the place that it was written to; 0 if all zeroes |
+//! | 40 | 1 | flags: bit 0, has a fingerprint; bit 1, stored as it is: whole blocks without a prefix |
+//! | 41 | 7 | version: of several entries for one key, the highest counts |
 
 use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, crc32c};
-use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES};
+use nitro_cache::weu::layout::{BLOCK_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, UNIT_BYTES};
 use nitro_cache::{ExtentKey, Fingerprint, Generation, WeuId};
 
 const MAGIC: [u8; 8] = *b"NITROWEU";
@@ -48,9 +51,16 @@ pub struct Entry {
     pub offset: u32,
     /// Stored bytes, prefix included; 0: an all-zero extent.
     pub stored_bytes: u32,
-    /// Bytes of the extent.
-    pub extent_bytes: u32,
+    /// [`Place::mix`](super::stored::Place::mix) of the payload's CRC-32C; 0 without payload.
+    pub checksum: u32,
+    /// Stored as it is, in whole blocks, without a prefix.
+    pub raw: bool,
+    /// Of several entries for one key, the highest version counts; 56 bits.
+    pub version: u64,
 }
+
+const FLAG_FINGERPRINT: u8 = 1;
+const FLAG_RAW: u8 = 2;
 
 /// The head of a WEU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +77,12 @@ pub struct Head {
     pub table_crc: u32,
     /// The cache's formatting.
     pub epoch: u64,
+    /// How often the cache had been started when the WEU was filled.
+    pub start: u32,
+    /// The highest version among the entries.
+    pub version: u64,
+    /// For content that the origin had not got.
+    pub dirty: bool,
 }
 
 impl Head {
@@ -87,7 +103,10 @@ impl Head {
             .u32(self.entries)
             .u32(self.table_offset)
             .u32(self.table_crc)
-            .u64(self.epoch);
+            .u64(self.epoch)
+            .u32(self.start)
+            .u64(self.version)
+            .u8(self.dirty.into());
         let crc = crc32c(&sector[..CRC_AT]);
         sector[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     }
@@ -118,6 +137,13 @@ impl Head {
             table_offset: reader.u32()?,
             table_crc: reader.u32()?,
             epoch: reader.u64()?,
+            start: reader.u32()?,
+            version: reader.u64()?,
+            dirty: match reader.u8()? {
+                0 => false,
+                1 => true,
+                other => return Err(reader.refuse("kind of content", other.into())),
+            },
         };
         if head.entries > ENTRIES_MAX {
             return Err(reader.refuse("number of entries", head.entries.into()));
@@ -129,46 +155,59 @@ impl Head {
         Ok(head)
     }
 
-    /// Reads the entry table that this head describes.
+    /// Reads the entry table that this head of a WEU of `weu_bytes` describes.
     ///
     /// # Errors
     /// [`FormatError`] naming what is wrong; then nothing of the WEU may be used.
-    pub fn decode_table(&self, table: &[u8]) -> Result<Vec<Entry>, FormatError> {
+    pub fn decode_table(&self, table: &[u8], weu_bytes: u32) -> Result<Vec<Entry>, FormatError> {
         let need = self.table_bytes();
         let table = table.get(..need).ok_or(FormatError::Short { structure: TABLE, have: table.len(), need })?;
         if crc32c(table) != self.table_crc {
             return Err(FormatError::Checksum { structure: TABLE });
         }
-        table.chunks_exact(ENTRY_BYTES as usize).map(|bytes| self.decode_entry(bytes)).collect()
+        table.chunks_exact(ENTRY_BYTES as usize).map(|bytes| self.decode_entry(bytes, weu_bytes)).collect()
     }
 
-    fn decode_entry(&self, bytes: &[u8]) -> Result<Entry, FormatError> {
+    fn decode_entry(&self, bytes: &[u8], weu_bytes: u32) -> Result<Entry, FormatError> {
         let mut reader = Reader::new(TABLE, bytes);
         let key = ExtentKey::from_raw(reader.u64()?);
         let fingerprint = Fingerprint(reader.array()?);
-        let (offset, stored_bytes, extent_bytes) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let (offset, stored_bytes, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let flags = reader.u8()?;
-        if flags > 1 {
+        if flags & !(FLAG_FINGERPRINT | FLAG_RAW) != 0 {
             return Err(reader.refuse("flags", flags.into()));
         }
-        if offset < HEAD_BYTES || u64::from(offset) + u64::from(stored_bytes) > self.table_offset.into() {
+        let raw = flags & FLAG_RAW != 0;
+        let table_end = self.table_offset as usize + self.table_bytes();
+        let (first, end) = if raw { (table_end as u32, weu_bytes) } else { (HEAD_BYTES, self.table_offset) };
+        if offset < first || u64::from(offset) + u64::from(stored_bytes) > end.into() {
             return Err(reader.refuse("offset", offset.into()));
         }
-        Ok(Entry { key, fingerprint: (flags == 1).then_some(fingerprint), offset, stored_bytes, extent_bytes })
+        if raw && (stored_bytes == 0 || !(offset | stored_bytes).is_multiple_of(BLOCK_BYTES)) {
+            return Err(reader.refuse("stored length", stored_bytes.into()));
+        }
+        if !offset.is_multiple_of(UNIT_BYTES) {
+            return Err(reader.refuse("offset", offset.into()));
+        }
+        let fingerprint = (flags & FLAG_FINGERPRINT != 0).then_some(fingerprint);
+        let [a, b, c, d, e, f, g] = reader.array()?;
+        let version = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
+        Ok(Entry { key, fingerprint, offset, stored_bytes, checksum, raw, version })
     }
 }
 
 /// Writes the entry table into `bytes`, which must be [`ENTRY_BYTES`] long for each entry. Returns its checksum.
 pub fn encode_table(entries: &[Entry], bytes: &mut [u8]) -> u32 {
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     for (entry, bytes) in entries.iter().zip(bytes.chunks_exact_mut(ENTRY_BYTES as usize)) {
         Writer::new(bytes)
             .u64(entry.key.raw())
             .put(&entry.fingerprint.map_or([0; 20], |f| f.0))
             .u32(entry.offset)
             .u32(entry.stored_bytes)
-            .u32(entry.extent_bytes)
-            .u8(u8::from(entry.fingerprint.is_some()))
-            .put(&[0; 7]);
+            .u32(entry.checksum)
+            .u8(flag(entry.fingerprint.is_some(), FLAG_FINGERPRINT) | flag(entry.raw, FLAG_RAW))
+            .put(&entry.version.to_le_bytes()[..7]);
     }
     crc32c(bytes)
 }
@@ -184,23 +223,35 @@ mod tests {
         let entry = |n: u32| Entry {
             key: ExtentKey::from_raw(u64::from(n) << 40),
             fingerprint: n.is_multiple_of(2).then_some(Fingerprint([n as u8; 20])),
-            offset: 512 + n * 4096,
-            stored_bytes: n * 100,
-            extent_bytes: 8192,
+            offset: if n < 15 { 512 + n * 4096 } else { WEU_BYTES - (n - 14) * 8192 },
+            stored_bytes: if n < 15 { n * 100 } else { 8192 },
+            checksum: n * 77,
+            raw: n >= 15,
+            version: u64::from(n) << 50,
         };
         let entries: Vec<_> = (0..20).map(entry).collect();
         let mut weu = vec![0; WEU_BYTES as usize];
         let table_offset = 100_000;
         let at = table_offset as usize;
         let table_crc = encode_table(&entries, &mut weu[at..at + 20 * 48]);
-        let head = Head { weu: WeuId(7), generation: Generation(3), entries: 20, table_offset, table_crc, epoch: 0xAB };
+        let head = Head {
+            weu: WeuId(7),
+            generation: Generation(3),
+            entries: 20,
+            table_offset,
+            table_crc,
+            epoch: 0xAB,
+            start: 4,
+            version: 19 << 50,
+            dirty: true,
+        };
         head.encode(&mut weu);
         (head, entries, weu)
     }
 
     fn decode(weu: &[u8]) -> Result<(Head, Vec<Entry>), FormatError> {
         let head = Head::decode(weu, WEU_BYTES)?;
-        let entries = head.decode_table(&weu[head.table_offset as usize..])?;
+        let entries = head.decode_table(&weu[head.table_offset as usize..], WEU_BYTES)?;
         Ok((head, entries))
     }
 
@@ -218,6 +269,30 @@ mod tests {
         assert_eq!(Head::decode(&weu, WEU_BYTES), Err(FormatError::Version { found: 9 }));
     }
 
+    #[test]
+    fn entries_outside_their_part_of_the_weu_are_refused() {
+        let (head, entries, _) = example();
+        let (packed, raw) = (entries[1], entries[19]);
+        let table_end = (head.table_offset as usize + head.table_bytes()) as u32;
+        for wrong in [
+            Entry { offset: 496, ..packed },
+            Entry { offset: head.table_offset - 50, ..packed },
+            Entry { raw: true, ..packed },
+            Entry { raw: false, ..raw },
+            Entry { offset: raw.offset + 512, ..raw },
+            Entry { offset: table_end / 4096 * 4096, ..raw },
+            Entry { offset: WEU_BYTES - 4096, ..raw },
+            Entry { offset: u32::MAX - 4095, ..raw },
+            Entry { stored_bytes: 0, ..raw },
+        ] {
+            let mut table = entries.clone();
+            table[3] = wrong;
+            let mut bytes = vec![0; head.table_bytes()];
+            let head = Head { table_crc: encode_table(&table, &mut bytes), ..head };
+            assert!(head.decode_table(&bytes, WEU_BYTES).is_err(), "{wrong:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..2000), fix in any::<bool>()) {
@@ -228,7 +303,7 @@ mod tests {
                 bytes[CRC_AT..512].copy_from_slice(&crc.to_le_bytes());
             }
             if let Ok(head) = Head::decode(&bytes, WEU_BYTES) {
-                let _ = head.decode_table(&bytes);
+                let _ = head.decode_table(&bytes, WEU_BYTES);
             }
         }
     }

@@ -4,4 +4,33 @@ mod open_weu;
 mod queue;
 mod worker;
 
+pub(crate) use open_weu::{OpenWeu, Parts};
 pub(crate) use queue::{Content, InsertQueue, Job};
+
+use crate::codec::Encoding;
+use crate::format::crc32c;
+use crate::format::stored::Place;
+use crate::format::weu::Entry;
+use nitro_cache::weu::layout::PREFIX_BYTES;
+use nitro_cache::weu::{Position, Stored};
+
+/// How a payload is to be stored.
+pub(crate) fn stored_as(encoding: Encoding, payload: &[u8]) -> Stored {
+    let bytes = payload.len() as u32;
+    match encoding {
+        Encoding::Raw if bytes == 0 => Stored::Zero,
+        Encoding::Raw => Stored::Raw { bytes, crc: crc32c(payload) },
+        Encoding::Lz4 | Encoding::Zstd => Stored::Packed(bytes),
+    }
+}
+
+/// How the extent of a header's entry is stored, and where.
+pub(crate) fn stored_at(entry: &Entry, place: &Place) -> (Position, Stored) {
+    let position = Position::new(entry.offset, entry.stored_bytes);
+    let stored = match entry.stored_bytes {
+        0 => Stored::Zero,
+        bytes if entry.raw => Stored::Raw { bytes, crc: place.mix(entry.checksum) },
+        bytes => Stored::Packed(bytes.saturating_sub(PREFIX_BYTES)),
+    };
+    (position, stored)
+}

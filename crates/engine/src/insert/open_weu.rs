@@ -5,78 +5,221 @@ use crate::codec::Encoding;
 use crate::format::stored::{Place, prefix};
 use crate::format::weu::{Entry, Head, encode_table};
 use bytes::Bytes;
-use nitro_cache::weu::layout::{ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
+use nitro_cache::weu::Stored;
+use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
 use nitro_cache::{ExtentKey, Fingerprint, Generation, WeuId};
+use smallvec::SmallVec;
+
+/// A gap of at most one part in so many of a WEU is written too, so that one write does; a larger one is left out.
+const GAP_WRITTEN: usize = 64;
+
+/// What is to be written, and at which byte of the WEU: in this order.
+pub(crate) type Parts = SmallVec<[(u32, Bytes); 2]>;
 
 /// How the bytes of a written WEU divide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) payload_bytes: u64,
-    pub(super) header_bytes: u64,
-    pub(super) padding_bytes: u64,
+pub(crate) struct Written {
+    pub(crate) payload_bytes: u64,
+    pub(crate) header_bytes: u64,
+    pub(crate) padding_bytes: u64,
 }
 
 /// The bytes and entries of one WEU.
-pub(super) struct OpenWeu {
-    pub(super) weu: WeuId,
-    pub(super) generation: Generation,
+pub(crate) struct OpenWeu {
+    pub(crate) weu: WeuId,
+    pub(crate) generation: Generation,
+    dirty: bool,
     buf: BufMut,
-    end: u32,
+    /// Where the packed extents end.
+    packed_end: usize,
+    /// Where the extents stored as they are begin.
+    raw_start: usize,
     entries: Vec<Entry>,
     payload_bytes: u64,
+    /// What is on the SSD already: packed extents up to the first, those stored as they are from the second on.
+    saved: (usize, usize),
+    /// Bytes that were written before the WEU is full.
+    saved_bytes: u64,
 }
 
 impl OpenWeu {
-    pub(super) fn new(weu: WeuId, generation: Generation, weu_bytes: u32) -> Self {
+    /// An empty one; `dirty`: for content that the origin has not got.
+    pub(crate) fn new(weu: WeuId, generation: Generation, weu_bytes: u32, dirty: bool) -> Self {
         let buf = BufMut::with_len(weu_bytes as usize);
-        Self { weu, generation, buf, end: HEAD_BYTES, entries: Vec::new(), payload_bytes: 0 }
+        let (packed_end, raw_start) = (HEAD_BYTES as usize, weu_bytes as usize);
+        let saved = (0, raw_start);
+        Self {
+            weu,
+            generation,
+            dirty,
+            buf,
+            packed_end,
+            raw_start,
+            entries: Vec::new(),
+            payload_bytes: 0,
+            saved,
+            saved_bytes: 0,
+        }
     }
 
     /// Puts an extent at the place that the manager gave it.
-    pub(super) fn put(
+    pub(crate) fn put(
         &mut self,
         place: &Place,
         key: ExtentKey,
         fingerprint: Option<Fingerprint>,
+        stored: Stored,
         (encoding, payload): (Encoding, &[u8]),
-        extent_bytes: u32,
-    ) {
-        let stored_bytes = if payload.is_empty() { 0 } else { PREFIX_BYTES + payload.len() as u32 };
-        if stored_bytes > 0 {
-            let at = place.offset as usize;
-            let payload_at = at + PREFIX_BYTES as usize;
-            let end = payload_at + payload.len();
-            let padded = end.next_multiple_of(UNIT_BYTES as usize);
-            self.buf[at..payload_at].copy_from_slice(&prefix(place, encoding, payload));
-            self.buf[payload_at..end].copy_from_slice(payload);
-            self.buf[end..padded].fill(0);
-            self.end = padded as u32;
-        }
+        version: u64,
+    ) -> &Entry {
+        let (stored_bytes, checksum) = match stored {
+            Stored::Zero => (0, 0),
+            Stored::Packed(_) => self.pack(place, encoding, payload),
+            Stored::Raw { bytes, crc } => {
+                self.raw_start = place.offset as usize;
+                self.buf[self.raw_start..self.raw_start + payload.len()].copy_from_slice(payload);
+                (bytes, place.mix(crc))
+            }
+        };
         self.payload_bytes += payload.len() as u64;
-        self.entries.push(Entry { key, fingerprint, offset: place.offset, stored_bytes, extent_bytes });
+        let raw = matches!(stored, Stored::Raw { .. });
+        let entry = Entry { key, fingerprint, offset: place.offset, stored_bytes, checksum, raw, version };
+        let number = self.entries.len();
+        self.entries.push(entry);
+        &self.entries[number]
     }
 
-    /// Completes the header. What is to be written are the returned bytes, from the WEU's start: its end stays as it
-    /// is on the device.
-    pub(super) fn seal(mut self, epoch: u64, block_bytes: u32) -> (Bytes, Written) {
-        let table_bytes = self.entries.len() as u32 * ENTRY_BYTES;
-        let (table, end) = (self.end as usize, (self.end + table_bytes) as usize);
+    /// Its entries so far.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns stored bytes and checksum.
+    fn pack(&mut self, place: &Place, encoding: Encoding, payload: &[u8]) -> (u32, u32) {
+        let at = place.offset as usize;
+        let payload_at = at + PREFIX_BYTES as usize;
+        let end = payload_at + payload.len();
+        let prefix = prefix(place, encoding, payload);
+        self.packed_end = end.next_multiple_of(UNIT_BYTES as usize);
+        self.buf[at..payload_at].copy_from_slice(&prefix);
+        self.buf[payload_at..end].copy_from_slice(payload);
+        self.buf[end..self.packed_end].fill(0);
+        let [a, b, c, d, ..] = prefix;
+        ((end - at) as u32, u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// Completes the header. What the returned parts do not cover stays as it is on the device.
+    pub(super) fn seal(mut self, (epoch, start): (u64, u32), block_bytes: u32) -> (Parts, Written) {
+        let (_, end) = self.write_header(self.packed_end, (epoch, start));
+        let parts = self.cut(end, block_bytes as usize);
+        let written = self.written(&parts);
+        (parts, written)
+    }
+
+    /// Writes head and table; the table begins at `table`. Gives its end.
+    fn write_header(&mut self, table: usize, (epoch, start): (u64, u32)) -> (Head, usize) {
+        let end = table + self.entries.len() * ENTRY_BYTES as usize;
         let table_crc = encode_table(&self.entries, &mut self.buf[table..end]);
         let head = Head {
+            dirty: self.dirty,
             weu: self.weu,
             generation: self.generation,
             entries: self.entries.len() as u32,
-            table_offset: self.end,
+            table_offset: table as u32,
             table_crc,
             epoch,
+            start,
+            version: self.entries.iter().map(|entry| entry.version).max().unwrap_or(0),
         };
         head.encode(&mut self.buf);
-        let len = end.next_multiple_of(block_bytes as usize).min(self.buf.len());
-        self.buf[end..len].fill(0);
-        self.buf.truncate(len);
-        let stored = self.entries.iter().filter(|e| e.stored_bytes > 0).count() as u64;
-        let header_bytes = u64::from(HEAD_BYTES + table_bytes) + stored * u64::from(PREFIX_BYTES);
-        let padding_bytes = len as u64 - header_bytes - self.payload_bytes;
-        (self.buf.freeze(), Written { payload_bytes: self.payload_bytes, header_bytes, padding_bytes })
+        (head, end)
+    }
+
+    fn written(&self, parts: &Parts) -> Written {
+        let packed = self.entries.iter().filter(|e| e.stored_bytes > 0 && !e.raw).count();
+        let table_bytes = self.entries.len() * ENTRY_BYTES as usize;
+        let header_bytes = (HEAD_BYTES as usize + table_bytes + packed * PREFIX_BYTES as usize) as u64;
+        let written: u64 = parts.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let padding_bytes = (written + self.saved_bytes).saturating_sub(header_bytes + self.payload_bytes);
+        Written { payload_bytes: self.payload_bytes, header_bytes, padding_bytes }
+    }
+
+    /// What has been put since the last call, in whole blocks: the next extent begins a new one, so that nothing is
+    /// written twice, and nothing durable is put at risk.
+    pub(crate) fn take_unsaved(&mut self, block_bytes: u32) -> Parts {
+        let end = self.packed_end.next_multiple_of(block_bytes as usize);
+        let mut parts = Parts::new();
+        let first = self.saved.0.max((HEAD_BYTES as usize).next_multiple_of(block_bytes as usize));
+        if self.packed_end > first {
+            self.buf[self.packed_end..end].fill(0);
+            parts.push((first as u32, BufMut::copy_of(&self.buf[first..end]).freeze()));
+            (self.saved.0, self.packed_end) = (end, end);
+        }
+        if self.raw_start < self.saved.1 {
+            parts.push((self.raw_start as u32, BufMut::copy_of(&self.buf[self.raw_start..self.saved.1]).freeze()));
+            self.saved.1 = self.raw_start;
+        }
+        self.saved_bytes += parts.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        parts
+    }
+
+    /// As [`seal`](Self::seal), for a WEU of which parts have been saved: what is left to be written, the head last.
+    pub(crate) fn seal_rest(self, identity: (u64, u32), block_bytes: u32) -> (Parts, Written) {
+        let (_, parts, written) = self.complete(identity, block_bytes);
+        (parts, written)
+    }
+
+    fn complete(mut self, identity: (u64, u32), block_bytes: u32) -> (Head, Parts, Written) {
+        let block = block_bytes as usize;
+        let mut parts = self.take_unsaved(block_bytes);
+        let table = self.packed_end.next_multiple_of(block);
+        let (head, end) = self.write_header(table, identity);
+        let padded = end.next_multiple_of(block);
+        self.buf[end..padded].fill(0);
+        self.buf[HEAD_BYTES as usize..(HEAD_BYTES as usize).next_multiple_of(block)].fill(0);
+        let buf = std::mem::replace(&mut self.buf, BufMut::with_len(0)).freeze();
+        self.saved_bytes -= parts.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        parts.push((table as u32, buf.slice(table..padded)));
+        parts.push((0, buf.slice(..(HEAD_BYTES as usize).next_multiple_of(block))));
+        let written = self.written(&parts);
+        (head, parts, written)
+    }
+
+    /// The header of a WEU whose extents are on the SSD already, with `entries`: what is to be written. `None`: these
+    /// cannot be entries of one WEU.
+    pub(crate) fn header_again(
+        (weu, generation): (WeuId, Generation),
+        entries: Vec<Entry>,
+        identity: (u64, u32),
+        (weu_bytes, block_bytes): (u32, u32),
+    ) -> Option<(Head, Parts)> {
+        let mut open = Self::new(weu, generation, weu_bytes, true);
+        let packed = entries.iter().filter(|entry| !entry.raw).map(|entry| entry.offset + entry.stored_bytes);
+        let end = packed.max().unwrap_or(HEAD_BYTES).max(HEAD_BYTES);
+        let raw = entries.iter().filter(|entry| entry.raw).map(|entry| entry.offset).min().unwrap_or(weu_bytes);
+        open.packed_end = (end as usize).next_multiple_of(block_bytes as usize);
+        let table_end = open.packed_end + entries.len() * ENTRY_BYTES as usize;
+        if table_end > raw as usize || entries.len() > ENTRIES_MAX as usize {
+            return None;
+        }
+        open.saved = (open.packed_end, open.raw_start);
+        open.entries = entries;
+        let (head, parts, _) = open.complete(identity, block_bytes);
+        Some((head, parts))
+    }
+
+    /// What is to be written, if `end` is where the entry table ends. The part with the head comes last.
+    fn cut(&mut self, end: usize, block_bytes: usize) -> Parts {
+        let mut buf = std::mem::replace(&mut self.buf, BufMut::with_len(0));
+        let (len, raw_start) = (buf.len(), self.raw_start);
+        let front = end.next_multiple_of(block_bytes).min(raw_start);
+        if raw_start < len && raw_start - front <= len / GAP_WRITTEN {
+            buf[end..raw_start].fill(0);
+            return Parts::from_iter([(0, buf.freeze())]);
+        }
+        buf[end..front].fill(0);
+        let bytes = buf.freeze();
+        let back = (raw_start < len).then(|| (raw_start as u32, bytes.slice(raw_start..)));
+        back.into_iter().chain([(0, bytes.slice(..front))]).collect()
     }
 }

@@ -43,6 +43,11 @@ struct State {
     bytes: u64,
     at_work: usize,
     closed: bool,
+    /// Jobs pushed, and jobs done, ever.
+    pushed: u64,
+    finished: u64,
+    /// How many wait for jobs pushed so far, not for all.
+    marks: usize,
 }
 
 impl State {
@@ -63,7 +68,7 @@ pub(crate) struct InsertQueue {
     pushed: Event,
     /// The queue is half empty, or closed.
     roomy: Event,
-    /// No job waits or is at work.
+    /// No job waits or is at work; or one is done, and somebody waits for that.
     idle: Event,
 }
 
@@ -80,6 +85,7 @@ impl InsertQueue {
             return Err(job);
         }
         state.bytes += job.bytes();
+        state.pushed += 1;
         state.jobs.push_back(job);
         drop(state);
         self.pushed.notify(1);
@@ -127,7 +133,8 @@ impl InsertQueue {
     pub(crate) fn done(&self) {
         let mut state = self.state.lock();
         state.at_work -= 1;
-        if state.is_idle() {
+        state.finished += 1;
+        if state.is_idle() || state.marks > 0 {
             self.idle.notify(usize::MAX);
         }
     }
@@ -143,8 +150,35 @@ impl InsertQueue {
         }
     }
 
+    /// Ends when every job is done that had been pushed before; with one worker only.
+    pub(crate) async fn caught_up(&self) {
+        let mark = {
+            let mut state = self.state.lock();
+            if state.finished >= state.pushed {
+                return;
+            }
+            state.marks += 1;
+            state.pushed
+        };
+        loop {
+            let idle = self.idle.listen();
+            {
+                let mut state = self.state.lock();
+                if state.finished >= mark {
+                    state.marks -= 1;
+                    return;
+                }
+            }
+            idle.await;
+        }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         self.state.lock().bytes
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
     }
 
     pub(crate) fn close(&self) {

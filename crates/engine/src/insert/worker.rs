@@ -1,17 +1,19 @@
 //! The insertion worker: the paper's six steps (§3, "Cache insertion path").
 
-use super::open_weu::OpenWeu;
+use super::open_weu::{OpenWeu, Parts};
 use super::queue::{Content, Job};
+use super::stored_as;
 use crate::buf::{BufMut, is_zero};
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
-use crate::port::{Clock, Device};
+use crate::format::journal::Record;
+use crate::port::{Clock, Device, DeviceError};
 use crate::yielding::yield_now;
 use bytes::Bytes;
-use futures_util::future::{Either, LocalBoxFuture, select};
+use futures_util::future::{Either, LocalBoxFuture, join, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{Append, Fingerprint};
+use nitro_cache::{Append, Evicted, Fingerprint, WeuId};
 use std::pin::pin;
 
 /// Sealed WEUs of one worker that may be on their way to the SSD at once, while the next is being filled.
@@ -27,9 +29,19 @@ struct Worker<'a, F, C> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Inserts what is queued until [`close`](Cache::close). Hashes and compresses, and so is best polled by a thread
-    /// that serves no clients. Several may run.
+    /// Inserts what is queued, clean and dirty, and makes durable what is to be, until [`close`](Cache::close). Hashes
+    /// and compresses, and so is best polled by a thread that serves no clients. One runs for each cache.
     pub async fn insertion_worker(&self) {
+        let inserting = async {
+            join(self.clean_worker(), self.dirty_worker()).await;
+            // The last commit; where it fails, the committer has said so.
+            let _ = self.commit().await;
+            self.ledger.close();
+        };
+        join(inserting, self.committer()).await;
+    }
+
+    async fn clean_worker(&self) {
         let compressor = Compressor::new(self.settings.compression);
         let mut worker = Worker { cache: self, compressor, open: None, writes: FuturesUnordered::new() };
         let mut jobs = 0;
@@ -44,6 +56,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 yield_now().await;
             }
         }
+        // What is not full is written too: it is there again after a restart.
+        if worker.open.as_ref().is_some_and(|open| !open.entries().is_empty()) && self.watch.is_caching() {
+            worker.seal().await;
+        }
         while worker.writes.next().await.is_some() {}
     }
 }
@@ -51,14 +67,25 @@ impl<F: Device, C: Clock> Cache<F, C> {
 impl<F: Device, C: Clock> Worker<'_, F, C> {
     /// The next job; WEUs on their way are seen to their end meanwhile.
     async fn next_job(&mut self) -> Option<Job> {
-        let mut take = pin!(self.cache.queue.take());
-        while !self.writes.is_empty() {
-            match select(take.as_mut(), self.writes.next()).await {
-                Either::Left((job, _)) => return job,
-                Either::Right(_) => {}
+        loop {
+            let mut sealing = self.cache.seal_wanted.listen();
+            if self.open.as_ref().is_some_and(|open| self.cache.is_given_up(open.weu)) {
+                self.seal().await;
+            }
+            let mut take = pin!(self.cache.queue.take());
+            while !self.writes.is_empty() {
+                match select(take.as_mut(), select(self.writes.next(), &mut sealing)).await {
+                    Either::Left((job, _)) => return job,
+                    Either::Right((Either::Right(_), _)) => break,
+                    Either::Right(_) => {}
+                }
+            }
+            if self.writes.is_empty()
+                && let Either::Left((job, _)) = select(take, sealing).await
+            {
+                return job;
             }
         }
-        take.await
     }
 
     async fn insert(&mut self, job: &Job) {
@@ -71,7 +98,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         });
         if let Some(fingerprint) = &fingerprint {
             let mut manager = cache.manager.lock();
-            if job.token.is_void() {
+            if job.token.is_void() || manager.is_dirty(job.key) {
                 return cache.metrics.fills_voided.add(1);
             }
             if manager.insert_duplicate(job.key, fingerprint).is_some() {
@@ -105,17 +132,18 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     /// Steps 3 to 6.
     async fn append(&mut self, job: &Job, fingerprint: Option<Fingerprint>, encoding: Encoding, payload: Bytes) {
         let cache = self.cache;
+        let stored = stored_as(encoding, &payload);
         while let Some(open) = self.opened().await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
             cache.resident.push(open.weu, encoding, payload.clone());
-            let appended = {
+            let (appended, version) = {
                 let mut manager = cache.manager.lock();
-                let append = || manager.append(open.weu, job.key, fingerprint.as_ref(), payload.len() as u32);
-                (!job.token.is_void()).then(append)
+                let void = job.token.is_void() || manager.is_dirty(job.key);
+                let appended = (!void).then(|| manager.append(open.weu, job.key, fingerprint.as_ref(), stored));
+                (appended, manager.version())
             };
             if let Some(Append::At(location)) = appended {
-                let extent_bytes = cache.settings.manager.extent_bytes;
-                open.put(&cache.place(&location), job.key, fingerprint, (encoding, &payload), extent_bytes);
+                open.put(&cache.place(&location), job.key, fingerprint, stored, (encoding, &payload), version);
                 return;
             }
             cache.resident.pop(open.weu);
@@ -129,39 +157,27 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     /// The open WEU; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
     async fn opened(&mut self) -> Option<&mut OpenWeu> {
         while self.open.is_none() {
-            self.make_room().await;
+            self.cache.make_room().await;
             let opened = self.cache.manager.lock().open_weu();
             match opened {
                 Some((weu, generation)) => {
+                    self.cache.set_start(weu, self.cache.start);
                     self.cache.resident.open(weu, generation);
-                    self.open = Some(OpenWeu::new(weu, generation, self.cache.settings.manager.weu_bytes));
+                    self.open = Some(OpenWeu::new(weu, generation, self.cache.settings.manager.weu_bytes, false));
                 }
                 None if self.writes.next().await.is_some() => {}
                 None => {
-                    self.cache.watch.give_up(&"no write-evict unit is left that can be written");
+                    // Others come free once dirty extents are destaged, or the rest of the cache has been read.
+                    let waiting = self.cache.manager.lock().is_waiting_for_slots();
+                    if !waiting {
+                        self.cache.watch.give_up(&"no write-evict unit is left that can be written");
+                    }
+                    self.cache.metrics.fills_dropped.add(1);
                     return None;
                 }
             }
         }
         self.open.as_mut()
-    }
-
-    /// Evicts ahead of need, and cleans up after it in bounded steps.
-    async fn make_room(&self) {
-        let cache = self.cache;
-        loop {
-            let evicted = {
-                let mut manager = cache.manager.lock();
-                if manager.wants_eviction() { manager.evict() } else { None }
-            };
-            let Some(evicted) = evicted else { break };
-            if cache.settings.discard_evicted {
-                let weu_bytes = u64::from(cache.settings.manager.weu_bytes);
-                // A device that cannot discard only loses a hint.
-                let _ = cache.flash.discard(cache.slot_offset(evicted.weu), weu_bytes).await;
-            }
-        }
-        while cache.manager.lock().clean_step() {}
     }
 
     /// Closes the open WEU and sends it on its way to the SSD.
@@ -175,11 +191,39 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     }
 }
 
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Evicts ahead of need, and cleans up after it in bounded steps.
+    pub(crate) async fn make_room(&self) {
+        loop {
+            let evicted = {
+                let mut manager = self.manager.lock();
+                if manager.wants_eviction() { manager.evict() } else { None }
+            };
+            let Some(Evicted { weu, generation }) = evicted else { break };
+            self.ledger.push(Record::Evicted { weu, generation });
+            if self.settings.discard_evicted {
+                let weu_bytes = u64::from(self.settings.manager.weu_bytes);
+                // A device that cannot discard only loses a hint.
+                let _ = self.flash.discard(self.slot_offset(weu), weu_bytes).await;
+            }
+        }
+        while self.manager.lock().clean_step() {}
+    }
+
+    /// Writes parts of a WEU, one after the other.
+    pub(crate) async fn write_parts(&self, weu: WeuId, parts: Parts) -> Result<(), DeviceError> {
+        for (at, bytes) in parts {
+            self.flash.write(self.slot_offset(weu) + u64::from(at), bytes).await?;
+        }
+        Ok(())
+    }
+}
+
 async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
-    let weu = open.weu;
+    let (weu, generation) = (open.weu, open.generation);
     let block_bytes = cache.flash.geometry().block_bytes.max(SECTOR_BYTES);
-    let (bytes, written) = open.seal(cache.superblock.epoch, block_bytes);
-    match cache.flash.write(cache.slot_offset(weu), bytes).await {
+    let (parts, written) = open.seal((cache.superblock.epoch, cache.start), block_bytes);
+    match cache.write_parts(weu, parts).await {
         Ok(()) => {
             cache.watch.write_ok();
             cache.metrics.ssd_written_payload_bytes.add(written.payload_bytes);
@@ -190,6 +234,8 @@ async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
         Err(error) => {
             cache.metrics.ssd_write_errors.add(1);
             cache.manager.lock().retire(weu);
+            // It may have got there all the same.
+            cache.ledger.push(Record::Evicted { weu, generation });
             cache.watch.write_failed(&error);
         }
     }

@@ -76,6 +76,26 @@ enum FillState {
 struct Fill {
     token: Arc<Token>,
     state: FillState,
+    /// A write that only the cache has: not made void but by the next.
+    dirty: bool,
+}
+
+/// What a write touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touches {
+    /// The origin: write-through, trim, zeroes.
+    Origin,
+    /// The cache alone: write-back.
+    Buffer,
+    /// The origin, with what the cache has: destage.
+    Destage,
+}
+
+impl Touches {
+    /// Destage leaves clients alone that write to the cache: what they write is destaged in its turn.
+    fn excludes(self, other: Self) -> bool {
+        !matches!((self, other), (Self::Buffer, Self::Destage) | (Self::Destage, Self::Buffer))
+    }
 }
 
 impl Fill {
@@ -86,17 +106,24 @@ impl Fill {
 
 #[derive(Debug, Default)]
 struct State {
-    writers: Vec<(u64, Range<u64>)>,
+    writers: Vec<(u64, Range<u64>, Touches)>,
     fills: HashMap<u64, Fill>,
+    dirty: usize,
     writer_next: u64,
 }
 
 impl State {
-    fn overlaps_writer(&self, extents: &Range<u64>) -> bool {
-        self.writers.iter().any(|(_, w)| w.start < extents.end && extents.start < w.end)
+    fn excludes(&self, extents: &Range<u64>, touches: Touches) -> bool {
+        let overlaps = |w: &Range<u64>| w.start < extents.end && extents.start < w.end;
+        self.writers.iter().any(|(_, w, other)| touches.excludes(*other) && overlaps(w))
     }
 
-    /// Makes void and removes the fills of a range; gives `found` those with known bytes.
+    /// Whether a client is writing to any of these extents.
+    fn is_written(&self, extents: &Range<u64>) -> bool {
+        self.excludes(extents, Touches::Buffer)
+    }
+
+    /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
     fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
         let mut void = |index: u64, fill: Fill| {
             fill.token.0.store(true, Ordering::SeqCst);
@@ -106,12 +133,15 @@ impl State {
         };
         if extents.end - extents.start <= self.fills.len() as u64 {
             for index in extents.clone() {
-                if let Some(fill) = self.fills.remove(&index) {
+                if self.fills.get(&index).is_some_and(|fill| !fill.dirty)
+                    && let Some(fill) = self.fills.remove(&index)
+                {
                     void(index, fill);
                 }
             }
         } else {
-            self.fills.extract_if(|index, _| extents.contains(index)).for_each(|(index, fill)| void(index, fill));
+            let clean = |index: &u64, fill: &mut Fill| extents.contains(index) && !fill.dirty;
+            self.fills.extract_if(clean).for_each(|(index, fill)| void(index, fill));
         }
     }
 }
@@ -123,6 +153,8 @@ pub(crate) struct Flights {
     /// Writers and fills: while there are none, readers need not look.
     busy: AtomicUsize,
     released: Event,
+    /// A dirty extent is in the cache.
+    settled: Event,
 }
 
 /// How one extent of a miss is to be had.
@@ -173,7 +205,7 @@ impl Flights {
                 FillState::Pending(None) => (Start::Unshared, one, None),
             };
         }
-        let is_writer = |index: u64| state.overlaps_writer(&(index..index + 1));
+        let is_writer = |index: u64| state.is_written(&(index..index + 1));
         let unshared = is_writer(first);
         let same = |index: &u64| !state.fills.contains_key(index) && is_writer(*index) == unshared;
         let end = (first + 1..extents.end).take_while(same).last().map_or(first + 1, |last| last + 1);
@@ -188,7 +220,7 @@ impl Flights {
         });
         let tokens: Vec<_> = (first..end).map(|_| Arc::new(Token::default())).collect();
         for (index, token) in (first..end).zip(&tokens) {
-            let fill = Fill { token: token.clone(), state: FillState::Reading(miss.clone()) };
+            let fill = Fill { token: token.clone(), state: FillState::Reading(miss.clone()), dirty: false };
             state.fills.insert(index, fill);
         }
         self.update(&state);
@@ -198,39 +230,81 @@ impl Flights {
     /// Whether none of the extents is being read, written or inserted.
     pub(super) fn is_idle(&self, extents: &Range<u64>) -> bool {
         let state = self.state.lock();
-        !state.overlaps_writer(extents) && !extents.clone().any(|index| state.fills.contains_key(&index))
+        !state.is_written(extents) && !extents.clone().any(|index| state.fills.contains_key(&index))
     }
 
     /// An extent's insertion has ended, in whatever way.
     pub(crate) fn settle(&self, index: u64, token: &Arc<Token>) {
         let mut state = self.state.lock();
         if state.fills.get(&index).is_some_and(|fill| Arc::ptr_eq(&fill.token, token)) {
-            state.fills.remove(&index);
+            let dirty = state.fills.remove(&index).is_some_and(|fill| fill.dirty);
+            state.dirty -= usize::from(dirty);
             self.update(&state);
+            if dirty {
+                self.settled.notify(usize::MAX);
+            }
         }
     }
 
-    /// Waits until no other write touches these extents, then makes every fill of them void. `found` gets the bytes of
-    /// those that were on their way into the cache.
+    /// Waits until no other write touches these extents. One that touches the origin makes every clean fill of them void;
+    /// `found` gets the bytes of those that were on their way into the cache.
     pub(super) async fn begin_write(
         self: &Arc<Self>,
         extents: Range<u64>,
+        touches: Touches,
         mut found: impl FnMut(u64, Bytes),
     ) -> Writing {
         loop {
             let released = {
                 let mut state = self.state.lock();
-                if !state.overlaps_writer(&extents) {
-                    state.void(&extents, &mut found);
-                    state.writer_next += 1;
-                    let id = state.writer_next;
-                    state.writers.push((id, extents.clone()));
-                    self.update(&state);
-                    return Writing { flights: self.clone(), id };
+                if !state.excludes(&extents, touches) {
+                    if touches == Touches::Origin {
+                        state.void(&extents, &mut found);
+                    }
+                    return self.enter(&mut state, extents, touches);
                 }
                 self.released.listen()
             };
             released.await;
+        }
+    }
+
+    /// Begins a write if no other touches these extents.
+    pub(super) fn try_begin_write(self: &Arc<Self>, extents: Range<u64>, touches: Touches) -> Option<Writing> {
+        let mut state = self.state.lock();
+        (!state.excludes(&extents, touches)).then(|| self.enter(&mut state, extents, touches))
+    }
+
+    fn enter(self: &Arc<Self>, state: &mut State, extents: Range<u64>, touches: Touches) -> Writing {
+        state.writer_next += 1;
+        let id = state.writer_next;
+        state.writers.push((id, extents, touches));
+        self.update(state);
+        Writing { flights: self.clone(), id }
+    }
+
+    /// Whether dirty extents of the range are on their way into the cache.
+    pub(super) fn has_dirty(&self, extents: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        let within = |(index, fill): (&u64, &Fill)| fill.dirty && extents.contains(index);
+        state.dirty > 0 && state.fills.iter().any(within)
+    }
+
+    /// The dirty extents of the range that are on their way into the cache, in no order.
+    pub(super) fn dirty(&self, extents: &Range<u64>) -> Vec<u64> {
+        let state = self.state.lock();
+        let within = |(index, fill): &(&u64, &Fill)| fill.dirty && extents.contains(index);
+        state.fills.iter().filter(within).map(|(index, _)| *index).collect()
+    }
+
+    /// Ends when no dirty extent of the range is on its way into the cache.
+    pub(super) async fn dirty_settled(&self, extents: &Range<u64>) {
+        loop {
+            let settled = self.settled.listen();
+            if !self.has_dirty(extents) {
+                return;
+            }
+            settled.await;
         }
     }
 }
@@ -292,9 +366,28 @@ impl Writing {
         for (index, bytes) in contents {
             let token = Arc::new(Token::default());
             tokens.push((index, token.clone()));
-            state.fills.insert(index, Fill { token, state: FillState::Pending(bytes) });
+            state.fills.insert(index, Fill { token, state: FillState::Pending(bytes), dirty: false });
         }
         drop(state);
+        tokens
+    }
+
+    /// Registers content that only the cache is to have, in the place of whatever is on its way there; the write goes
+    /// on. The returned tokens are to be settled by whoever takes them.
+    pub(super) fn replace(&self, contents: impl Iterator<Item = (u64, Bytes)>) -> Vec<Arc<Token>> {
+        let mut state = self.flights.state.lock();
+        let mut tokens = Vec::new();
+        for (index, bytes) in contents {
+            let token = Arc::new(Token::default());
+            tokens.push(token.clone());
+            state.dirty += 1;
+            let fill = Fill { token, state: FillState::Pending(Some(bytes)), dirty: true };
+            if let Some(old) = state.fills.insert(index, fill) {
+                old.token.0.store(true, Ordering::SeqCst);
+                state.dirty -= usize::from(old.dirty);
+            }
+        }
+        self.flights.update(&state);
         tokens
     }
 }
@@ -302,7 +395,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         let mut state = self.flights.state.lock();
-        state.writers.retain(|(id, _)| *id != self.id);
+        state.writers.retain(|(id, ..)| *id != self.id);
         self.flights.update(&state);
         drop(state);
         self.flights.released.notify(usize::MAX);

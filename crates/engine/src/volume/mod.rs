@@ -3,26 +3,37 @@
 //! `read` finds extents in RAM, on the SSD or at the origin; `write` changes the origin and whatever is cached of it;
 //! `flights` keeps the two from passing each other; `readahead` runs ahead of sequential readers.
 
+mod destage;
 mod flights;
+mod mode;
 mod origin;
 mod read;
 mod readahead;
+mod regions;
+pub(crate) mod registry;
 mod write;
+mod write_back;
 
 pub(crate) use flights::{Flights, Token};
+pub use mode::WriteMode;
 pub(crate) use readahead::Prefetched;
+pub(crate) use regions::{REGION_BYTES, Regions};
+pub(crate) use registry::Registry;
+pub use registry::VolumeEntry;
 
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
 use crate::port::{Allocation, Clock, Device};
 use bytes::Bytes;
+use destage::Destage;
 use nitro_cache::pattern::StreamDetector;
 use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use readahead::ReadaheadQueue;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// The data of a read, in order.
 pub type Pieces = smallvec::SmallVec<[Bytes; 2]>;
@@ -43,10 +54,12 @@ pub struct VolumeOptions {
     pub object: ObjectId,
     /// Refuse whatever would change it.
     pub read_only: bool,
+    /// How it writes to begin with.
+    pub mode: WriteMode,
 }
 
 /// Extents handled under one holding of a shared lock, so that a long range keeps nobody waiting.
-const EXTENTS_PER_LOCK: u64 = 64;
+pub(crate) const EXTENTS_PER_LOCK: u64 = 64;
 /// Writes to one extent are counted under its number modulo this many.
 const WRITE_EPOCHS: usize = 1024;
 
@@ -60,6 +73,16 @@ pub struct Volume<F, O, C> {
     streams: Mutex<StreamDetector>,
     readahead: ReadaheadQueue,
     write_epochs: Box<[AtomicU32]>,
+    writes_back: AtomicBool,
+    attached: AtomicBool,
+    may_be_dirty: AtomicBool,
+    /// Writes of the origin that have returned, and how many of them a flush has made durable.
+    origin_writes: AtomicU64,
+    origin_durable: AtomicU64,
+    /// Reads of the origin under way.
+    origin_reading: AtomicUsize,
+    poisoned: Mutex<Option<Arc<str>>>,
+    destage: Destage,
     /// What it did.
     pub metrics: VolumeMetrics,
     latencies: VolumeLatencies,
@@ -68,8 +91,18 @@ pub struct Volume<F, O, C> {
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Puts `cache` in front of `origin`.
     pub fn new(cache: Arc<Cache<F, C>>, origin: O, options: VolumeOptions) -> Arc<Self> {
+        let may_be_dirty = cache.manager.lock().dirty_count_of(options.object) > 0;
         Arc::new(Self {
             size_bytes: origin.geometry().size_bytes,
+            writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
+            may_be_dirty: AtomicBool::new(may_be_dirty),
+            attached: AtomicBool::new(true),
+            // What an earlier start wrote may not be durable either.
+            origin_writes: AtomicU64::new(1),
+            origin_durable: AtomicU64::new(0),
+            origin_reading: AtomicUsize::new(0),
+            poisoned: Mutex::default(),
+            destage: Destage::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
             flights: Arc::default(),
             readahead: ReadaheadQueue::default(),
@@ -143,7 +176,50 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// [`Error::OutOfRange`] or [`Error::Origin`].
     pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         self.check_range(offset, len)?;
-        self.origin.allocation(offset, len).await.map_err(Error::Origin)
+        let runs = self.origin.allocation(offset, len).await.map_err(Error::Origin)?;
+        Ok(if self.may_be_dirty() { self.over_dirty(offset, runs) } else { runs })
+    }
+
+    /// An allocation map from `offset` on, with what only the cache has.
+    fn over_dirty(&self, offset: u64, runs: Vec<Allocation>) -> Vec<Allocation> {
+        let end = offset + runs.iter().map(|run| run.len).sum::<u64>();
+        let extents = self.extents(offset, end - offset);
+        // First what is on its way, then what is there: an extent goes from the one to the other.
+        let mut dirty: BTreeSet<u64> = self.flights.dirty(&extents).into_iter().collect();
+        let mut from = extents.start;
+        loop {
+            let count = EXTENTS_PER_LOCK as usize;
+            let object = self.options.object;
+            let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
+            let within = batch.iter().map(|extent| extent.key.index().0).filter(|index| *index < extents.end);
+            dirty.extend(within);
+            match batch.last() {
+                Some(last) if last.key.index().0 < extents.end => from = last.key.index().0 + 1,
+                _ => break,
+            }
+        }
+        let (mut out, mut at): (Vec<Allocation>, u64) = (Vec::new(), offset);
+        let mut push = |len: u64, hole: bool| match out.last_mut() {
+            _ if len == 0 => {}
+            Some(last) if last.hole == hole => last.len += len,
+            _ => out.push(Allocation { len, hole }),
+        };
+        for run in runs {
+            let run_end = at + run.len;
+            while run.hole && at < run_end {
+                let index = at / self.extent_bytes();
+                let next =
+                    dirty.range(index..).next().map_or(run_end, |next| (next * self.extent_bytes()).min(run_end));
+                push(next.saturating_sub(at), true);
+                at = at.max(next);
+                let taken = ((at / self.extent_bytes() + 1) * self.extent_bytes()).min(run_end) - at;
+                push(taken, false);
+                at += taken;
+            }
+            push(run_end - at, run.hole);
+            at = run_end;
+        }
+        out
     }
 
     fn extent_bytes(&self) -> u64 {
@@ -185,13 +261,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short.
     fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
-        let steps = || {
-            extents
-                .clone()
-                .step_by(EXTENTS_PER_LOCK as usize)
-                .map(|first| first..extents.end.min(first + EXTENTS_PER_LOCK))
-        };
-        for step in steps() {
+        for step in steps(extents.clone()) {
             let mut manager = self.cache.manager.lock();
             for index in step {
                 if let Some(location) = manager.invalidate(self.key(index)) {
@@ -200,10 +270,16 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
         }
         // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
+        self.forget_ram(extents);
+    }
+
+    /// Forgets what RAM holds of some extents that are not, or no longer what they should be, in the index; those on
+    /// their way into the cache are found before RAM is asked.
+    fn forget_ram(&self, extents: std::ops::Range<u64>) {
         for index in extents.clone().take(WRITE_EPOCHS) {
             self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
         }
-        for step in steps() {
+        for step in steps(extents) {
             if self.cache.settings.ram_cache_bytes > 0 {
                 let mut ram = self.cache.ram.lock();
                 step.clone().for_each(|index| drop(ram.remove(&self.key(index))));
@@ -214,4 +290,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
         }
     }
+}
+
+/// A range in pieces for which a shared lock may be held.
+fn steps(extents: std::ops::Range<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+    let end = extents.end;
+    extents.step_by(EXTENTS_PER_LOCK as usize).map(move |first| first..end.min(first + EXTENTS_PER_LOCK))
 }

@@ -3,9 +3,28 @@
 use super::Volume;
 use crate::buf::BufMut;
 use crate::error::Error;
-use crate::port::{Clock, Device};
+use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A read of the origin under way, counted.
+struct OriginRead<'a>(&'a AtomicUsize);
+
+impl<'a> OriginRead<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for OriginRead<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     fn origin_block(&self) -> u64 {
@@ -19,9 +38,22 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let len = (range.end.next_multiple_of(block) - start) as usize;
         self.metrics.origin_reads.add(1);
         self.metrics.origin_read_bytes.add(len as u64);
-        let bytes = self.origin.read(start, len).await.map_err(Error::Origin)?;
+        let reading = OriginRead::new(&self.origin_reading);
+        let bytes = self.read_in_time(start, len).await.map_err(Error::Origin)?;
+        drop(reading);
         let skip = (range.start - start) as usize;
         Ok(bytes.slice(skip..skip + (range.end - range.start) as usize))
+    }
+
+    async fn read_in_time(&self, start: u64, len: usize) -> Result<Bytes, DeviceError> {
+        let Some(timeout) = self.cache.settings.origin_timeout else { return self.origin.read(start, len).await };
+        match select(pin!(self.origin.read(start, len)), pin!(self.cache.clock.sleep(timeout))).await {
+            Either::Left((result, _)) => result,
+            Either::Right(_) => {
+                self.metrics.origin_timeouts.add(1);
+                Err(DeviceError::new(ErrorKind::TimedOut, Operation::Read, start, len as u64))
+            }
+        }
     }
 
     /// Reads whole extents from the origin; one that hangs over the volume's end is filled up with zeroes.
@@ -71,6 +103,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         };
         self.metrics.origin_writes.add(1);
         self.metrics.origin_written_bytes.add(data.len() as u64);
-        self.origin.write(start, data).await.map_err(Error::Origin)
+        let result = self.origin.write(start, data).await.map_err(Error::Origin);
+        self.origin_writes.fetch_add(1, Ordering::SeqCst);
+        result
     }
 }

@@ -9,7 +9,7 @@ use crate::port::{Clock, Device};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_cache::pattern::Access;
-use nitro_cache::{ExtentKey, Location};
+use nitro_cache::{ExtentIndex, ExtentKey, Location};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,10 +40,12 @@ enum Source {
     Origin(u64),
 }
 
-/// Extents that lie behind one another on the SSD.
+/// Extents that lie near one another on the SSD.
 #[derive(Default)]
 struct SsdRun {
     extents: SmallVec<[(ExtentKey, Location); 1]>,
+    /// The bytes of the WEU from the first to the last of them, in whichever order they were asked for.
+    span: Range<u32>,
     /// The extents' write epochs from *before* they were looked up: what is fetched may be kept in RAM only if they still
     /// hold then.
     epochs: SmallVec<[u32; 1]>,
@@ -51,8 +53,23 @@ struct SsdRun {
 
 impl SsdRun {
     fn push(&mut self, key: ExtentKey, location: Location, epoch: u32) {
+        self.span = match self.extents.is_empty() {
+            true => location.span(),
+            false => joined(&self.span, &location.span()),
+        };
         self.extents.push((key, location));
         self.epochs.push(epoch);
+    }
+
+    /// Whether a location is near enough to be read with them.
+    fn reaches(&self, next: &Location) -> bool {
+        let Some((_, one)) = self.extents.first() else { return false };
+        let span = next.span();
+        (one.weu, one.generation) == (next.weu, next.generation)
+            && !(one.in_ram || next.in_ram || one.sectors == 0 || next.sectors == 0)
+            && span.start <= self.span.end + SSD_GAP_BYTES
+            && self.span.start <= span.end + SSD_GAP_BYTES
+            && joined(&self.span, &span).len() as u32 <= SSD_READ_BYTES_MAX
     }
 }
 
@@ -174,19 +191,23 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
     fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64)) -> SmallVec<[(Source, u64); 1]> {
         let mut sources: SmallVec<[(Source, u64); 1]> = SmallVec::new();
-        let busy = self.flights.is_busy();
-        let caching = self.cache.watch.is_caching();
+        let caching = self.is_cached();
         for index in extents {
             let key = self.key(index);
             let within = self.within(index, offset, len);
             let epoch = self.write_epoch(index).load(Ordering::SeqCst);
+            // Only now: a write that raised the epoch had registered what it writes before.
+            let busy = self.flights.is_busy();
             if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, epoch) {
                 sources.push((Source::Here(bytes), index));
                 continue;
             }
-            let location = if caching { self.cache.manager.lock().lookup(key) } else { None };
+            let location = match caching {
+                true => self.cache.manager.lock().lookup(key),
+                false => self.dirty_location(key),
+            };
             match (location, sources.last_mut()) {
-                (Some(location), Some((Source::Ssd(run), _))) if follows(&run.extents, &location) => {
+                (Some(location), Some((Source::Ssd(run), _))) if run.reaches(&location) => {
                     run.push(key, location, epoch);
                 }
                 (Some(location), _) => {
@@ -279,10 +300,22 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Reads extents from the origin, each once however many ask for it, and sees to their insertion.
     async fn read_through(&self, extents: Range<u64>, fill: Fill, request: (u64, u64)) -> Result<Extents, Error> {
         let mut got = Extents::new();
-        let mut next = extents.start;
+        let (mut next, mut limit) = (extents.start, extents.end);
         while next < extents.end {
-            let (start, range, reading) = self.flights.start(next..extents.end);
+            let (start, range, reading) = self.flights.start(next..limit);
+            limit = extents.end;
             match (start, reading) {
+                // A write that only the cache has came, and was inserted, since the extent was looked up; or it is lost.
+                (Start::Own | Start::Unshared, reading) if let Some(dirty) = self.first_dirty(range.clone()) => {
+                    drop(reading);
+                    if dirty > next {
+                        limit = dirty;
+                    } else {
+                        got.push(self.present_content(next).await?);
+                        next += 1;
+                    }
+                    continue;
+                }
                 (Start::Own, Some(reading)) => {
                     self.metrics.read_miss_extents.add(range.end - range.start);
                     let result = self.read_origin_extents(range.clone()).await;
@@ -309,9 +342,29 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         Ok(got)
     }
 
+    /// Where an extent is that only the cache has, though the cache is not used otherwise any more.
+    fn dirty_location(&self, key: ExtentKey) -> Option<Location> {
+        if !self.may_be_dirty() {
+            return None;
+        }
+        let manager = self.cache.manager.lock();
+        if manager.is_dirty(key) { manager.peek(key) } else { None }
+    }
+
+    /// The first of some extents that only the cache has.
+    pub(super) fn first_dirty(&self, extents: Range<u64>) -> Option<u64> {
+        if !self.may_be_dirty() {
+            return None;
+        }
+        let object = self.options.object;
+        let found = self.cache.manager.lock().dirty_from(object, ExtentIndex(extents.start), u32::MAX, 1);
+        found.first().map(|extent| extent.key.index().0).filter(|index| *index < extents.end)
+    }
+
     async fn keep(&self, kept: Vec<(u64, Bytes, Arc<super::Token>)>, fill: Fill, (offset, len): (u64, u64)) {
         for (index, bytes, token) in kept {
             match fill {
+                _ if !self.is_cached() => self.flights.settle(index, &token),
                 Fill::Insert => self.enqueue(index, Content::Whole(bytes), token),
                 Fill::Wait => {
                     let job = self.job(index, Content::Whole(bytes), token);
@@ -340,13 +393,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 }
 
-/// Whether a location lies behind the last of a run, near enough to be read with it.
-fn follows(run: &[(ExtentKey, Location)], next: &Location) -> bool {
-    let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return false };
-    let end = last.offset + u32::from(last.sectors) * 512;
-    (last.weu, last.generation) == (next.weu, next.generation)
-        && !(last.in_ram || next.in_ram || last.sectors == 0 || next.sectors == 0)
-        && next.offset > last.offset
-        && next.offset <= end + SSD_GAP_BYTES
-        && next.offset - first.offset < SSD_READ_BYTES_MAX
+/// The smallest range that holds both.
+fn joined(a: &Range<u32>, b: &Range<u32>) -> Range<u32> {
+    a.start.min(b.start)..a.end.max(b.end)
 }

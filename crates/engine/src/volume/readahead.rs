@@ -94,6 +94,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
             let (_, range, Some(reading)) = self.flights.start(start..end) else { continue };
             first = range.end;
+            if self.first_dirty(range.clone()).is_some() {
+                continue; // it is at hand now
+            }
             self.metrics.readahead_extents.add(range.end - range.start);
             let result = self.read_origin_extents(range).await;
             let miss = reading.miss.clone();

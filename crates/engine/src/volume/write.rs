@@ -1,7 +1,10 @@
-//! The write path, write-through: the origin has it before the client hears of it, and no read returns the older bytes
-//! from then on.
+//! Writes that touch the origin: write-through, where the origin has it before the client hears of it, trim and zeroes.
+//! No read returns the older bytes from then on. What is dirty of their extents is destaged before.
 
 use super::Volume;
+use super::flights::{Touches, Writing};
+use super::mode::WriteMode;
+use super::regions::Intent;
 use crate::buf::BufMut;
 use crate::error::Error;
 use crate::insert::Content;
@@ -10,6 +13,7 @@ use bytes::Bytes;
 use nitro_cache::Location;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Zeroes are written in pieces of this size where the origin has no faster way.
 const ZERO_BYTES: u64 = 1 << 20;
@@ -43,11 +47,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Makes every write that has returned durable.
     ///
     /// # Errors
-    /// [`Error::Origin`].
+    /// [`Error::Poisoned`]: something failed, now or earlier, and writes acknowledged before may be lost.
     pub async fn flush(&self) -> Result<(), Error> {
         let begun = self.cache.clock.now();
         self.metrics.flushes.add(1);
-        let result = self.origin.flush().await.map_err(Error::Origin);
+        let result = self.flush_inner().await;
         self.latencies.flush.record(self.cache.clock.now().saturating_sub(begun));
         self.counted(result)
     }
@@ -95,7 +99,45 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_range(offset, len)?;
-        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.options.read_only { Err(Error::ReadOnly) } else { self.check_poisoned() }
+    }
+
+    fn check_poisoned(&self) -> Result<(), Error> {
+        self.poisoned().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
+    }
+
+    async fn flush_inner(&self) -> Result<(), Error> {
+        self.check_poisoned()?;
+        if self.may_be_dirty() && (self.mode() == WriteMode::WriteBack || self.has_dirty()) {
+            self.flush_buffered().await?;
+            // Most flushes of a volume in write-back are for the cache alone.
+            if self.origin_durable.load(Ordering::SeqCst) == self.origin_writes.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+        self.flush_origin().await
+    }
+
+    /// Makes every write of the origin that has returned durable.
+    pub(super) async fn flush_origin(&self) -> Result<(), Error> {
+        self.check_poisoned()?;
+        let writes = self.origin_writes.load(Ordering::SeqCst);
+        self.origin.flush().await.map_err(|error| self.poison(&format_args!("origin: {error}")))?;
+        self.origin_durable.fetch_max(writes, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Keeps other writes from some extents, and readers from sharing what they read of them; brings the origin up to
+    /// date with what is dirty of them, and has the journal know that they may change.
+    async fn begin_origin_write(
+        &self,
+        extents: Range<u64>,
+        found: impl FnMut(u64, Bytes),
+    ) -> Result<(Writing, Option<Intent<'_, F, C>>), Error> {
+        let writing = self.flights.begin_write(extents.clone(), Touches::Origin, found).await;
+        self.drain(&extents).await?;
+        let intent = self.intend(extents).await?;
+        Ok((writing, intent))
     }
 
     async fn write_inner(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
@@ -104,11 +146,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if len == 0 {
             return Ok(());
         }
+        if self.mode() == WriteMode::WriteBack {
+            if let Some(reason) = self.cache.ledger.failed() {
+                return Err(Error::Poisoned { reason });
+            }
+            if self.is_cached() {
+                return self.write_back(offset, data, fua).await;
+            }
+        }
         let extents = self.extents(offset, len);
         let mut before = Before::default();
         let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
         let found = |index, bytes| drop(is_edge(index).then(|| before.bytes.insert(index, bytes)));
-        let writing = self.flights.begin_write(extents.clone(), found).await;
+        let (writing, _intent) = self.begin_origin_write(extents.clone(), found).await?;
         for index in [extents.start, extents.end - 1] {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
                 before.bytes.insert(index, bytes.clone());
@@ -120,10 +170,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
         });
         self.write_origin(offset, data.clone()).await?;
+        self.heal(extents.clone(), offset, data.len() as u64).await?;
         if fua {
-            self.origin.flush().await.map_err(Error::Origin)?;
+            self.flush_origin().await?;
         }
-        let contents: Vec<_> = if self.cache.watch.is_caching() {
+        let contents: Vec<_> = if self.is_cached() {
             extents.filter_map(|index| self.content(index, offset, &data, &before).map(|c| (index, c))).collect()
         } else {
             Vec::new()
@@ -166,14 +217,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let extents = self.extents(start, end - start);
-        let _writing = self.flights.begin_write(extents.clone(), |_, _| {}).await;
+        let _begun = self.begin_origin_write(extents.clone(), |_, _| {}).await?;
         self.forget_cached(extents, |_, _| {});
         match self.origin.discard(start, end - start).await {
-            Err(error) if error.kind == DeviceErrorKind::Unsupported => Ok(()),
-            Ok(()) if fua => self.origin.flush().await,
-            result => result,
+            Err(error) if error.kind == DeviceErrorKind::Unsupported => return Ok(()),
+            result => result.map_err(Error::Origin)?,
         }
-        .map_err(Error::Origin)
+        self.origin_writes.fetch_add(1, Ordering::SeqCst);
+        if fua { self.flush_origin().await } else { Ok(()) }
     }
 
     async fn zero_inner(&self, offset: u64, len: u64, may_unmap: bool, fast: bool, fua: bool) -> Result<(), Error> {
@@ -182,10 +233,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let extents = self.extents(offset, len);
-        let _writing = self.flights.begin_write(extents.clone(), |_, _| {}).await;
-        self.forget_cached(extents, |_, _| {});
+        let _begun = self.begin_origin_write(extents.clone(), |_, _| {}).await?;
+        self.forget_cached(extents.clone(), |_, _| {});
         let block = u64::from(self.origin.geometry().block_bytes);
         let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
+        self.origin_writes.fetch_add(1, Ordering::SeqCst);
         let edges = if whole.start < whole.end {
             match self.origin.write_zeroes(whole.start, whole.end - whole.start, may_unmap).await {
                 Ok(()) => {}
@@ -201,10 +253,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         for edge in edges {
             self.put_zeroes(edge).await?;
         }
-        if fua {
-            self.origin.flush().await.map_err(Error::Origin)?;
-        }
-        Ok(())
+        self.origin_writes.fetch_add(1, Ordering::SeqCst);
+        self.heal(extents, offset, len).await?;
+        if fua { self.flush_origin().await } else { Ok(()) }
     }
 
     async fn put_zeroes(&self, range: Range<u64>) -> Result<(), Error> {

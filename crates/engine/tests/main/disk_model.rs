@@ -9,7 +9,7 @@ use nitro_engine::codec::Compression;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::Device;
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions};
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -219,8 +219,13 @@ fn scenario(seed: u64, clients: u64, steps: u64, happened: &Happened) {
         Jittery::new(RamDevice::new(flash_bytes, 512), &clock, seed + 1, [200, 2000, 10_000][seed as usize / 2 % 3]);
     let origin = || Jittery::new(RamDevice::new(VOLUME_BYTES, 512), &clock, seed + 2, 3000);
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], seed)).unwrap();
-    let volumes =
-        [1, 2].map(|n| Volume::new(cache.clone(), origin(), VolumeOptions { object: ObjectId(n), read_only: false }));
+    let volumes = [1, 2].map(|n| {
+        Volume::new(
+            cache.clone(),
+            origin(),
+            VolumeOptions { object: ObjectId(n), read_only: false, mode: WriteMode::WriteThrough },
+        )
+    });
     for _ in 0..1 + seed % 2 {
         let cache = cache.clone();
         sim.spawn(async move { cache.insertion_worker().await });

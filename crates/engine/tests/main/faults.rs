@@ -7,7 +7,7 @@ use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::buf::BufMut;
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::Operation;
-use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions};
+use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn cached_volume() -> (Rc<Simulation>, Arc<TestVolume>) {
     let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
     let flash = device(settings.manager.cache_bytes + (1 << 20));
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
-    let options = VolumeOptions { object: ObjectId(0), read_only: false };
+    let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
     let volume = Volume::new(cache.clone(), device(EXTENTS * EXTENT), options);
     sim.spawn(async move { cache.insertion_worker().await });
     let filled = volume.clone();

@@ -5,6 +5,8 @@ mod disk_model;
 mod faults;
 mod format_doc;
 mod insertion;
+mod inspect;
+mod journal;
 mod paths;
 mod simulation;
 mod threads;

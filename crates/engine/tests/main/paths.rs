@@ -4,7 +4,7 @@ use crate::simulation::{Jittery, SimClock, Simulation};
 use nitro_device::RamDevice;
 use nitro_engine::buf::BufMut;
 use nitro_engine::manager::{ObjectId, Settings};
-use nitro_engine::{Cache, EngineSettings, ErrorKind, Volume, VolumeOptions};
+use nitro_engine::{Cache, EngineSettings, ErrorKind, Volume, VolumeOptions, WriteMode};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,7 +23,11 @@ fn volume(size: u64, settings: impl Fn(&mut EngineSettings), read_only: bool) ->
     let flash = Jittery::new(RamDevice::new(engine.manager.cache_bytes + MIB, 512), &clock, 1, 100);
     let origin = Jittery::new(RamDevice::new(size, 512), &clock, 2, 5000);
     let cache = sim.run(Cache::format(flash, clock, engine, [0; 16], 5)).unwrap();
-    let volume = Volume::new(cache.clone(), origin, VolumeOptions { object: ObjectId(0), read_only });
+    let volume = Volume::new(
+        cache.clone(),
+        origin,
+        VolumeOptions { object: ObjectId(0), read_only, mode: WriteMode::WriteThrough },
+    );
     let ahead = volume.clone();
     sim.spawn(async move { cache.insertion_worker().await });
     sim.spawn(async move { ahead.readahead_worker().await });

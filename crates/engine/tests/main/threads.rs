@@ -7,7 +7,7 @@ use nitro_engine::buf::BufMut;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::Clock;
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions};
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -115,7 +115,11 @@ fn threads_never_see_what_was_overwritten() {
     let flash = RamDevice::new(10 << 20, 512);
     let cache = block_on(Cache::format(flash, WallClock(Instant::now()), settings, [0; 16], 7)).unwrap();
     let origin = RamDevice::new(EXTENTS * EXTENT, 512);
-    let volume = Volume::new(cache.clone(), origin, VolumeOptions { object: ObjectId(0), read_only: false });
+    let volume = Volume::new(
+        cache.clone(),
+        origin,
+        VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough },
+    );
     let new = || (0..EXTENTS + THREADS).map(|_| AtomicU64::new(0)).collect();
     let (versions, stop) = (Versions { begun: new(), done: new() }, AtomicBool::new(false));
     let seconds = if std::env::var("NITRO_SEEDS").is_ok() { 60 } else { 4 };

@@ -1,0 +1,571 @@
+//! The journal's records. Each begins with its tag; versions have 56 bits.
+//!
+//! DirtyBase (43 bytes, 63 with a fingerprint):
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 1 |
+//! | 1 | 8 | key: extent number (48 bits), object (16 bits) |
+//! | 9 | 7 | version |
+//! | 16 | 4 | WEU number |
+//! | 20 | 4 | generation |
+//! | 24 | 4 | start: how often the cache had been started when the WEU was filled |
+//! | 28 | 2 | entry within the WEU |
+//! | 30 | 4 | offset of the stored extent within the WEU |
+//! | 34 | 4 | stored length in bytes; 0: all zeroes |
+//! | 38 | 4 | checksum of the payload, mixed with its place |
+//! | 42 | 1 | flags: bit 0, has a fingerprint; bit 1, raw blocks without a prefix |
+//! | 43 | 20 | fingerprint, where there is one |
+//!
+//! DirtyDup:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 2 |
+//! | 1 | 8 | key |
+//! | 9 | 7 | version |
+//! | 16 | 4 | WEU number |
+//! | 20 | 4 | generation |
+//! | 24 | 2 | entry within the WEU |
+//!
+//! Clean, and Lost with tag 9:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 3, or 9 |
+//! | 1 | 8 | key |
+//! | 9 | 7 | version |
+//!
+//! Forget:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 4 |
+//! | 1 | 8 | key of the first extent |
+//! | 9 | 8 | number of extents |
+//! | 17 | 7 | version |
+//!
+//! Evicted:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 5 |
+//! | 1 | 4 | WEU number |
+//! | 5 | 4 | generation |
+//!
+//! RegionOpened, and RegionClosed with tag 7:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 6, or 7 |
+//! | 1 | 2 | object |
+//! | 3 | 8 | region |
+//!
+//! Volume (29 bytes, then its name in UTF-8):
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 8 |
+//! | 1 | 2 | object |
+//! | 3 | 8 | size of the origin in bytes |
+//! | 11 | 16 | UUID |
+//! | 27 | 1 | mode |
+//! | 28 | 1 | bytes of the name |
+//!
+//! VolumeRemoved:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 10 |
+//! | 1 | 2 | object |
+//!
+//! Slot (15 bytes, then the bitmap), in snapshots only:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 11 |
+//! | 1 | 4 | WEU number |
+//! | 5 | 4 | the last generation that was evicted |
+//! | 9 | 4 | generation |
+//! | 13 | 2 | bytes of the bitmap of void entries, at most 1024 |
+//!
+//! NextVersion, in snapshots only:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 12 |
+//! | 1 | 7 | version |
+
+use super::super::FormatError;
+use super::super::field::{Reader, Writer};
+use nitro_cache::weu::layout::ENTRIES_MAX;
+use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+
+const NAME: &str = "journal record";
+const FINGERPRINTED: u8 = 1;
+const RAW_BLOCKS: u8 = 2;
+const DIRTY_BASE_BYTES: usize = 43;
+const DIRTY_DUP_BYTES: usize = 26;
+const VERSIONED_BYTES: usize = 16;
+const FORGET_BYTES: usize = 24;
+const EVICTED_BYTES: usize = 9;
+const VOLUME_BYTES: usize = 29;
+const VOLUME_REMOVED_BYTES: usize = 3;
+const NEXT_VERSION_BYTES: usize = 8;
+
+/// The largest version: 56 bits.
+pub const VERSION_MAX: u64 = (1 << 56) - 1;
+/// Bytes of the longest volume name.
+pub const VOLUME_NAME_BYTES_MAX: usize = 255;
+/// Bytes of the longest bitmap of void entries.
+pub const DEAD_BYTES_MAX: usize = ENTRIES_MAX as usize / 8;
+/// Bytes of the longest [`Record::DirtyBase`].
+pub const DIRTY_BASE_BYTES_MAX: usize = DIRTY_BASE_BYTES + 20;
+/// Bytes of a [`Record::RegionOpened`] or [`Record::RegionClosed`].
+pub const REGION_BYTES: usize = 11;
+/// Bytes of the longest [`Record::Volume`].
+pub const VOLUME_BYTES_MAX: usize = VOLUME_BYTES + VOLUME_NAME_BYTES_MAX;
+/// Bytes of a [`Record::Slot`] without its bitmap.
+pub const SLOT_BYTES: usize = 15;
+
+/// One thing that happened, or, in a snapshot, one thing that is so.
+///
+/// Decoding checks what the format says, not what the cache says: whether a WEU, an entry or an object exists is for the
+/// reader of the record to check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// New dirty content, as a base extent of a WEU.
+    DirtyBase {
+        /// The extent.
+        key: ExtentKey,
+        /// Its version.
+        version: u64,
+        /// Where the content is.
+        weu: WeuId,
+        /// The filling of `weu`.
+        generation: Generation,
+        /// How often the cache had been started when the WEU was filled.
+        start: u32,
+        /// The extent's number within the WEU.
+        entry: u16,
+        /// First byte of the stored extent within the WEU.
+        offset: u32,
+        /// Stored bytes; 0: an all-zero extent.
+        stored_bytes: u32,
+        /// Checksum of the payload, mixed with its place.
+        crc: u32,
+        /// The content stands in blocks of its own, without a prefix.
+        raw_blocks: bool,
+        /// The content's fingerprint, where deduplication is on.
+        fingerprint: Option<Fingerprint>,
+    },
+    /// Dirty content that is stored already, elsewhere.
+    DirtyDup {
+        /// The extent.
+        key: ExtentKey,
+        /// Its version.
+        version: u64,
+        /// Where the content is.
+        weu: WeuId,
+        /// The filling of `weu`.
+        generation: Generation,
+        /// The base extent's number within the WEU.
+        entry: u16,
+    },
+    /// The origin has that version durably.
+    Clean {
+        /// The extent.
+        key: ExtentKey,
+        /// Its version.
+        version: u64,
+    },
+    /// Whatever is older than `version` of these extents is void.
+    Forget {
+        /// The first extent.
+        first: ExtentKey,
+        /// How many from there on.
+        count: u64,
+        /// The version.
+        version: u64,
+    },
+    /// This filling of the WEU, and all before, are gone.
+    Evicted {
+        /// The WEU.
+        weu: WeuId,
+        /// The filling.
+        generation: Generation,
+    },
+    /// Writes to this region of the origin may be under way.
+    RegionOpened {
+        /// The volume.
+        object: ObjectId,
+        /// The region's number.
+        region: u64,
+    },
+    /// They are not any more, and the origin is flushed.
+    RegionClosed {
+        /// The volume.
+        object: ObjectId,
+        /// The region's number.
+        region: u64,
+    },
+    /// A volume that the cache knows.
+    Volume {
+        /// Its number.
+        object: ObjectId,
+        /// Its name, at most [`VOLUME_NAME_BYTES_MAX`] bytes.
+        name: String,
+        /// Its origin's size in bytes.
+        origin_bytes: u64,
+        /// Names its origin.
+        uuid: [u8; 16],
+        /// How it is written to, as the engine numbers modes.
+        mode: u8,
+    },
+    /// A volume that the cache does not know any more.
+    VolumeRemoved {
+        /// Its number.
+        object: ObjectId,
+    },
+    /// Dirty content that could not be read back: kept as an error.
+    Lost {
+        /// The extent.
+        key: ExtentKey,
+        /// The version that is lost.
+        version: u64,
+    },
+    /// A WEU slot. In snapshots only.
+    Slot {
+        /// The slot.
+        weu: WeuId,
+        /// All fillings up to this one are gone.
+        evicted: Generation,
+        /// The present filling.
+        generation: Generation,
+        /// A bit for each void entry, from the lowest bit of the first byte on; entries beyond its end are not void.
+        /// At most [`DEAD_BYTES_MAX`].
+        dead: Vec<u8>,
+    },
+    /// Versions from here on have not been given out. In snapshots only.
+    NextVersion {
+        /// The version.
+        version: u64,
+    },
+}
+
+impl Record {
+    const fn tag(&self) -> u8 {
+        match self {
+            Self::DirtyBase { .. } => 1,
+            Self::DirtyDup { .. } => 2,
+            Self::Clean { .. } => 3,
+            Self::Forget { .. } => 4,
+            Self::Evicted { .. } => 5,
+            Self::RegionOpened { .. } => 6,
+            Self::RegionClosed { .. } => 7,
+            Self::Volume { .. } => 8,
+            Self::Lost { .. } => 9,
+            Self::VolumeRemoved { .. } => 10,
+            Self::Slot { .. } => 11,
+            Self::NextVersion { .. } => 12,
+        }
+    }
+
+    /// Bytes that the record takes in a batch.
+    #[must_use]
+    pub const fn encoded_bytes(&self) -> usize {
+        match self {
+            Self::DirtyBase { fingerprint: Some(_), .. } => DIRTY_BASE_BYTES_MAX,
+            Self::DirtyBase { fingerprint: None, .. } => DIRTY_BASE_BYTES,
+            Self::DirtyDup { .. } => DIRTY_DUP_BYTES,
+            Self::Clean { .. } | Self::Lost { .. } => VERSIONED_BYTES,
+            Self::Forget { .. } => FORGET_BYTES,
+            Self::Evicted { .. } => EVICTED_BYTES,
+            Self::RegionOpened { .. } | Self::RegionClosed { .. } => REGION_BYTES,
+            Self::Volume { name, .. } => VOLUME_BYTES + name.len(),
+            Self::VolumeRemoved { .. } => VOLUME_REMOVED_BYTES,
+            Self::Slot { dead, .. } => SLOT_BYTES + dead.len(),
+            Self::NextVersion { .. } => NEXT_VERSION_BYTES,
+        }
+    }
+
+    /// Writes the record into `bytes`, which must be [`encoded_bytes`](Self::encoded_bytes) long.
+    ///
+    /// # Panics
+    /// If a version is above [`VERSION_MAX`], a name or a bitmap too long, or `bytes` too short.
+    pub fn encode(&self, bytes: &mut [u8]) {
+        let mut writer = Writer::new(bytes);
+        writer.u8(self.tag());
+        match self {
+            Self::DirtyBase {
+                key,
+                version,
+                weu,
+                generation,
+                start,
+                entry,
+                offset,
+                stored_bytes,
+                crc,
+                raw_blocks,
+                fingerprint,
+            } => {
+                writer.u64(key.raw()).put(&version_field(*version)).u32(weu.0).u32(generation.0).u32(*start);
+                writer.put(&entry.to_le_bytes()).u32(*offset).u32(*stored_bytes).u32(*crc);
+                writer.u8(u8::from(fingerprint.is_some()) * FINGERPRINTED + u8::from(*raw_blocks) * RAW_BLOCKS);
+                writer.put(fingerprint.as_ref().map_or(&[][..], |f| &f.0))
+            }
+            Self::DirtyDup { key, version, weu, generation, entry } => {
+                writer.u64(key.raw()).put(&version_field(*version)).u32(weu.0).u32(generation.0);
+                writer.put(&entry.to_le_bytes())
+            }
+            Self::Clean { key, version } | Self::Lost { key, version } => {
+                writer.u64(key.raw()).put(&version_field(*version))
+            }
+            Self::Forget { first, count, version } => writer.u64(first.raw()).u64(*count).put(&version_field(*version)),
+            Self::Evicted { weu, generation } => writer.u32(weu.0).u32(generation.0),
+            Self::RegionOpened { object, region } | Self::RegionClosed { object, region } => {
+                writer.put(&object.0.to_le_bytes()).u64(*region)
+            }
+            Self::Volume { object, name, origin_bytes, uuid, mode } => {
+                assert!(name.len() <= VOLUME_NAME_BYTES_MAX, "a volume name of {} bytes", name.len());
+                writer.put(&object.0.to_le_bytes()).u64(*origin_bytes).put(uuid).u8(*mode);
+                writer.u8(name.len() as u8).put(name.as_bytes())
+            }
+            Self::VolumeRemoved { object } => writer.put(&object.0.to_le_bytes()),
+            Self::Slot { weu, evicted, generation, dead } => {
+                assert!(dead.len() <= DEAD_BYTES_MAX, "a bitmap of {} bytes", dead.len());
+                writer.u32(weu.0).u32(evicted.0).u32(generation.0).put(&(dead.len() as u16).to_le_bytes()).put(dead)
+            }
+            Self::NextVersion { version } => writer.put(&version_field(*version)),
+        };
+    }
+
+    /// Reads the record at the front of `bytes`; gives it and its length in bytes.
+    ///
+    /// # Errors
+    /// [`FormatError`] naming what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), FormatError> {
+        let mut reader = Reader::new(NAME, bytes);
+        let tag = reader.u8()?;
+        let record = match tag {
+            1 => dirty_base(&mut reader)?,
+            2 => Self::DirtyDup {
+                key: key(&mut reader)?,
+                version: version(&mut reader)?,
+                weu: WeuId(reader.u32()?),
+                generation: Generation(reader.u32()?),
+                entry: number16(&mut reader)?,
+            },
+            3 => Self::Clean { key: key(&mut reader)?, version: version(&mut reader)? },
+            4 => Self::Forget { first: key(&mut reader)?, count: reader.u64()?, version: version(&mut reader)? },
+            5 => Self::Evicted { weu: WeuId(reader.u32()?), generation: Generation(reader.u32()?) },
+            6 => Self::RegionOpened { object: object(&mut reader)?, region: reader.u64()? },
+            7 => Self::RegionClosed { object: object(&mut reader)?, region: reader.u64()? },
+            8 => volume(&mut reader, bytes)?,
+            9 => Self::Lost { key: key(&mut reader)?, version: version(&mut reader)? },
+            10 => Self::VolumeRemoved { object: object(&mut reader)? },
+            11 => slot(&mut reader, bytes)?,
+            12 => Self::NextVersion { version: version(&mut reader)? },
+            _ => return Err(reader.refuse("tag", tag.into())),
+        };
+        let len = record.encoded_bytes();
+        Ok((record, len))
+    }
+}
+
+fn version_field(version: u64) -> [u8; 7] {
+    assert!(version <= VERSION_MAX, "version {version} has more than 56 bits");
+    let [a, b, c, d, e, f, g, _] = version.to_le_bytes();
+    [a, b, c, d, e, f, g]
+}
+
+fn version(reader: &mut Reader<'_>) -> Result<u64, FormatError> {
+    let [a, b, c, d, e, f, g] = reader.array()?;
+    Ok(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
+}
+
+fn key(reader: &mut Reader<'_>) -> Result<ExtentKey, FormatError> {
+    reader.u64().map(ExtentKey::from_raw)
+}
+
+fn number16(reader: &mut Reader<'_>) -> Result<u16, FormatError> {
+    reader.array().map(u16::from_le_bytes)
+}
+
+fn object(reader: &mut Reader<'_>) -> Result<ObjectId, FormatError> {
+    number16(reader).map(ObjectId)
+}
+
+fn dirty_base(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
+    let (key, version) = (key(reader)?, version(reader)?);
+    let (weu, generation, start) = (WeuId(reader.u32()?), Generation(reader.u32()?), reader.u32()?);
+    let (entry, offset, stored_bytes, crc) = (number16(reader)?, reader.u32()?, reader.u32()?, reader.u32()?);
+    let flags = reader.u8()?;
+    if flags & !(FINGERPRINTED | RAW_BLOCKS) != 0 {
+        return Err(reader.refuse("flags", flags.into()));
+    }
+    let raw_blocks = flags & RAW_BLOCKS != 0;
+    let fingerprint = if flags & FINGERPRINTED != 0 { Some(Fingerprint(reader.array()?)) } else { None };
+    Ok(Record::DirtyBase {
+        key,
+        version,
+        weu,
+        generation,
+        start,
+        entry,
+        offset,
+        stored_bytes,
+        crc,
+        raw_blocks,
+        fingerprint,
+    })
+}
+
+fn volume(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {
+    let (object, origin_bytes) = (object(reader)?, reader.u64()?);
+    let (uuid, mode, len) = (reader.array()?, reader.u8()?, reader.u8()?);
+    let name = variable(bytes, VOLUME_BYTES, len.into())?;
+    let name =
+        std::str::from_utf8(name).map_err(|_| reader.refuse("name, which is not UTF-8, of length", len.into()))?;
+    Ok(Record::Volume { object, name: name.to_owned(), origin_bytes, uuid, mode })
+}
+
+fn slot(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {
+    let (weu, evicted, generation) = (WeuId(reader.u32()?), Generation(reader.u32()?), Generation(reader.u32()?));
+    let len = number16(reader)?;
+    if usize::from(len) > DEAD_BYTES_MAX {
+        return Err(reader.refuse("length of the bitmap", len.into()));
+    }
+    let dead = variable(bytes, SLOT_BYTES, len.into())?.to_vec();
+    Ok(Record::Slot { weu, evicted, generation, dead })
+}
+
+/// The variable part of a record, which begins at `at`.
+fn variable(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], FormatError> {
+    let short = FormatError::Short { structure: NAME, have: bytes.len(), need: at + len };
+    bytes.get(at..at + len).ok_or(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn versions() -> impl Strategy<Value = u64> {
+        prop_oneof![0..=VERSION_MAX, Just(VERSION_MAX)]
+    }
+
+    fn located() -> impl Strategy<Value = (ExtentKey, u64, WeuId, Generation, u16)> {
+        let weu = any::<(u32, u32, u16)>();
+        (any::<u64>(), versions(), weu).prop_map(|(key, version, (weu, generation, entry))| {
+            (ExtentKey::from_raw(key), version, WeuId(weu), Generation(generation), entry)
+        })
+    }
+
+    fn dirty_bases() -> impl Strategy<Value = Record> {
+        let stored = any::<(u32, u32, u32, u32, bool, Option<[u8; 20]>)>();
+        (located(), stored).prop_map(|((key, version, weu, generation, entry), stored)| {
+            let (start, offset, stored_bytes, crc, raw_blocks, fingerprint) = stored;
+            let fingerprint = fingerprint.map(Fingerprint);
+            Record::DirtyBase {
+                key,
+                version,
+                weu,
+                generation,
+                start,
+                entry,
+                offset,
+                stored_bytes,
+                crc,
+                raw_blocks,
+                fingerprint,
+            }
+        })
+    }
+
+    fn volumes() -> impl Strategy<Value = Record> {
+        let name = prop_oneof!["\\PC{0,63}", Just("n".repeat(VOLUME_NAME_BYTES_MAX))];
+        (any::<u16>(), name, any::<(u64, [u8; 16], u8)>()).prop_map(|(object, name, (origin_bytes, uuid, mode))| {
+            Record::Volume { object: ObjectId(object), name, origin_bytes, uuid, mode }
+        })
+    }
+
+    fn slots() -> impl Strategy<Value = Record> {
+        let dead = prop_oneof![vec(any::<u8>(), 0..40), vec(any::<u8>(), DEAD_BYTES_MAX)];
+        (any::<[u32; 3]>(), dead).prop_map(|([weu, evicted, generation], dead)| Record::Slot {
+            weu: WeuId(weu),
+            evicted: Generation(evicted),
+            generation: Generation(generation),
+            dead,
+        })
+    }
+
+    fn records() -> impl Strategy<Value = Record> {
+        let versioned = || (any::<u64>().prop_map(ExtentKey::from_raw), versions());
+        let region = || any::<(u16, u64)>().prop_map(|(object, region)| (ObjectId(object), region));
+        prop_oneof![
+            dirty_bases(),
+            located().prop_map(|(key, version, weu, generation, entry)| {
+                Record::DirtyDup { key, version, weu, generation, entry }
+            }),
+            versioned().prop_map(|(key, version)| Record::Clean { key, version }),
+            versioned().prop_map(|(key, version)| Record::Lost { key, version }),
+            (versioned(), any::<u64>()).prop_map(|((first, version), count)| Record::Forget { first, count, version }),
+            any::<(u32, u32)>()
+                .prop_map(|(weu, generation)| Record::Evicted { weu: WeuId(weu), generation: Generation(generation) }),
+            region().prop_map(|(object, region)| Record::RegionOpened { object, region }),
+            region().prop_map(|(object, region)| Record::RegionClosed { object, region }),
+            volumes(),
+            any::<u16>().prop_map(|object| Record::VolumeRemoved { object: ObjectId(object) }),
+            slots(),
+            versions().prop_map(|version| Record::NextVersion { version }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back_and_no_prefix_of_one_does(records in vec(records(), 1..8)) {
+            let mut bytes = vec![0; records.iter().map(Record::encoded_bytes).sum()];
+            let mut at = 0;
+            for record in &records {
+                record.encode(&mut bytes[at..at + record.encoded_bytes()]);
+                at += record.encoded_bytes();
+            }
+            let mut rest = &bytes[..];
+            for record in &records {
+                prop_assert_eq!(Record::decode(rest), Ok((record.clone(), record.encoded_bytes())));
+                for len in 0..record.encoded_bytes() {
+                    prop_assert!(Record::decode(&rest[..len]).is_err());
+                }
+                rest = &rest[record.encoded_bytes()..];
+            }
+        }
+
+        #[test]
+        fn what_is_decoded_from_arbitrary_bytes_is_what_they_say(mut bytes in vec(any::<u8>(), 0..1200), tag in 0u8..14) {
+            if let Some(first) = bytes.first_mut() {
+                *first = tag;
+            }
+            if let Ok((record, len)) = Record::decode(&bytes) {
+                let mut again = vec![0; len];
+                record.encode(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..len]);
+            }
+        }
+    }
+
+    #[test]
+    fn records_have_the_sizes_of_the_document() {
+        let key = ExtentKey::from_raw(7);
+        let slot = Record::Slot { weu: WeuId(1), evicted: Generation(2), generation: Generation(3), dead: vec![0; 9] };
+        let forget = Record::Forget { first: key, count: 4, version: 5 };
+        assert_eq!((slot.encoded_bytes(), forget.encoded_bytes()), (24, 24));
+        assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 284, 1024));
+        let mut bytes = vec![0; 63];
+        bytes[0] = 1;
+        bytes[42] = 4;
+        assert!(Record::decode(&bytes).is_err(), "an unknown flag");
+    }
+}

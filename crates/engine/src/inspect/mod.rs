@@ -1,0 +1,20 @@
+//! Looking at a cache device without a cache: [`check`] goes through every structure and checksum, [`dirty`] tells what
+//! only the cache has, [`salvage`] gets it out of a damaged one. Nothing here writes to the device.
+//!
+//! What a crash leaves behind (a last batch of the journal that is torn or ahead of its data, write-evict units without
+//! a header) is not damage: [`check`] mentions it in its notes.
+
+mod check;
+mod log;
+mod report;
+mod salvage;
+mod slots;
+mod verify;
+mod view;
+
+pub use check::check;
+pub use report::{Counts, HalfReport, JournalReport, Problem, Report, Severity, SuperblockReport, VolumeRange};
+pub use salvage::{Dirty, DirtyRange, DirtyVolume, Salvaged, Standing, Trust, Unreadable, dirty, salvage};
+
+/// Reads of the device at once.
+const READS_AT_ONCE: usize = 32;

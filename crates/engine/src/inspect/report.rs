@@ -1,0 +1,170 @@
+//! What [`check`](super::check) found.
+
+use serde::Serialize;
+
+/// What a problem costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Content that the origin has too is damaged: it is read from there.
+    CostsAMiss,
+    /// A structure is damaged, or at odds with another one; what hangs on it is reported beside it.
+    Metadata,
+    /// Content that only the cache has is damaged.
+    DataLost,
+}
+
+/// A range of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumeRange {
+    /// The volume's number in the cache.
+    pub object: u16,
+    /// Its name, where the journal knows it.
+    pub volume: Option<String>,
+    /// First byte within the volume.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Something that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// What it costs.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub what: String,
+    /// Where: first byte on the device.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// The write-evict unit, if it is in one.
+    pub weu: Option<u32>,
+    /// What it is content of, if it is content.
+    pub content: Option<VolumeRange>,
+}
+
+/// One copy of the superblock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SuperblockReport {
+    /// First byte on the device.
+    pub offset: u64,
+    /// How often the cache had been started, as this copy says; `None`: it is not valid.
+    pub start: Option<u32>,
+    /// Why it is not valid.
+    pub refused: Option<String>,
+}
+
+/// One half of the journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct HalfReport {
+    /// First byte on the device.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Its sequence; `None`: it begins with no batch.
+    pub sequence: Option<u64>,
+    /// Batches that continue one another from its start.
+    pub batches: u64,
+    /// Whether they begin with a whole snapshot.
+    pub snapshot_whole: bool,
+    /// Bytes that they take.
+    pub used_bytes: u64,
+    /// Bytes that the device could not read.
+    pub unreadable_bytes: u64,
+    /// Why there is not a single batch.
+    pub refused: Option<String>,
+}
+
+/// The journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct JournalReport {
+    /// Its halves.
+    pub halves: Vec<HalfReport>,
+    /// The one that counts.
+    pub active_half: Option<u32>,
+    /// Why a start would refuse it.
+    pub unusable: Option<String>,
+    /// Records of the half that counts.
+    pub records: u64,
+    /// Batches that had been durable, and cannot be read.
+    pub lost_batches: u32,
+}
+
+/// How much was found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// WEU slots.
+    pub slots: u64,
+    /// Of them, with a header that counts.
+    pub weus: u64,
+    /// With a header that the journal knows to be gone.
+    pub evicted_weus: u64,
+    /// Without a header, but known from the journal: a crash came before they were full.
+    pub unsealed_weus: u64,
+    /// Stored extents that were checked, those that are void by now included.
+    pub extents: u64,
+    /// Their stored bytes.
+    pub stored_bytes: u64,
+    /// Of the extents, those that are void.
+    pub void_extents: u64,
+    /// Extents that are not what their checksums say, void ones included.
+    pub damaged_extents: u64,
+    /// Keys whose newest content only the cache has.
+    pub dirty_extents: u64,
+    /// Of them, those that cannot be read.
+    pub lost_extents: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.slots += other.slots;
+        self.weus += other.weus;
+        self.evicted_weus += other.evicted_weus;
+        self.unsealed_weus += other.unsealed_weus;
+        self.extents += other.extents;
+        self.stored_bytes += other.stored_bytes;
+        self.void_extents += other.void_extents;
+        self.damaged_extents += other.damaged_extents;
+        self.dirty_extents += other.dirty_extents;
+        self.lost_extents += other.lost_extents;
+    }
+}
+
+/// What a cache device holds, and what is wrong with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The copies of the superblock.
+    pub superblocks: Vec<SuperblockReport>,
+    /// The journal.
+    pub journal: JournalReport,
+    /// How much was found.
+    pub counts: Counts,
+    /// What is wrong, in the order of the device; of problems that cost a miss at most 1000.
+    pub problems: Vec<Problem>,
+    /// Problems that cost a miss and are not listed.
+    pub problems_left_out: u64,
+    /// What is worth knowing and no damage: what a crash left, for instance.
+    pub notes: Vec<String>,
+}
+
+/// How many problems that cost no more than a miss are listed.
+const MISSES_LISTED: usize = 1000;
+
+impl Report {
+    /// The worst of the problems; `None` where there is none.
+    #[must_use]
+    pub fn worst(&self) -> Option<Severity> {
+        self.problems.iter().map(|problem| problem.severity).max()
+    }
+
+    pub(super) fn add(&mut self, problem: Problem) {
+        let misses = || self.problems.iter().filter(|p| p.severity == Severity::CostsAMiss).count();
+        if problem.severity == Severity::CostsAMiss && self.problems.len() >= MISSES_LISTED && misses() >= MISSES_LISTED
+        {
+            self.problems_left_out += 1;
+        } else {
+            self.problems.push(problem);
+        }
+    }
+}

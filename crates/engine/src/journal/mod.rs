@@ -1,0 +1,302 @@
+//! The journal: what must be known after a restart and does not stand in WEU headers.
+//!
+//! An area of the cache device is divided into two halves. A half is a row of *batches*: a snapshot of the whole state,
+//! then a log of what happened since. One half is active. When its log is full, a snapshot is written into the other
+//! half, while the log goes on in the old one; once the snapshot is complete and durable, the other half is active. A
+//! crash at any time leaves one complete half. docs/FORMAT.md shows the bytes.
+//!
+//! Batches are chained by their headers' checksums, and neither a half's sequence nor a start number is ever used twice,
+//! so that what a crash, a failed write or an earlier lap left behind the end never continues the log.
+
+mod area;
+mod replay;
+mod tail;
+
+pub use crate::format::journal::{DEAD_BYTES_MAX, Record, VERSION_MAX, VOLUME_NAME_BYTES_MAX};
+pub(crate) use area::Halves;
+pub use area::{Area, Counts, SNAPSHOT_PART_BYTES};
+pub(crate) use replay::Half;
+pub use replay::{Batch, Replay};
+
+use crate::error::Error;
+use crate::format::journal::Kind;
+use crate::port::{Device, DeviceError, ErrorKind, Operation};
+use tail::Tail;
+
+/// Who writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The cache's formatting: random, never used before on this device.
+    pub epoch: u64,
+    /// How often the cache has been started; see [`Replay::next_start`].
+    pub start: u32,
+}
+
+/// Bytes that a batch took on the device, header and padding included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct AppendedBytes(pub u64);
+
+/// Why nothing was added to the journal.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AppendError {
+    /// The active half has no room for the batch; a snapshot makes some. A half that an append failed on counts as
+    /// full, because that batch may yet turn up in it.
+    #[error("the journal is full")]
+    Full,
+    /// The snapshot is larger than a half, and abandoned; the active half stays.
+    #[error("the snapshot is larger than the {half_bytes} bytes of half a journal")]
+    SnapshotTooLarge {
+        /// Bytes of a half.
+        half_bytes: u64,
+    },
+    /// The device failed. What was to be appended may or may not be there after a restart.
+    #[error("journal: {0}")]
+    Device(#[from] DeviceError),
+}
+
+/// What was written since the journal was created or resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JournalCounters {
+    /// Log batches.
+    pub log_batches: u64,
+    /// Their bytes.
+    pub log_bytes: u64,
+    /// Snapshots that became active.
+    pub snapshots: u64,
+    /// Bytes of snapshot batches, those of abandoned snapshots included.
+    pub snapshot_bytes: u64,
+}
+
+/// How far the log had come at some moment; see [`Journal::flushed`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    sequence: u64,
+    batches: u32,
+}
+
+/// A snapshot that is being written; with an error, one that can only be begun anew.
+struct Snapshot {
+    tail: Tail,
+    failed: Option<AppendError>,
+}
+
+/// The journal's write side; one task owns it. A future of its methods that is dropped before it ended leaves its write
+/// under way, so that nothing may follow: every later call fails.
+pub struct Journal {
+    halves: Halves,
+    identity: Identity,
+    active: Tail,
+    snapshot: Option<Snapshot>,
+    /// Above every sequence that any header on the device bears.
+    next_sequence: u64,
+    counters: JournalCounters,
+    /// What a restart would find is not known any more: nothing may be written.
+    poisoned: Option<DeviceError>,
+}
+
+impl Journal {
+    /// Makes a new journal: its first half active, with an empty snapshot. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; [`ErrorKind::NoSpace`] where the area is too small, [`ErrorKind::Misaligned`] where it does not
+    /// begin at a multiple of 4096.
+    pub async fn create<F: Device>(flash: &F, area: Area, identity: Identity) -> Result<Self, DeviceError> {
+        let halves = Halves::new(area, &flash.geometry(), Operation::Write)?;
+        for half in 0..2 {
+            flash.write(halves.offset(half), halves.zero_block()).await?;
+        }
+        flash.flush().await?;
+        let mut journal = Self::new(halves, identity, Tail::new(1, 0), 1);
+        journal.begin_snapshot();
+        match journal.finish_snapshot(flash, &[]).await {
+            Ok(_) => Ok(journal),
+            Err(AppendError::Device(error)) => Err(error),
+            Err(_) => Err(DeviceError::new(ErrorKind::NoSpace, Operation::Write, area.offset, area.len)),
+        }
+    }
+
+    /// Reads the journal of the formatting `epoch`. `None`: nothing of it is there.
+    ///
+    /// Takes RAM for the area's size. See [`Replay`] for what must be done with the result.
+    ///
+    /// # Errors
+    /// [`Error::Flash`] where the device cannot be read. [`Error::Format`] where a format of another version stands
+    /// there, or where there are batches but no complete half: the journal is damaged.
+    pub async fn read<F: Device>(flash: &F, area: Area, epoch: u64) -> Result<Option<Replay>, Error> {
+        replay::read(flash, area, epoch).await
+    }
+
+    fn new(halves: Halves, identity: Identity, active: Tail, next_sequence: u64) -> Self {
+        let counters = JournalCounters::default();
+        Self { halves, identity, active, snapshot: None, next_sequence, counters, poisoned: None }
+    }
+
+    /// Bytes left in the active half, for batches with header and padding.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.active.room(&self.halves)
+    }
+
+    /// Bytes of one half.
+    #[must_use]
+    pub const fn half_bytes(&self) -> u64 {
+        self.halves.half_bytes
+    }
+
+    /// Bytes that a batch of `payload_bytes` of records takes; see [`Record::encoded_bytes`].
+    #[must_use]
+    pub fn batch_bytes(&self, payload_bytes: u64) -> u64 {
+        self.halves.batch_bytes(payload_bytes)
+    }
+
+    /// The start number that batches bear.
+    #[must_use]
+    pub const fn start(&self) -> u32 {
+        self.identity.start
+    }
+
+    /// What was written.
+    #[must_use]
+    pub const fn counters(&self) -> JournalCounters {
+        self.counters
+    }
+
+    /// Appends one batch to the log: after a crash, all of `records` are there or none. It is durable with the caller's
+    /// next flush of the device. Batches may be lost from any one on: that one and all behind it.
+    ///
+    /// # Errors
+    /// [`AppendError`]. After a failed append this half counts as full.
+    ///
+    /// # Panics
+    /// If a record cannot be encoded; see [`Record::encode`].
+    pub async fn append<F: Device>(&mut self, flash: &F, records: &[Record]) -> Result<AppendedBytes, AppendError> {
+        self.enter()?;
+        let written = self.active.write(flash, &self.halves, self.identity, Kind::Log, records).await;
+        self.poisoned = None;
+        let written = written?;
+        self.counters.log_batches += 1;
+        self.counters.log_bytes += written.0;
+        Ok(written)
+    }
+
+    /// How far the log has come: to be taken before a flush, for [`flushed`](Self::flushed).
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        Position { sequence: self.active.sequence, batches: self.active.batches }
+    }
+
+    /// Tells the journal that a flush which began at `position` has succeeded. Later batches say so, and a reader can
+    /// tell a damaged journal from one that ends there; see [`Replay::lost_batches`]. Nothing else depends on it.
+    pub fn flushed(&mut self, position: Position) {
+        if position.sequence == self.active.sequence {
+            self.active.durable = self.active.durable.max(position.batches);
+        }
+    }
+
+    /// Begins a snapshot in the other half, or begins it anew.
+    pub fn begin_snapshot(&mut self) {
+        let tail = Tail::new(1 - self.active.half, self.next_sequence);
+        self.next_sequence = self.next_sequence.saturating_add(1);
+        self.snapshot = Some(Snapshot { tail, failed: None });
+    }
+
+    /// Writes a part of the snapshot; [`SNAPSHOT_PART_BYTES`] is a good size. Appends may come between parts.
+    ///
+    /// # Errors
+    /// [`AppendError::SnapshotTooLarge`] or [`AppendError::Device`]; the snapshot is abandoned then, and the active half
+    /// stays as it was. Calls go on failing until [`begin_snapshot`](Self::begin_snapshot).
+    ///
+    /// # Panics
+    /// If no snapshot was begun; see also [`append`](Self::append).
+    pub async fn snapshot_part<F: Device>(
+        &mut self,
+        flash: &F,
+        records: &[Record],
+    ) -> Result<AppendedBytes, AppendError> {
+        self.enter()?;
+        let written = self.write_snapshot(flash, Kind::SnapshotPart, records).await;
+        self.poisoned = None;
+        written
+    }
+
+    /// Ends the snapshot and makes its half the active one. `carry`: what was appended since the snapshot was begun, as
+    /// far as its parts do not say it. Flushes the device before and after the end; all that was written before,
+    /// snapshot, carried records and data, is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`snapshot_part`](Self::snapshot_part). After a device error in the end itself, or in a flush, nobody knows
+    /// which half a restart would find: every later call fails with that error.
+    ///
+    /// # Panics
+    /// If no snapshot was begun; see also [`append`](Self::append).
+    pub async fn finish_snapshot<F: Device>(
+        &mut self,
+        flash: &F,
+        carry: &[Record],
+    ) -> Result<AppendedBytes, AppendError> {
+        self.enter()?;
+        if let Err(error) = self.check_snapshot(carry) {
+            self.poisoned = None;
+            return Err(error);
+        }
+        let written = self.end_snapshot(flash, carry).await;
+        self.poisoned = match &written {
+            Err(AppendError::Device(error)) => Some(error.clone()),
+            _ => None,
+        };
+        written
+    }
+
+    async fn end_snapshot<F: Device>(&mut self, flash: &F, carry: &[Record]) -> Result<AppendedBytes, AppendError> {
+        flash.flush().await?;
+        let written = self.write_snapshot(flash, Kind::SnapshotEnd, carry).await?;
+        flash.flush().await?;
+        let old = self.active.half;
+        if let Some(Snapshot { mut tail, .. }) = self.snapshot.take() {
+            tail.durable = tail.batches;
+            self.active = tail;
+        }
+        self.counters.snapshots += 1;
+        // Should the new half be damaged one day, the old one must not pass for the present state. This is durable no
+        // later than the first log batch of the new half, before which both say the same.
+        flash.write(self.halves.offset(old), self.halves.zero_block()).await?;
+        Ok(written)
+    }
+
+    async fn write_snapshot<F: Device>(
+        &mut self,
+        flash: &F,
+        kind: Kind,
+        records: &[Record],
+    ) -> Result<AppendedBytes, AppendError> {
+        self.check_snapshot(records)?;
+        let Some(snapshot) = &mut self.snapshot else { panic!("no snapshot was begun") };
+        let written = snapshot.tail.write(flash, &self.halves, self.identity, kind, records).await;
+        match &written {
+            Ok(bytes) => self.counters.snapshot_bytes += bytes.0,
+            Err(error) => snapshot.failed = Some(error.clone()),
+        }
+        written
+    }
+
+    /// Refuses what comes after an error that left things unknown. Until the caller has taken it away again, there is
+    /// such an error: the one of a future that was dropped.
+    fn enter(&mut self) -> Result<(), AppendError> {
+        let dropped = DeviceError::new(ErrorKind::Io, Operation::Write, self.halves.offset(0), 0);
+        match &self.poisoned {
+            Some(error) => Err(AppendError::Device(error.clone())),
+            None => {
+                self.poisoned = Some(dropped);
+                Ok(())
+            }
+        }
+    }
+
+    fn check_snapshot(&mut self, records: &[Record]) -> Result<(), AppendError> {
+        let Some(snapshot) = &mut self.snapshot else { panic!("no snapshot was begun") };
+        if snapshot.failed.is_none() && !snapshot.tail.fits(&self.halves, records) {
+            snapshot.failed = Some(AppendError::SnapshotTooLarge { half_bytes: self.halves.half_bytes });
+        }
+        snapshot.failed.clone().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,133 @@
+//! The part of a restart that runs while requests are answered: clean entries come back from the WEUs' headers, the
+//! newest first.
+
+use super::replay::State;
+use crate::cache::Cache;
+use crate::format::journal::Record;
+use crate::format::weu::{Entry, Head};
+use crate::port::{Clock, Device};
+use futures_util::stream::{self, StreamExt};
+use nitro_cache::weu::layout::HEAD_BYTES;
+use nitro_cache::{Generation, WeuId};
+use std::time::Duration;
+
+/// Reads of the device at once.
+const READS_AT_ONCE: usize = 32;
+/// How often the journal is told what nobody waits for.
+const COMMIT_EVERY: Duration = Duration::from_secs(1);
+
+/// A WEU's header.
+pub(super) struct Header {
+    pub(super) head: Head,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What stands where a WEU's header should be.
+pub(super) enum HeaderRead {
+    Valid(Header),
+    /// None of this cache.
+    Nothing,
+}
+
+/// Reads a slot's head.
+async fn read_head<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> Option<Head> {
+    let block = cache.flash.geometry().block_bytes.max(HEAD_BYTES) as usize;
+    let bytes = cache.flash.read(cache.slot_offset(weu), block).await.ok()?;
+    let head = Head::decode(&bytes, cache.superblock.weu_bytes).ok()?;
+    (head.weu == weu && head.epoch == cache.superblock.epoch).then_some(head)
+}
+
+async fn read_table<F: Device, C: Clock>(cache: &Cache<F, C>, head: &Head) -> Option<Vec<Entry>> {
+    let block = cache.block_bytes();
+    let from = head.table_offset / block * block;
+    let end = (head.table_offset + head.table_bytes() as u32).next_multiple_of(block);
+    let offset = cache.slot_offset(head.weu) + u64::from(from);
+    let bytes = cache.flash.read(offset, (end - from) as usize).await.ok()?;
+    head.decode_table(bytes.get((head.table_offset - from) as usize..)?, cache.superblock.weu_bytes).ok()
+}
+
+/// Reads a slot's whole header.
+pub(super) async fn read_header<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> HeaderRead {
+    let Some(head) = read_head(cache, weu).await else { return HeaderRead::Nothing };
+    match read_table(cache, &head).await {
+        Some(entries) => HeaderRead::Valid(Header { head, entries }),
+        None => HeaderRead::Nothing,
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Whether clean entries are still coming back after a restart.
+    pub fn is_restoring(&self) -> bool {
+        self.manager.lock().is_restoring()
+    }
+
+    /// Brings clean entries back after a restart; then has the journal written every second if there is anything to
+    /// tell it. Ends after [`close`](Self::close).
+    pub async fn journal_worker(&self) {
+        let recovery = self.recovery.lock().take();
+        if let Some(state) = recovery {
+            self.load(&state).await;
+        }
+        let mut confirmed = self.metrics.commits.get();
+        while !self.queue.is_closed() {
+            self.clock.sleep(COMMIT_EVERY).await;
+            let news = self.ledger.pending() + self.manager.lock().forgotten_count();
+            // The last batch counts at a restart only if its data is there. One without data behind it says that it was:
+            // what rots after that is known to be lost, rather than taken for what had never arrived.
+            let unconfirmed = self.metrics.commits.get() != confirmed;
+            if unconfirmed && news == 0 {
+                let version = self.manager.lock().version() + 1;
+                self.ledger.push(Record::NextVersion { version });
+            }
+            if (unconfirmed || news > 0) && self.is_journaling() && self.commit().await.is_err() {
+                return; // the committer has said why
+            }
+            if news == 0 {
+                confirmed = self.metrics.commits.get();
+            }
+        }
+    }
+
+    async fn load(&self, state: &State) {
+        let unread: Vec<WeuId> = {
+            let manager = self.manager.lock();
+            (0..self.superblock.weu_count).map(WeuId).filter(|weu| manager.is_unread(*weu)).collect()
+        };
+        let heads = unread.into_iter().map(async |weu| (weu, read_head(self, weu).await));
+        let mut heads = stream::iter(heads).buffer_unordered(READS_AT_ONCE);
+        let mut found = Vec::new();
+        while let Some((weu, head)) = heads.next().await {
+            match head.filter(|head| head.generation > state.evicted(weu)) {
+                Some(head) => found.push(head),
+                None => self.manager.lock().restore_free(weu, last_generation(state, weu, head)),
+            }
+        }
+        drop(heads);
+        self.room.notify(usize::MAX);
+        found.sort_by_key(|head| std::cmp::Reverse(head.version));
+        let tables = found.into_iter().map(async |head| {
+            let entries = read_table(self, &head).await;
+            (head, entries)
+        });
+        let mut tables = stream::iter(tables).buffered(READS_AT_ONCE);
+        while let Some((head, entries)) = tables.next().await {
+            match entries {
+                Some(entries) => {
+                    self.restore(state, &Header { head, entries });
+                }
+                None => {
+                    let last = last_generation(state, head.weu, Some(head));
+                    self.manager.lock().restore_free(head.weu, last);
+                }
+            }
+        }
+        self.manager.lock().end_restore();
+        self.room.notify(usize::MAX);
+    }
+}
+
+/// The last filling of a slot that anything may speak of.
+fn last_generation(state: &State, weu: WeuId, head: Option<Head>) -> Generation {
+    let journaled = state.unsealed.keys().filter(|(w, _)| *w == weu).map(|(_, generation)| *generation);
+    journaled.chain([state.evicted(weu)]).chain(head.map(|head| head.generation)).max().unwrap_or_default()
+}

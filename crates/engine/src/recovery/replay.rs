@@ -1,0 +1,176 @@
+//! What the journal says after a restart.
+
+use crate::format::journal::Record;
+use crate::volume::registry::VolumeEntry;
+use nitro_cache::settings::WEU_BYTES;
+use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
+use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Extents that one record forgets at most: it is told of each for itself.
+const FORGOTTEN_MAX: u64 = 1 << 10;
+
+/// The newest that is known of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Newest {
+    /// Dirty, at an entry of a filling of a WEU.
+    Dirty(WeuId, Generation, u16),
+    /// Dirty, and lost.
+    Lost,
+    /// The origin has it; so may a WEU.
+    Clean,
+    /// Whatever was cached is void.
+    Void,
+}
+
+/// An entry of a WEU that may have no header yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsealed {
+    pub(crate) key: ExtentKey,
+    pub(crate) version: u64,
+    pub(crate) start: u32,
+    pub(crate) offset: u32,
+    pub(crate) stored_bytes: u32,
+    pub(crate) checksum: u32,
+    pub(crate) raw: bool,
+    pub(crate) fingerprint: Option<Fingerprint>,
+}
+
+impl Unsealed {
+    /// Whether any WEU could hold it.
+    fn is_possible(&self) -> bool {
+        let aligned = self.offset.is_multiple_of(UNIT_BYTES);
+        let blocks =
+            !self.raw || self.stored_bytes > 0 && (self.offset | self.stored_bytes).is_multiple_of(BLOCK_BYTES);
+        let end = self.offset.checked_add(self.stored_bytes);
+        aligned && blocks && self.offset >= HEAD_BYTES && end.is_some_and(|end| u64::from(end) <= WEU_BYTES.max)
+    }
+}
+
+/// The state that the journal's records add up to, whatever the order in which a snapshot and the log tell them.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Above every version that was ever given.
+    pub(crate) version: u64,
+    pub(crate) keys: BTreeMap<ExtentKey, (u64, Newest)>,
+    /// All fillings of a WEU up to this one are gone.
+    pub(crate) evicted: HashMap<WeuId, Generation>,
+    /// Void entries of a filling, as a bitmap.
+    dead: HashMap<WeuId, (Generation, Vec<u8>)>,
+    pub(crate) unsealed: HashMap<(WeuId, Generation), BTreeMap<u16, Unsealed>>,
+    /// The start whose records are being added.
+    start: u32,
+    /// From which version on nothing had been committed when a start began.
+    pub(crate) limits: BTreeMap<u32, u64>,
+    pub(crate) regions: BTreeSet<(ObjectId, u64)>,
+    pub(crate) volumes: BTreeMap<ObjectId, VolumeEntry>,
+}
+
+impl State {
+    /// The records that follow were written in that start of the cache.
+    pub(crate) fn written_in(&mut self, start: u32) {
+        self.start = start;
+    }
+
+    /// Adds a record.
+    pub(crate) fn apply(&mut self, record: Record) {
+        match record {
+            Record::DirtyBase {
+                key,
+                version,
+                weu,
+                generation,
+                start,
+                entry,
+                offset,
+                stored_bytes,
+                crc,
+                raw_blocks,
+                fingerprint,
+            } => {
+                let unsealed =
+                    Unsealed { key, version, start, offset, stored_bytes, checksum: crc, raw: raw_blocks, fingerprint };
+                if unsealed.is_possible() {
+                    self.unsealed.entry((weu, generation)).or_default().insert(entry, unsealed);
+                }
+                self.note(key, version, Newest::Dirty(weu, generation, entry));
+            }
+            Record::DirtyDup { key, version, weu, generation, entry } => {
+                self.note(key, version, Newest::Dirty(weu, generation, entry));
+            }
+            Record::Clean { key, version } => {
+                self.version = self.version.max(version + 1);
+                match self.keys.get_mut(&key) {
+                    Some(known) if known.0 == version => known.1 = Newest::Clean,
+                    Some(_) => {}
+                    None => self.note(key, version, Newest::Clean),
+                }
+            }
+            Record::Lost { key, version } => self.note(key, version, Newest::Lost),
+            Record::Forget { first, count, version } => {
+                for n in 0..count.min(FORGOTTEN_MAX) {
+                    self.note(ExtentKey::from_raw(first.raw().wrapping_add(n)), version, Newest::Void);
+                }
+            }
+            Record::Evicted { weu, generation } => self.evict(weu, generation),
+            Record::Slot { weu, evicted, generation, dead } => {
+                self.evict(weu, evicted);
+                self.dead.insert(weu, (generation, dead));
+            }
+            Record::RegionOpened { object, region } => drop(self.regions.insert((object, region))),
+            Record::RegionClosed { object, region } => drop(self.regions.remove(&(object, region))),
+            Record::Volume { object, name, origin_bytes, uuid, mode } => {
+                self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode });
+            }
+            Record::VolumeRemoved { object } => drop(self.volumes.remove(&object)),
+            Record::NextVersion { version } => {
+                self.version = self.version.max(version);
+                self.limits.entry(self.start).or_insert(version);
+            }
+        }
+    }
+
+    fn evict(&mut self, weu: WeuId, generation: Generation) {
+        let known = self.evicted.entry(weu).or_default();
+        *known = (*known).max(generation);
+    }
+
+    fn note(&mut self, key: ExtentKey, version: u64, newest: Newest) {
+        self.version = self.version.max(version + 1);
+        let known = self.keys.entry(key).or_insert((version, newest));
+        if known.0 < version {
+            *known = (version, newest);
+        }
+    }
+
+    /// Whether an entry of a WEU's header is void for its key.
+    pub(crate) fn is_void(&self, weu: WeuId, generation: Generation, entry: u16, key: ExtentKey, version: u64) -> bool {
+        let dead = self.dead.get(&weu).filter(|(g, _)| *g == generation);
+        let bit = |bytes: &Vec<u8>| bytes.get(usize::from(entry / 8)).is_some_and(|byte| byte >> (entry % 8) & 1 == 1);
+        dead.is_some_and(|(_, bytes)| bit(bytes)) || self.keys.get(&key).is_some_and(|(newest, _)| version < *newest)
+    }
+
+    /// From which version on entries of dirty WEUs that were filled in a start were never committed.
+    pub(crate) fn limit(&self, start: u32) -> u64 {
+        self.limits.range(start.saturating_add(1)..).next().map_or(u64::MAX, |(_, version)| *version)
+    }
+
+    /// Whether the newest content of an extent is dirty.
+    pub(crate) fn is_dirty(&self, key: ExtentKey) -> bool {
+        self.keys.get(&key).is_some_and(|(_, newest)| matches!(newest, Newest::Dirty(..) | Newest::Lost))
+    }
+
+    /// The last filling of a slot that is known to be gone.
+    pub(crate) fn evicted(&self, weu: WeuId) -> Generation {
+        self.evicted.get(&weu).copied().unwrap_or_default()
+    }
+
+    /// The dirty extents, by key.
+    pub(crate) fn dirty(&self) -> impl Iterator<Item = (ExtentKey, u64, Option<(WeuId, Generation, u16)>)> + '_ {
+        self.keys.iter().filter_map(|(key, (version, newest))| match newest {
+            Newest::Dirty(weu, generation, entry) => Some((*key, *version, Some((*weu, *generation, *entry)))),
+            Newest::Lost => Some((*key, *version, None)),
+            Newest::Clean | Newest::Void => None,
+        })
+    }
+}

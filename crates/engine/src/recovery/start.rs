@@ -1,0 +1,276 @@
+//! The part of a restart that comes before serving.
+
+use super::load::{Header, HeaderRead, read_header};
+use super::replay::{Newest, State, Unsealed};
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::format::journal::Record;
+use crate::format::stored::{Place, payload_range};
+use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use crate::format::weu::{Entry, Head};
+use crate::format::{FormatError, crc32c};
+use crate::insert::{OpenWeu, stored_at};
+use crate::journal::{Identity, Journal, Replay, VERSION_MAX};
+use crate::port::{Clock, Device};
+use crate::settings::EngineSettings;
+use futures_util::stream::{self, StreamExt};
+use nitro_cache::{Generation, RestoredEntry, WeuId};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Reads of the device at once.
+const READS_AT_ONCE: usize = 32;
+
+/// Versions left out at a restart: more than a cache gives to clean extents, of which the journal does not know, from one
+/// commit to the next.
+const VERSIONS_PER_START: u64 = 1 << 32;
+
+/// What a restart found before serving began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Recovered {
+    /// Extents that the origin has not got.
+    pub dirty_extents: u64,
+    /// Those of them whose content is lost.
+    pub lost_extents: u64,
+    /// Regions whose clean extents are not trusted, since they were being written to.
+    pub open_regions: u64,
+    /// The last batch was written, but what it speaks of was not: nobody had been told that it was durable.
+    pub unfinished_batch: bool,
+}
+
+/// Reads the superblock: of two valid copies, the later.
+///
+/// # Errors
+/// [`Error::Flash`] where neither can be read, [`Error::Format`] where neither is valid.
+pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, Error> {
+    let mut best: Result<Superblock, Error> = Err(Error::Format(FormatError::Magic { structure: "superblock" }));
+    for offset in SUPERBLOCK_OFFSETS {
+        let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
+            Ok(bytes) => Superblock::decode(&bytes).map_err(Error::Format),
+            Err(error) => Err(Error::Flash(error)),
+        };
+        best = match (best, copy) {
+            (Ok(a), Ok(b)) => Ok(if b.start > a.start { b } else { a }),
+            (Ok(a), Err(_)) => Ok(a),
+            (Err(_), Ok(b)) => Ok(b),
+            // Rather "checksum mismatch" than "no cache at all".
+            (Err(Error::Format(FormatError::Magic { .. })), Err(b)) => Err(b),
+            (Err(a), Err(_)) => Err(a),
+        };
+    }
+    best
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// What the superblock of a device says.
+    ///
+    /// # Errors
+    /// [`Error::Flash`], or [`Error::Format`] where there is no cache.
+    pub async fn probe(flash: &F) -> Result<Superblock, Error> {
+        read_superblock(flash).await
+    }
+
+    /// Starts an existing cache: dirty extents are back when this returns; clean ones come back while
+    /// [`journal_worker`](Self::journal_worker) is polled. Extent size, WEU size and cache size of `settings` must be
+    /// those that it was formatted with.
+    ///
+    /// # Errors
+    /// [`Error::Flash`]; [`Error::Format`] where this is no cache; [`Error::Damaged`] where its journal is not whole;
+    /// [`Error::Setting`] where the settings are not the cache's.
+    pub async fn open(flash: F, clock: C, settings: EngineSettings) -> Result<(Arc<Self>, Recovered), Error> {
+        let mut superblock = read_superblock(&flash).await?;
+        let replay = Journal::read(&flash, superblock.journal, superblock.epoch).await?;
+        let replay = replay.ok_or(Error::Format(FormatError::Magic { structure: "journal" }))?;
+        if replay.lost_batches() > 0 {
+            return Err(Error::Damaged { batches: replay.lost_batches() });
+        }
+        let start = superblock.start.saturating_add(1).max(replay.next_start());
+        superblock.start = start;
+        superblock.fingerprints = superblock.fingerprints.or(settings.fingerprints());
+        let cache = Self::new(flash, clock, settings, superblock)?;
+        cache.write_superblock(&superblock).await?;
+        let recovered = cache.recover(replay, start).await?;
+        Ok((Arc::new(cache), recovered))
+    }
+
+    async fn recover(&self, replay: Replay, start: u32) -> Result<Recovered, Error> {
+        let mut state = State::default();
+        let mut accepted = 0;
+        let mut recovered = Recovered::default();
+        for batch in replay.batches() {
+            let is_log = !batch.is_snapshot();
+            let records: Vec<Record> = batch.records().collect();
+            if is_log && batch.is_last() && !self.is_whole(&state, &records).await {
+                recovered.unfinished_batch = true;
+                break;
+            }
+            state.written_in(batch.start());
+            records.into_iter().for_each(|record| state.apply(record));
+            accepted += usize::from(is_log);
+        }
+        if state.version > VERSION_MAX - 2 * VERSIONS_PER_START {
+            let (field, value) = ("version", state.version);
+            return Err(Error::Format(FormatError::Field { structure: "journal record", field, value }));
+        }
+        let journal = replay.resume(accepted, Identity { epoch: self.superblock.epoch, start });
+        {
+            let mut manager = self.manager.lock();
+            manager.begin_restore(state.version + VERSIONS_PER_START);
+        }
+        // Before all else that this start tells: what dirty WEUs hold of later versions was never committed.
+        self.ledger.push(Record::NextVersion { version: state.version });
+        state.limits.insert(start, state.version);
+        self.restore_dirty(&state, &mut recovered).await?;
+        // What was read may have been in the device's cache only, if but the process had crashed.
+        self.flash.flush().await.map_err(Error::Flash)?;
+        self.regions.restore(state.regions.iter().copied(), self.clock.now());
+        self.volumes.restore(state.volumes.clone());
+        recovered.open_regions = state.regions.len() as u64;
+        *self.recovery.lock() = Some(state);
+        self.commits.begin(journal);
+        Ok(recovered)
+    }
+
+    /// Whether the data that a batch speaks of is on the SSD. What the batch itself says to be outdated does not count:
+    /// its place may have been given away since.
+    async fn is_whole(&self, before: &State, records: &[Record]) -> bool {
+        let mut state = State::default();
+        records.iter().cloned().for_each(|record| state.apply(record));
+        let checks = state.dirty().filter_map(|(_, _, target)| target).map(async |(weu, generation, entry)| {
+            let journaled = |s: &State| s.unsealed.get(&(weu, generation)).and_then(|all| all.get(&entry)).copied();
+            match journaled(&state).or_else(|| journaled(before)) {
+                Some(entry) => self.is_intact(weu, generation, &entry).await,
+                None => self.is_intact_by_header(weu, generation, entry).await,
+            }
+        });
+        let mut checks = stream::iter(checks.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE);
+        while let Some(whole) = checks.next().await {
+            if !whole {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn is_intact_by_header(&self, weu: WeuId, generation: Generation, entry: u16) -> bool {
+        if weu.0 >= self.superblock.weu_count {
+            return false;
+        }
+        let HeaderRead::Valid(header) = read_header(self, weu).await else { return false };
+        let found = header.entries.get(usize::from(entry)).filter(|_| header.head.generation == generation);
+        let Some(found) = found else { return false };
+        self.is_intact(weu, generation, &unsealed(found, header.head.start)).await
+    }
+
+    /// Whether an extent's bytes are those that its checksum was made of.
+    async fn is_intact(&self, weu: WeuId, generation: Generation, entry: &Unsealed) -> bool {
+        if entry.stored_bytes == 0 {
+            return true;
+        }
+        let block = self.block_bytes();
+        let from = entry.offset / block * block;
+        let Some(end) = entry.offset.checked_add(entry.stored_bytes).filter(|e| *e <= self.superblock.weu_bytes) else {
+            return false;
+        };
+        let len = (end.next_multiple_of(block) - from) as usize;
+        if weu.0 >= self.superblock.weu_count {
+            return false;
+        }
+        let Ok(bytes) = self.flash.read(self.slot_offset(weu) + u64::from(from), len).await else { return false };
+        let bytes = &bytes[(entry.offset - from) as usize..(end - from) as usize];
+        let Unsealed { start, offset, .. } = *entry;
+        let place = Place { epoch: self.superblock.epoch, start, weu, generation, offset };
+        if entry.raw { place.mix(crc32c(bytes)) == entry.checksum } else { payload_range(&place, bytes).is_some() }
+    }
+
+    async fn restore_dirty(&self, state: &State, recovered: &mut Recovered) -> Result<(), Error> {
+        let wanted: BTreeSet<(WeuId, Generation)> =
+            state.dirty().filter_map(|(_, _, target)| target.map(|(weu, generation, _)| (weu, generation))).collect();
+        let known = wanted.into_iter().filter(|(weu, _)| weu.0 < self.superblock.weu_count);
+        let reads = known.map(async |(weu, generation)| (weu, generation, read_header(self, weu).await));
+        let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffer_unordered(READS_AT_ONCE);
+        let mut restored: BTreeMap<WeuId, Generation> = BTreeMap::new();
+        while let Some((weu, generation, read)) = reads.next().await {
+            let header = match read {
+                HeaderRead::Valid(header) if header.head.generation == generation => header,
+                _ => {
+                    let Some(entries) = state.unsealed.get(&(weu, generation)) else { continue };
+                    let Some(header) = self.seal_again(weu, generation, entries).await? else { continue };
+                    header
+                }
+            };
+            self.restore(state, &header);
+            restored.insert(weu, generation);
+        }
+        drop(reads);
+        let mut manager = self.manager.lock();
+        for (key, version, target) in state.dirty() {
+            let held = target.filter(|(weu, generation, _)| restored.get(weu) == Some(generation));
+            manager.restore_dirty(key, version, held.map(|(weu, _, entry)| (weu, entry)), 0);
+            recovered.dirty_extents += 1;
+            recovered.lost_extents += u64::from(held.is_none());
+        }
+        Ok(())
+    }
+
+    /// Enters a WEU with its entries.
+    pub(super) fn restore(&self, state: &State, header: &Header) {
+        let Head { weu, generation, start, .. } = header.head;
+        self.set_start(weu, start);
+        let extent_bytes = u64::from(self.settings.manager.extent_bytes);
+        let limit = if header.head.dirty { state.limit(start) } else { u64::MAX };
+        let numbered = header.entries.iter().enumerate();
+        let entries: Vec<RestoredEntry> = numbered
+            .map(|(number, entry)| {
+                let newest = state.keys.get(&entry.key);
+                let is_newest_dirty = newest
+                    .is_some_and(|(version, newest)| *version == entry.version && matches!(newest, Newest::Dirty(..)));
+                let region = entry.key.index().0 * extent_bytes / crate::volume::REGION_BYTES;
+                let (position, stored) = stored_at(entry, &self.place_at(weu, generation, entry.offset));
+                RestoredEntry {
+                    key: entry.key,
+                    position,
+                    stored,
+                    fingerprint: entry.fingerprint,
+                    version: entry.version,
+                    void: entry.version >= limit
+                        || state.is_void(weu, generation, number as u16, entry.key, entry.version)
+                        || (state.is_dirty(entry.key) && !is_newest_dirty),
+                    doubtful: !is_newest_dirty
+                        && (self.settings.distrust_clean || state.regions.contains(&(entry.key.object(), region))),
+                }
+            })
+            .collect();
+        self.manager.lock().restore_weu(weu, generation, &entries);
+    }
+
+    /// Completes a WEU that a crash had interrupted: writes its header from what the journal has of it.
+    async fn seal_again(
+        &self,
+        weu: WeuId,
+        generation: Generation,
+        known: &BTreeMap<u16, Unsealed>,
+    ) -> Result<Option<Header>, Error> {
+        let whole = known.iter().zip(0u16..).take_while(|((number, _), n)| *number == n);
+        let entries: Vec<Entry> = whole.map(|((_, entry), _)| sealed(entry)).collect();
+        let start = known.values().next().map_or(self.start, |entry| entry.start);
+        let sizes = (self.superblock.weu_bytes, self.block_bytes());
+        let identity = (self.superblock.epoch, start);
+        let Some((head, parts)) = OpenWeu::header_again((weu, generation), entries.clone(), identity, sizes) else {
+            return Ok(None);
+        };
+        self.write_parts(weu, parts).await.map_err(Error::Flash)?;
+        Ok(Some(Header { head, entries }))
+    }
+}
+
+fn unsealed(entry: &Entry, start: u32) -> Unsealed {
+    let Entry { key, fingerprint, offset, stored_bytes, checksum, raw, version } = *entry;
+    Unsealed { key, version, start, offset, stored_bytes, checksum, raw, fingerprint }
+}
+
+pub(crate) fn sealed(entry: &Unsealed) -> Entry {
+    let Unsealed { key, version, offset, stored_bytes, checksum, raw, fingerprint, .. } = *entry;
+    Entry { key, fingerprint, offset, stored_bytes, checksum, raw, version }
+}

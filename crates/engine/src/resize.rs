@@ -1,0 +1,152 @@
+//! Making a cache larger or smaller while it serves.
+
+use crate::buf::BufMut;
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::format::journal::Record;
+use crate::format::superblock::Superblock;
+use crate::port::{Clock, Device};
+use crate::settings::EngineSettings;
+use futures_util::stream::{self, StreamExt};
+use nitro_cache::weu::layout::HEAD_BYTES;
+use nitro_cache::{SettingError, Settings};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Writes of the device at once.
+const WRITES_AT_ONCE: usize = 32;
+/// A smaller size is given up when destage gets nowhere for so long.
+const STUCK: Duration = Duration::from_secs(60);
+/// How often to look whether what is in the way has gone.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// A resize under way.
+struct Resizing<'a>(&'a AtomicBool);
+
+impl Drop for Resizing<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Changes the size of the part that holds contents to `cache_bytes`, a remainder of less than a write-evict unit left
+    /// out; ends when that is durable. A smaller cache gives up what lies beyond its new end, after destaging it. One that is
+    /// called while another is under way waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the nearest size that the device and the journal, whose size is fixed when a cache is
+    /// made, have room for; [`Error::Flash`] or [`Error::Poisoned`] where the device fails: the size is then the old one,
+    /// perhaps with less in it.
+    pub async fn resize(&self, cache_bytes: u64) -> Result<(), Error> {
+        let manager = Settings { cache_bytes, ..self.settings.manager };
+        while self.resizing.swap(true, Ordering::SeqCst) {
+            self.clock.sleep(WAIT).await;
+        }
+        let _resizing = Resizing(&self.resizing);
+        self.check_size(&manager)?;
+        let (old, new) = (self.weu_count(), manager.weu_count());
+        while self.is_restoring() {
+            self.clock.sleep(WAIT).await;
+        }
+        if new > old {
+            self.wipe(old, new).await?;
+            self.write_size(new).await?;
+            self.manager.lock().grow(new);
+            self.grow_starts(new);
+            self.weu_count.store(new, Ordering::SeqCst);
+        } else if new < old {
+            let emptied = self.empty_beyond(new).await;
+            if let Err(error) = emptied {
+                self.manager.lock().grow(old);
+                self.weu_limit.store(old, Ordering::SeqCst);
+                return Err(error);
+            }
+            self.commit().await?;
+            self.write_size(new).await?;
+            self.weu_count.store(new, Ordering::SeqCst);
+        }
+        self.weu_limit.store(new, Ordering::SeqCst);
+        self.room.notify(usize::MAX);
+        Ok(())
+    }
+
+    fn check_size(&self, wanted: &Settings) -> Result<(), Error> {
+        wanted.check()?;
+        let weu_bytes = u64::from(self.superblock.weu_bytes);
+        let room = self.flash.geometry().size_bytes.saturating_sub(self.superblock.data_offset) / weu_bytes;
+        let half = self.superblock.journal.len / 2;
+        let fits = |weus: u64| {
+            let manager = Settings { cache_bytes: weus * weu_bytes, ..*wanted };
+            EngineSettings { manager, ..self.settings }.journal_counts().snapshot_bytes() <= half
+        };
+        let weus = u64::from(wanted.weu_count());
+        let (mut fit, mut beyond) = (u64::from(self.weu_count()).min(room), room + 1);
+        while fit + 1 < beyond {
+            let middle = fit.midpoint(beyond);
+            if fits(middle) { fit = middle } else { beyond = middle }
+        }
+        if weus <= fit {
+            return Ok(());
+        }
+        let reason =
+            if weus > room { "the device has no room for it" } else { "the journal was made for a smaller cache" };
+        let (name, value, nearest) = ("cache_size", wanted.cache_bytes, fit * weu_bytes);
+        Err(SettingError { name, value, reason: reason.to_owned(), nearest }.into())
+    }
+
+    /// Makes sure that nothing stands in new slots that could pass for a header.
+    async fn wipe(&self, from: u32, to: u32) -> Result<(), Error> {
+        let block = self.block_bytes().max(HEAD_BYTES) as usize;
+        let zeroes = BufMut::zeroed(block).freeze();
+        let writes = (from..to).map(|weu| self.flash.write(self.slot_offset(nitro_cache::WeuId(weu)), zeroes.clone()));
+        let mut writes = stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
+        while let Some(written) = writes.next().await {
+            written.map_err(Error::Flash)?;
+        }
+        drop(writes);
+        self.flash.flush().await.map_err(Error::Flash)
+    }
+
+    async fn write_size(&self, weu_count: u32) -> Result<(), Error> {
+        self.write_superblock(&Superblock { weu_count, ..self.superblock }).await
+    }
+
+    /// Gives up the slots from `limit` on.
+    async fn empty_beyond(&self, limit: u32) -> Result<(), Error> {
+        self.weu_limit.store(limit, Ordering::SeqCst);
+        self.manager.lock().begin_shrink(limit);
+        let (mut occupied, mut moved) = (usize::MAX, self.clock.now());
+        loop {
+            while let Some(evicted) = self.evict_beyond(limit) {
+                self.ledger.push(evicted);
+            }
+            let left = self.manager.lock().occupied_beyond(limit);
+            if left == 0 {
+                return Ok(());
+            }
+            // What fills just now is closed; what is dirty there is destaged.
+            self.seal_wanted.notify(usize::MAX);
+            self.destage_wanted.notify(usize::MAX);
+            self.commit().await?;
+            // What cannot be read, or has no origin that takes it, stays dirty.
+            if left < occupied {
+                (occupied, moved) = (left, self.clock.now());
+            } else if self.clock.now().saturating_sub(moved) >= STUCK {
+                let reason = std::sync::Arc::from("dirty extents beyond the new end cannot be destaged");
+                return Err(Error::Poisoned { reason });
+            }
+            self.clock.sleep(WAIT).await;
+        }
+    }
+
+    fn evict_beyond(&self, limit: u32) -> Option<Record> {
+        let evicted = self.manager.lock().evict_beyond(limit)?;
+        Some(Record::Evicted { weu: evicted.weu, generation: evicted.generation })
+    }
+
+    /// Whether a cache that is becoming smaller waits for destage.
+    pub(crate) fn is_shrinking(&self) -> bool {
+        self.weu_limit.load(Ordering::SeqCst) < self.weu_count()
+    }
+}

@@ -1,0 +1,351 @@
+//! Destage: bringing the origin up to date with what only the cache has, in offset order, neighbours merged, one run at
+//! a time, so that reads never queue behind it (paper §3).
+
+use super::flights::Touches;
+use super::{EXTENTS_PER_LOCK, Volume};
+use crate::buf::BufMut;
+use crate::error::Error;
+use crate::format::journal::Record;
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use event_listener::Event;
+use futures_util::future::{join_all, select};
+use futures_util::stream::{self, StreamExt};
+use nitro_cache::{CacheManager, DirtyExtent, ExtentIndex, ObjectId};
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Extents destaged between two flushes of the origin.
+const ROUND_EXTENTS: usize = 512;
+/// Bytes written to the origin with one write.
+const RUN_BYTES: usize = 1 << 20;
+/// Writes of the origin at once, while no client waits for it: a hard disk finds the shortest way through many.
+const RUNS_ALONE: usize = 32;
+/// Writes of the origin at once, while clients read from it.
+const RUNS_BESIDE_READS: usize = 2;
+/// Clients were in the way of destaging everything: how soon to try again.
+const SKIPPED_WAIT: Duration = Duration::from_millis(10);
+/// How often a volume looks for what has to be done.
+const TICK: Duration = Duration::from_secs(1);
+/// After a failure it looks less often.
+const TICK_FAILED: Duration = Duration::from_secs(5);
+
+/// What asks for destage, and how far it is.
+#[derive(Debug, Default)]
+pub(super) struct Destage {
+    wanted: Event,
+    /// How many want everything destaged.
+    drainers: AtomicU32,
+    /// The elevator: where the next round begins.
+    next: AtomicU64,
+}
+
+/// Which dirty extents are destaged.
+type Choose = fn(&CacheManager, ObjectId, ExtentIndex, u32, usize) -> Vec<DirtyExtent>;
+
+/// How a step of destage went.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    /// Where to go on.
+    next: u64,
+    /// Extents that others are busy with.
+    skipped: usize,
+    /// Extents that are clean now.
+    done: usize,
+}
+
+/// Counts a caller who wants everything destaged.
+struct Drainer<'a>(&'a Destage);
+
+impl<'a> Drainer<'a> {
+    fn new(destage: &'a Destage) -> Self {
+        destage.drainers.fetch_add(1, Ordering::SeqCst);
+        destage.wanted.notify(usize::MAX);
+        Self(destage)
+    }
+}
+
+impl Drop for Drainer<'_> {
+    fn drop(&mut self) {
+        self.0.drainers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// What was dirty and could not be read back: ranges of bytes, in order. Reads of them fail until they are written
+    /// again.
+    pub fn lost_ranges(&self) -> Vec<Range<u64>> {
+        let (extent_bytes, object) = (self.extent_bytes(), self.options.object);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut from = 0;
+        loop {
+            let count = EXTENTS_PER_LOCK as usize;
+            let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
+            let Some(last) = batch.last() else { return ranges };
+            from = last.key.index().0 + 1;
+            for extent in batch.iter().filter(|extent| extent.unreadable) {
+                let start = extent.key.index().0 * extent_bytes;
+                let end = (start + extent_bytes).min(self.size_bytes);
+                match ranges.last_mut() {
+                    Some(range) if range.end == start => range.end = end,
+                    _ => ranges.push(start..end),
+                }
+            }
+        }
+    }
+
+    /// Extents whose newest content the origin has not got, those lost in the cache included.
+    pub fn dirty_extents(&self) -> u64 {
+        self.cache.manager.lock().dirty_count_of(self.options.object)
+    }
+
+    /// Destages by watermark and age, and closes write-intent regions, for as long as it is polled.
+    pub async fn destage_worker(&self) {
+        let mut tick = TICK;
+        loop {
+            {
+                let wanted = select(self.destage.wanted.listen(), self.cache.destage_wanted.listen());
+                if !self.has_work() {
+                    select(wanted, pin!(self.cache.clock.sleep(tick))).await;
+                }
+            }
+            let result = match self.due() {
+                Some(before) => self.destage_round(before).await,
+                None => self.close_regions(false).await,
+            };
+            tick = TICK;
+            if let Err(error) = result {
+                tracing::warn!(%error, "destage failed; it is tried again");
+                tick = TICK_FAILED;
+                self.cache.clock.sleep(tick).await;
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.due().is_some_and(|before| {
+            let manager = self.cache.manager.lock();
+            !manager.destageable_from(self.options.object, ExtentIndex(0), before, 1).is_empty()
+        })
+    }
+
+    /// Whether anything is to be destaged now: what became dirty up to the given second.
+    fn due(&self) -> Option<u32> {
+        if !self.may_be_dirty() || !self.cache.watch.is_caching() {
+            return None;
+        }
+        let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;
+        if drained || self.cache.wants_destage() {
+            return Some(u32::MAX);
+        }
+        let age = self.cache.settings.dirty_age.as_secs() as u32;
+        self.cache.seconds().checked_sub(age)
+    }
+
+    /// Brings the origin up to date, however long it takes; ends when it has, durably, all that was written before the
+    /// call. Extents whose content is lost stay dirty. [`destage_worker`](Self::destage_worker) must be polled meanwhile:
+    /// it makes room for what is still on its way into the cache.
+    ///
+    /// # Errors
+    /// [`Error::Origin`], [`Error::Flash`] or [`Error::Poisoned`]: what has not been destaged stays dirty.
+    pub async fn destage_all(&self) -> Result<(), Error> {
+        if !self.may_be_dirty() {
+            return self.flush_origin().await;
+        }
+        let _drainer = Drainer::new(&self.destage);
+        self.cache.dirty_queue.caught_up().await;
+        let before = self.cache.seconds();
+        loop {
+            let (mut from, mut skipped) = (0, 0);
+            while let Some(step) = self.destage_from(from, before, CacheManager::dirty_from).await? {
+                (from, skipped) = (step.next, skipped + step.skipped);
+            }
+            if skipped == 0 {
+                return self.flush_origin().await;
+            }
+            self.cache.clock.sleep(SKIPPED_WAIT).await;
+        }
+    }
+
+    /// One step of the elevator.
+    async fn destage_round(&self, before: u32) -> Result<(), Error> {
+        let from = self.destage.next.load(Ordering::SeqCst);
+        let step = self.destage_from(from, before, CacheManager::destageable_from).await?;
+        self.destage.next.store(step.map_or(0, |step| step.next), Ordering::SeqCst);
+        if step.is_some_and(|step| step.done == 0) {
+            // Others are busy with all of these extents, or their content is lost.
+            self.cache.clock.sleep(SKIPPED_WAIT).await;
+        }
+        Ok(())
+    }
+
+    /// Destages up to [`ROUND_EXTENTS`] from an extent on; `None` at the end.
+    async fn destage_from(&self, from: u64, before: u32, choose: Choose) -> Result<Option<Step>, Error> {
+        let object = self.options.object;
+        let batch = choose(&self.cache.manager.lock(), object, ExtentIndex(from), before, ROUND_EXTENTS);
+        let Some(last) = batch.last() else { return Ok(None) };
+        let next = last.key.index().0 + 1;
+        let count = batch.len();
+        let mut guards = Vec::new();
+        let mut taken = Vec::new();
+        for extent in batch {
+            let index = extent.key.index().0;
+            // Where a client is writing to the origin, it has seen to it itself.
+            if let Some(guard) = self.flights.try_begin_write(index..index + 1, Touches::Destage) {
+                guards.push(guard);
+                taken.push(extent);
+            }
+        }
+        let skipped = count - taken.len();
+        let done = self.destage_extents(taken).await?;
+        Ok(Some(Step { next, skipped, done }))
+    }
+
+    /// Brings the origin up to date with what is dirty of a range that the caller keeps all other writes from.
+    pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
+        if !self.may_be_dirty() {
+            return Ok(());
+        }
+        loop {
+            // Before the pass: what settles during it may be missed.
+            let pending = self.flights.has_dirty(extents);
+            self.drain_once(extents).await?;
+            if let Some(reason) = self.cache.ledger.failed().filter(|_| pending) {
+                return Err(Error::Poisoned { reason });
+            }
+            if !pending {
+                return Ok(());
+            }
+            // It may be that what is on its way waits for the room that this range takes.
+            let settled = self.flights.dirty_settled(extents);
+            select(pin!(settled), pin!(self.cache.clock.sleep(SKIPPED_WAIT))).await;
+        }
+    }
+
+    async fn drain_once(&self, extents: &Range<u64>) -> Result<(), Error> {
+        let mut from = extents.start;
+        loop {
+            let object = self.options.object;
+            let mut batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, ROUND_EXTENTS);
+            batch.retain(|extent| extent.key.index().0 < extents.end);
+            let Some(last) = batch.last() else { return Ok(()) };
+            from = last.key.index().0 + 1;
+            self.destage_extents(batch).await?;
+        }
+    }
+
+    /// Writes dirty extents, in order, to the origin; then they are clean. Content that is lost stays dirty. Gives the
+    /// number of those that it brought there.
+    async fn destage_extents(&self, mut batch: Vec<DirtyExtent>) -> Result<usize, Error> {
+        batch.retain(|extent| extent.location.is_some());
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
+        self.cache.commit().await?;
+        let run_max = (RUN_BYTES / self.extent_bytes() as usize).max(1);
+        let runs = batch.chunk_by(|a, b| a.key.index().0 + 1 == b.key.index().0).flat_map(|run| run.chunks(run_max));
+        let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
+        let at_once = if self.origin_reading.load(Ordering::Relaxed) > 0 { RUNS_BESIDE_READS } else { RUNS_ALONE };
+        let mut writes = stream::iter(writes).buffered(at_once);
+        let (mut done, mut failed) = (Vec::new(), None);
+        // To the end, also after a failure: a write left under way could arrive over a later one.
+        while let Some(written) = writes.next().await {
+            match written {
+                Ok(extents) => done.extend(extents),
+                Err(error) => failed = Some(error),
+            }
+        }
+        drop(writes);
+        if let Some(error) = failed.filter(|_| done.is_empty()) {
+            return Err(error);
+        }
+        if done.is_empty() {
+            return Ok(0);
+        }
+        self.flush_origin().await?;
+        // First the journal, then RAM: what is clean in RAM may be evicted, or overwritten at the origin.
+        self.clean(&done).await?;
+        self.cache.room.notify(usize::MAX);
+        Ok(done.len())
+    }
+
+    /// Writes neighbours to the origin, with one write if all can be read.
+    async fn destage_run(&self, run: &[DirtyExtent]) -> Result<Vec<DirtyExtent>, Error> {
+        let read = run.iter().map(|extent| self.dirty_content(extent));
+        let contents: Vec<Option<Bytes>> = join_all(read).await;
+        let mut done = Vec::new();
+        let both: Vec<_> = run.iter().zip(contents).collect();
+        for (extent, _) in both.iter().filter(|(_, content)| content.is_none()) {
+            self.cache.manager.lock().unreadable(extent.key, extent.version);
+        }
+        for readable in both.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
+            let [(first, Some(bytes)), rest @ ..] = readable else { continue };
+            let offset = first.key.index().0 * self.extent_bytes();
+            let len = (self.size_bytes - offset).min(readable.len() as u64 * self.extent_bytes()) as usize;
+            let data = if rest.is_empty() {
+                bytes.slice(..len)
+            } else {
+                let mut merged = BufMut::with_len(readable.len() * self.extent_bytes() as usize);
+                for (part, (_, bytes)) in merged.chunks_mut(self.extent_bytes() as usize).zip(readable) {
+                    part.copy_from_slice(bytes.as_deref().unwrap_or_default());
+                }
+                merged.truncate(len);
+                merged.freeze()
+            };
+            self.write_origin(offset, data).await?;
+            self.metrics.destage_writes.add(1);
+            self.metrics.destaged_extents.add(readable.len() as u64);
+            done.extend(readable.iter().map(|(extent, _)| **extent));
+        }
+        Ok(done)
+    }
+
+    async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
+        let location = extent.location?;
+        self.cache.fetch(&[(extent.key, location)]).await.pop().flatten()
+    }
+
+    /// Content that was lost in the cache, and is whole at the origin now that `len` bytes at `offset` are written, is
+    /// lost no more.
+    pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
+        if !self.may_be_dirty() {
+            return Ok(());
+        }
+        let object = self.options.object;
+        let count = (extents.end - extents.start) as usize;
+        let extent_bytes = self.extent_bytes();
+        let lost = self.cache.manager.lock().dirty_from(object, ExtentIndex(extents.start), u32::MAX, count);
+        for extent in lost.iter().filter(|e| e.key.index().0 < extents.end) {
+            let start = extent.key.index().0 * extent_bytes;
+            let end = (start + extent_bytes).min(self.size_bytes);
+            if start < offset || end > offset + len {
+                return Err(self.lost(extent.key.index().0));
+            }
+            self.flush_origin().await?;
+            self.clean(&[*extent]).await?;
+            // It could not be forgotten while it was dirty.
+            self.forget_cached(extent.key.index().0..extent.key.index().0 + 1, |_, _| {});
+        }
+        Ok(())
+    }
+
+    /// Extents that the origin has durably are dirty no more.
+    async fn clean(&self, extents: &[DirtyExtent]) -> Result<(), Error> {
+        {
+            let mut manager = self.cache.manager.lock();
+            for DirtyExtent { key, version, .. } in extents {
+                manager.begin_cleaning(*key, *version);
+                self.cache.ledger.push(Record::Clean { key: *key, version: *version });
+            }
+        }
+        self.cache.commit().await?;
+        let mut manager = self.cache.manager.lock();
+        for DirtyExtent { key, version, .. } in extents {
+            manager.cleaned(*key, *version);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! How a volume writes, and whether it may.
+
+use super::Volume;
+use crate::error::Error;
+use crate::port::{Clock, Device};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How a volume writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteMode {
+    /// The origin has a write before it is acknowledged.
+    #[default]
+    WriteThrough,
+    /// A write is acknowledged when the cache has it in RAM, durable with the next flush, and at the origin later.
+    WriteBack,
+}
+
+impl fmt::Display for WriteMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WriteThrough => "write-through",
+            Self::WriteBack => "write-back",
+        })
+    }
+}
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// How it writes now.
+    pub fn mode(&self) -> WriteMode {
+        if self.writes_back.load(Ordering::SeqCst) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
+    }
+
+    /// Changes how it writes, while it is served. To write-through: ends when the origin has everything; new writes go
+    /// to the origin from the beginning of the call on.
+    ///
+    /// # Errors
+    /// [`Error::Origin`] or [`Error::Poisoned`] where the origin cannot be brought up to date: the mode has changed all
+    /// the same, and what is dirty stays so.
+    pub async fn set_mode(&self, mode: WriteMode) -> Result<(), Error> {
+        self.writes_back.store(mode == WriteMode::WriteBack, Ordering::SeqCst);
+        match mode {
+            WriteMode::WriteBack => Ok(()),
+            WriteMode::WriteThrough => self.destage_all().await,
+        }
+    }
+
+    /// Has the origin serve alone: what is dirty is destaged, then everything cached of the volume is forgotten. Ends
+    /// when that is durable.
+    ///
+    /// # Errors
+    /// As [`set_mode`](Self::set_mode); [`Error::Lost`] where dirty content is lost. The volume stays attached, in
+    /// write-through.
+    pub async fn detach(&self) -> Result<(), Error> {
+        self.set_mode(WriteMode::WriteThrough).await?;
+        if let Some(lost) = self.lost_ranges().first() {
+            return Err(Error::Lost { offset: lost.start, len: lost.end - lost.start });
+        }
+        self.attached.store(false, Ordering::SeqCst);
+        // What was on its way when the flag fell is in the cache after that.
+        self.cache.settled().await;
+        self.cache.forget_object(self.options.object, self.size_bytes);
+        self.forget_ram(self.extents(0, self.size_bytes));
+        self.cache.commit().await
+    }
+
+    /// Undoes [`detach`](Self::detach): the volume is cached again, from nothing.
+    pub fn attach(&self) {
+        self.attached.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the volume is cached.
+    pub fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::SeqCst)
+    }
+
+    /// Whether requests go through the cache.
+    pub(super) fn is_cached(&self) -> bool {
+        self.is_attached() && self.cache.watch.is_caching()
+    }
+
+    /// Whether there may be content that only the cache has.
+    pub(super) fn may_be_dirty(&self) -> bool {
+        self.may_be_dirty.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is content now that only the cache has.
+    pub(super) fn has_dirty(&self) -> bool {
+        self.flights.has_dirty(&(0..u64::MAX)) || self.dirty_extents() > 0
+    }
+
+    /// Refuses further writes: one of those acknowledged may be lost.
+    pub(super) fn poison(&self, reason: &dyn fmt::Display) -> Error {
+        let mut poisoned = self.poisoned.lock();
+        let reason = poisoned.get_or_insert_with(|| {
+            tracing::error!("a flush failed ({reason}): writes are refused until the volume is opened again");
+            Arc::from(format!("a flush failed: {reason}"))
+        });
+        Error::Poisoned { reason: reason.clone() }
+    }
+
+    /// Why writes are refused, if they are.
+    pub fn poisoned(&self) -> Option<Arc<str>> {
+        self.poisoned.lock().clone()
+    }
+}

@@ -1,0 +1,95 @@
+//! Writes in write-back: acknowledged when the cache has them in RAM (paper §3).
+
+use super::Volume;
+use super::flights::Touches;
+use crate::buf::BufMut;
+use crate::error::Error;
+use crate::insert::Content;
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use nitro_cache::Location;
+use std::sync::atomic::Ordering;
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    pub(super) async fn write_back(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
+        let extents = self.extents(offset, data.len() as u64);
+        self.may_be_dirty.store(true, Ordering::SeqCst);
+        let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, |_, _| {}).await;
+        let mut contents = Vec::new();
+        for index in extents.clone() {
+            contents.push((index, self.new_content(index, offset, &data).await?));
+        }
+        let tokens = writing.replace(contents.iter().cloned());
+        self.forget_ram(extents);
+        for ((index, bytes), token) in contents.into_iter().zip(tokens) {
+            let job = self.job(index, Content::Whole(bytes), token);
+            if let Err(job) = self.cache.dirty_queue.push_wait(job).await {
+                self.flights.settle(index, &job.token);
+                return Err(self.poison(&"the cache is being closed"));
+            }
+        }
+        drop(writing);
+        if fua { self.flush_buffered().await } else { Ok(()) }
+    }
+
+    /// An extent's whole content once `data` is written.
+    async fn new_content(&self, index: u64, offset: u64, data: &Bytes) -> Result<Bytes, Error> {
+        let extent_bytes = self.extent_bytes();
+        let start = index * extent_bytes;
+        let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
+        let part = data.slice((from - offset) as usize..(to - offset) as usize);
+        if part.len() as u64 == extent_bytes {
+            return Ok(part);
+        }
+        if from == start && to == self.size_bytes {
+            return Ok(self.padded(&part));
+        }
+        let mut merged = BufMut::copy_of(&self.present_content(index).await?);
+        let at = (from - start) as usize;
+        merged[at..at + part.len()].copy_from_slice(&part);
+        Ok(merged.freeze())
+    }
+
+    /// An extent's content now, while no client writes to it.
+    pub(super) async fn present_content(&self, index: u64) -> Result<Bytes, Error> {
+        let key = self.key(index);
+        let mut tried: Option<Location> = None;
+        loop {
+            if let Some(bytes) = self.flights.pending(index) {
+                return Ok(bytes);
+            }
+            let ram = self.cache.ram.lock().peek(&key).cloned();
+            if let Some(bytes) = ram {
+                return Ok(bytes);
+            }
+            let (location, dirty) = {
+                let manager = self.cache.manager.lock();
+                (manager.peek(key), manager.is_dirty(key))
+            };
+            match location {
+                Some(location) if tried != Some(location) => {
+                    tried = Some(location);
+                    if let Some(bytes) = self.cache.fetch(&[(key, location)]).await.pop().flatten() {
+                        return Ok(bytes);
+                    }
+                }
+                _ if dirty => return Err(self.lost(index)),
+                _ => {
+                    let extents = self.read_origin_extents(index..index + 1).await?;
+                    return Ok(extents.into_iter().next().unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    pub(super) fn lost(&self, index: u64) -> Error {
+        let extent_bytes = self.extent_bytes();
+        Error::Lost { offset: index * extent_bytes, len: extent_bytes }
+    }
+
+    /// Makes durable what has been acknowledged in write-back.
+    pub(super) async fn flush_buffered(&self) -> Result<(), Error> {
+        self.cache.dirty_queue.caught_up().await;
+        self.cache.commit().await.map_err(|error| self.poison(&error))
+    }
+}

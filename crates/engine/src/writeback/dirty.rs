@@ -1,0 +1,195 @@
+//! Insertion of dirty extents: as that of clean ones, but into write-evict units of their own, told to the journal, and
+//! never dropped.
+
+use crate::buf::is_zero;
+use crate::cache::Cache;
+use crate::codec::{Compressor, Encoding};
+use crate::format::journal::Record;
+use crate::insert::{Content, Job, OpenWeu, stored_as};
+use crate::port::{Clock, Device};
+use crate::yielding::yield_now;
+use bytes::Bytes;
+use futures_util::future::select;
+use nitro_cache::{Append, Fingerprint};
+use std::pin::pin;
+use std::time::Duration;
+
+/// Jobs after which the worker lets others on its thread run.
+const JOBS_PER_TURN: usize = 16;
+/// Sealed WEUs that may wait for the committer.
+const SEALED_MAX: usize = 3;
+/// How long to wait for room before looking again.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// The WEU that dirty extents go to, and those that are full.
+#[derive(Default)]
+pub(crate) struct DirtyOpen {
+    pub(super) open: Option<OpenWeu>,
+    pub(super) sealed: Vec<OpenWeu>,
+}
+
+/// What became of an extent.
+enum Put {
+    Done,
+    /// The open WEU is full, or there is none.
+    NoRoom,
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Inserts dirty extents until the cache is closed and none is left.
+    pub(crate) async fn dirty_worker(&self) {
+        let mut compressor = Compressor::new(self.settings.compression);
+        let mut jobs = 0;
+        while let Some(job) = self.dirty_queue.take().await {
+            // Where it has no place any more, RAM goes on to have it.
+            if self.insert_dirty(&mut compressor, &job).await {
+                job.flights.settle(job.key.index().0, &job.token);
+            }
+            self.dirty_queue.done();
+            jobs += 1;
+            if jobs % JOBS_PER_TURN == 0 {
+                yield_now().await;
+            }
+        }
+    }
+
+    /// `false`: there is no place for it.
+    async fn insert_dirty(&self, compressor: &mut Compressor, job: &Job) -> bool {
+        let Content::Whole(extent) = &job.content else { return true };
+        if job.token.is_void() {
+            return true;
+        }
+        let zero = is_zero(extent);
+        let fingerprint = self.settings.manager.dedup.then(|| match zero {
+            true => self.zero_fingerprint,
+            false => self.hash().of(extent),
+        });
+        if fingerprint.is_some_and(|fingerprint| self.put_duplicate(job, &fingerprint)) {
+            return true;
+        }
+        let (encoding, payload) = match zero {
+            true => (Encoding::Raw, Bytes::new()),
+            false => compressor.compress(extent),
+        };
+        while let Put::NoRoom = self.put(job, fingerprint, encoding, &payload) {
+            if !self.open_dirty().await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Refers to content that is cached already.
+    fn put_duplicate(&self, job: &Job, fingerprint: &Fingerprint) -> bool {
+        let mut manager = self.manager.lock();
+        if job.token.is_void() {
+            return true;
+        }
+        let Some((location, version)) = manager.insert_dirty_duplicate(job.key, fingerprint, self.seconds()) else {
+            return false;
+        };
+        let (key, weu) = (job.key, location.weu);
+        let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
+        // While the manager is locked: whoever sees the entry sees the record.
+        self.ledger.push(record);
+        true
+    }
+
+    fn put(&self, job: &Job, fingerprint: Option<Fingerprint>, encoding: Encoding, payload: &Bytes) -> Put {
+        let mut dirty = self.dirty_open.lock();
+        let Some(open) = dirty.open.as_mut() else { return Put::NoRoom };
+        self.resident.push(open.weu, encoding, payload.clone());
+        let mut manager = self.manager.lock();
+        if job.token.is_void() {
+            drop(manager);
+            self.resident.pop(open.weu);
+            return Put::Done;
+        }
+        let stored = stored_as(encoding, payload);
+        let appended = manager.append_dirty(open.weu, job.key, fingerprint.as_ref(), stored, self.seconds());
+        let version = manager.version();
+        let Append::At(location) = appended else {
+            manager.seal(open.weu);
+            drop(manager);
+            self.resident.pop(open.weu);
+            let full = dirty.open.take();
+            dirty.sealed.extend(full);
+            return Put::NoRoom;
+        };
+        drop(manager);
+        let entry = open.put(&self.place(&location), job.key, fingerprint, stored, (encoding, payload), version);
+        self.ledger.push(Record::DirtyBase {
+            key: job.key,
+            version,
+            weu: location.weu,
+            generation: location.generation,
+            start: self.start,
+            entry: location.entry,
+            offset: entry.offset,
+            stored_bytes: entry.stored_bytes,
+            crc: entry.checksum,
+            raw_blocks: entry.raw,
+            fingerprint,
+        });
+        Put::Done
+    }
+
+    /// Opens another WEU for dirty extents, however long it takes to get a slot. `false`: there will be none.
+    async fn open_dirty(&self) -> bool {
+        self.ledger.wanted.notify(usize::MAX);
+        loop {
+            let room = self.room.listen();
+            if self.ledger.failed().is_some() {
+                return false;
+            }
+            let full = self.is_full_of_dirty() || self.dirty_open.lock().sealed.len() >= SEALED_MAX;
+            if !full {
+                self.make_room().await;
+                let opened = self.manager.lock().open_dirty_weu(self.block_bytes());
+                if let Some((weu, generation)) = opened {
+                    self.set_start(weu, self.start);
+                    self.resident.open(weu, generation);
+                    let open = OpenWeu::new(weu, generation, self.settings.manager.weu_bytes, true);
+                    self.dirty_open.lock().open = Some(open);
+                    return true;
+                }
+            }
+            if full && !self.manager.lock().has_destageable() {
+                self.fail(&"all its room is taken by dirty extents that cannot be read");
+                return false;
+            }
+            self.metrics.dirty_stalls.add(1);
+            self.destage_wanted.notify(usize::MAX);
+            select(room, pin!(self.clock.sleep(ROOM_WAIT))).await;
+        }
+    }
+
+    /// Whether writers have to wait for destage.
+    fn is_full_of_dirty(&self) -> bool {
+        let manager = self.manager.lock();
+        let percent = u64::from(self.settings.dirty_max_percent);
+        let weus = u64::from(manager.pinned_count()) * 100 >= u64::from(self.weu_count()) * percent;
+        weus || manager.dirty_count() * 100 >= self.extents_raw() * percent
+    }
+
+    /// Whether destage should run, whatever the age of what is dirty.
+    pub(crate) fn wants_destage(&self) -> bool {
+        if self.is_shrinking() {
+            return true;
+        }
+        let manager = self.manager.lock();
+        let percent = u64::from(self.settings.dirty_start_percent);
+        let weus = u64::from(manager.pinned_count()) * 100 > u64::from(self.weu_count()) * percent;
+        weus || manager.dirty_count() * 100 > self.extents_raw() * percent
+    }
+
+    /// Extents that the cache holds if none shrinks.
+    fn extents_raw(&self) -> u64 {
+        u64::from(self.weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes)
+    }
+
+    /// The clock in whole seconds.
+    pub(crate) fn seconds(&self) -> u32 {
+        self.clock.now().as_secs() as u32
+    }
+}

@@ -1,0 +1,200 @@
+//! Snapshots of the state that the journal keeps: taken bit by bit, between commits, while the state changes. What is
+//! committed meanwhile is told again behind the snapshot; records can be told twice without harm, since versions and
+//! generations order them.
+
+use super::committer::{Committer, write_data};
+use crate::cache::Cache;
+use crate::format::journal::Record;
+use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
+use crate::port::{Clock, Device};
+use nitro_cache::{ExtentIndex, ObjectId, WeuId};
+use std::time::Duration;
+
+/// Entries looked up under one holding of the manager's lock.
+const ENTRIES_PER_LOCK: u16 = 64;
+/// How often to look whether a restart has ended.
+const RESTORE_WAIT: Duration = Duration::from_millis(10);
+
+/// A snapshot that is being taken.
+pub(super) struct Snapshotting {
+    at: At,
+    part: Vec<Record>,
+    part_bytes: u64,
+    /// What has been committed since it was begun.
+    pub(super) carry: Vec<Record>,
+}
+
+/// What is told next.
+enum At {
+    Slot(u32),
+    Dirty { objects: Vec<ObjectId>, from: ExtentIndex },
+    Done,
+}
+
+impl Snapshotting {
+    fn push(&mut self, record: Record) {
+        self.part_bytes += record.encoded_bytes() as u64;
+        self.part.push(record);
+    }
+}
+
+impl<F: Device, C: Clock> Committer<'_, F, C> {
+    pub(super) fn begin_snapshot(&mut self) {
+        self.journal.begin_snapshot();
+        let mut snapshot = Snapshotting { at: At::Slot(0), part: Vec::new(), part_bytes: 0, carry: Vec::new() };
+        let version = self.cache.manager.lock().version();
+        snapshot.push(Record::NextVersion { version: version + 1 });
+        for record in self.cache.volumes.records() {
+            snapshot.push(record);
+        }
+        for (object, region) in self.cache.regions.open() {
+            snapshot.push(Record::RegionOpened { object, region });
+        }
+        self.cache.tell_unsealed(&mut snapshot);
+        self.snapshot = Some(snapshot);
+    }
+
+    /// Takes the next part of the snapshot; the last one makes it the journal.
+    pub(super) async fn snapshot_step(&mut self) -> Result<(), AppendError> {
+        // What the snapshot says of the state must be durable before the snapshot counts.
+        if self.gather() {
+            self.commit().await?;
+            return self.finish(Vec::new()).await;
+        }
+        self.write_part().await
+    }
+
+    /// The log is full: completes a snapshot at once, and tells `records`, which did not fit, behind it.
+    pub(super) async fn snapshot_now(&mut self, records: Vec<Record>) -> Result<(), AppendError> {
+        // Entries that are still being read are not known to be void or not.
+        while self.cache.is_restoring() {
+            self.cache.clock.sleep(RESTORE_WAIT).await;
+        }
+        if self.snapshot.is_none() {
+            self.begin_snapshot();
+            if let Some(snapshot) = &mut self.snapshot {
+                snapshot.carry.extend(records);
+            }
+        }
+        while !self.gather() {
+            self.write_part().await?;
+        }
+        // What changed while this was gathered has not been committed yet, and may be in the snapshot: the data of its
+        // records is written here, the records with the snapshot's end.
+        let round = self.cache.round();
+        write_data(self.cache, round.unsaved, round.sealed).await?;
+        self.finish(round.records).await?;
+        self.cache.manager.lock().release(round.superseded);
+        Ok(())
+    }
+
+    async fn write_part(&mut self) -> Result<(), AppendError> {
+        let Some(snapshot) = &mut self.snapshot else { return Ok(()) };
+        let part = std::mem::take(&mut snapshot.part);
+        snapshot.part_bytes = 0;
+        let bytes = self.journal.snapshot_part(&self.cache.flash, &part).await?;
+        self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
+        Ok(())
+    }
+
+    async fn finish(&mut self, more: Vec<Record>) -> Result<(), AppendError> {
+        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        if !snapshot.part.is_empty() {
+            self.write_part().await?;
+        }
+        let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
+        snapshot.carry.extend(more);
+        let bytes = self.journal.finish_snapshot(&self.cache.flash, &snapshot.carry).await?;
+        self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
+        self.cache.metrics.journal_snapshots.add(1);
+        Ok(())
+    }
+
+    /// Gathers records up to the size of a part; `true` when that was all.
+    fn gather(&mut self) -> bool {
+        let Some(snapshot) = &mut self.snapshot else { return true };
+        while snapshot.part_bytes < SNAPSHOT_PART_BYTES {
+            snapshot.at = match std::mem::replace(&mut snapshot.at, At::Done) {
+                At::Slot(weu) if weu < self.cache.weu_count() => {
+                    let record = self.cache.slot_record(WeuId(weu));
+                    snapshot.push(record);
+                    At::Slot(weu + 1)
+                }
+                At::Slot(_) => At::Dirty { objects: self.cache.manager.lock().dirty_objects(), from: ExtentIndex(0) },
+                At::Dirty { mut objects, from } => {
+                    let Some(object) = objects.last().copied() else { return true };
+                    let count = usize::from(ENTRIES_PER_LOCK);
+                    let batch = self.cache.manager.lock().dirty_from(object, from, u32::MAX, count);
+                    let next = batch.last().map(|last| ExtentIndex(last.key.index().0 + 1));
+                    for extent in batch.into_iter().filter(|extent| !extent.cleaning) {
+                        snapshot.push(dirty_record(&extent));
+                    }
+                    if next.is_none() {
+                        objects.pop();
+                    }
+                    At::Dirty { objects, from: next.unwrap_or(ExtentIndex(0)) }
+                }
+                At::Done => return true,
+            };
+        }
+        false
+    }
+}
+
+fn dirty_record(extent: &nitro_cache::DirtyExtent) -> Record {
+    let (key, version) = (extent.key, extent.version);
+    match extent.location {
+        Some(l) => Record::DirtyDup { key, version, weu: l.weu, generation: l.generation, entry: l.entry },
+        None => Record::Lost { key, version },
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Which filling of a slot is live, and what of it is void.
+    fn slot_record(&self, weu: WeuId) -> Record {
+        let mut dead = Vec::new();
+        let mut from = 0;
+        let (evicted, live) = self.manager.lock().filling(weu);
+        loop {
+            let (filling, void) = {
+                let manager = self.manager.lock();
+                (manager.filling(weu).1, manager.void_entries(weu, from, ENTRIES_PER_LOCK))
+            };
+            let Some(void) = void.filter(|_| filling == live) else { break };
+            from += void.len() as u16;
+            for eight in void.chunks(8) {
+                dead.push(eight.iter().rev().fold(0, |byte, void| byte << 1 | u8::from(*void)));
+            }
+        }
+        while dead.last() == Some(&0) {
+            dead.pop();
+        }
+        Record::Slot { weu, evicted, generation: live.unwrap_or(evicted), dead }
+    }
+
+    /// The entries of WEUs that have no header on the SSD yet.
+    fn tell_unsealed(&self, snapshot: &mut Snapshotting) {
+        let dirty = self.dirty_open.lock();
+        for open in dirty.open.iter().chain(&dirty.sealed) {
+            for (number, entry) in open.entries().iter().enumerate() {
+                let (key, version) = (entry.key, entry.version);
+                snapshot.push(Record::DirtyBase {
+                    key,
+                    version,
+                    weu: open.weu,
+                    generation: open.generation,
+                    start: self.start,
+                    entry: number as u16,
+                    offset: entry.offset,
+                    stored_bytes: entry.stored_bytes,
+                    crc: entry.checksum,
+                    raw_blocks: entry.raw,
+                    fingerprint: entry.fingerprint,
+                });
+                if !self.manager.lock().is_dirty_at(key, version) {
+                    snapshot.push(Record::Clean { key, version });
+                }
+            }
+        }
+    }
+}

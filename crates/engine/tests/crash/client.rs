@@ -1,0 +1,256 @@
+//! Clients of a volume: random requests, each told to the oracle.
+
+use crate::content::{Content, SHARED};
+use crate::medium::SECTOR;
+use crate::oracle::Oracle;
+use crate::simulation::{Rng, SimClock};
+use bytes::Bytes;
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Clock;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+const BYTES: u64 = SECTOR as u64;
+/// The largest extent of the tests, in sectors.
+const EXTENT: u64 = 16;
+
+/// What is tested: a disk that should keep its promises.
+pub trait Disk: 'static {
+    /// What it trims in whole, in bytes.
+    fn trim_bytes(&self) -> u64;
+    /// Whether writes that begin now are acknowledged only when the origin has them.
+    fn writes_through(&self) -> bool;
+    async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String>;
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String>;
+    async fn flush(&self) -> Result<(), String>;
+    async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), String>;
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool, fua: bool) -> Result<(), String>;
+    /// Does something that only this kind of disk can do and that changes no content.
+    async fn exercise(&self, rng: &mut Rng) -> Result<(), String>;
+}
+
+/// A write under way: others must keep off the sectors at its edges that it changes in part.
+struct Hold {
+    number: u64,
+    sectors: Range<u64>,
+    edges: Vec<u64>,
+}
+
+/// What the clients of one volume share.
+pub struct Shared {
+    pub oracle: Oracle,
+    volume: u64,
+    holds: Vec<Hold>,
+    requests: u64,
+    /// Whether requests may fail.
+    pub tolerant: bool,
+}
+
+impl Shared {
+    pub fn new(volume: u64, sectors: u64) -> Self {
+        Self { oracle: Oracle::new(volume, sectors), volume, holds: Vec::new(), requests: 0, tolerant: false }
+    }
+
+    /// All requests under way are gone.
+    pub fn forget_requests(&mut self) {
+        self.holds.clear();
+    }
+
+    fn hold(&mut self, sectors: Range<u64>, edges: Vec<u64>) -> Option<u64> {
+        let meets =
+            |h: &Hold| h.edges.iter().any(|e| sectors.contains(e)) || edges.iter().any(|e| h.sectors.contains(e));
+        if self.holds.iter().any(meets) {
+            return None;
+        }
+        self.requests += 1;
+        self.holds.push(Hold { number: self.requests, sectors, edges });
+        Some(self.requests)
+    }
+
+    fn release(&mut self, number: u64) {
+        self.holds.retain(|h| h.number != number);
+    }
+}
+
+/// What a request does to a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Write,
+    Zero { may_unmap: bool },
+}
+
+/// One client.
+pub struct Client<D> {
+    pub disk: Rc<D>,
+    pub shared: Rc<RefCell<Shared>>,
+    pub clock: SimClock,
+    pub rng: Rng,
+}
+
+impl<D: Disk> Client<D> {
+    /// One random request.
+    pub async fn step(&mut self) {
+        match self.rng.below(100) {
+            0..30 => {
+                let (offset, len) = self.range();
+                self.read(offset, len).await;
+            }
+            30..72 => self.change(Change::Write).await,
+            72..78 => {
+                let may_unmap = self.rng.one_in(2);
+                self.change(Change::Zero { may_unmap }).await;
+            }
+            78..81 => self.trim().await,
+            81..88 => self.flush().await,
+            88..93 => {
+                let done = self.disk.exercise(&mut self.rng).await;
+                self.check(done);
+            }
+            _ => {
+                let us = self.rng.below(1 << self.rng.clone().below(18));
+                self.clock.sleep(Duration::from_micros(us)).await;
+            }
+        }
+    }
+
+    /// A range of bytes: often whole extents, often in the volume's hot first third, sometimes a single byte.
+    fn range(&mut self) -> (u64, u64) {
+        let size = self.shared.borrow().oracle.sectors() * BYTES;
+        let area = if self.rng.one_in(3) { size } else { size / 3 };
+        let extent = EXTENT * BYTES;
+        let at = self.rng.below(area);
+        let (offset, len) = match self.rng.below(20) {
+            0..9 => (at / extent * extent, extent * (1 + self.rng.below(3))),
+            9..14 => (at / BYTES * BYTES, BYTES * (1 + self.rng.below(40))),
+            14..17 => (at, 1 + self.rng.below(700)),
+            17..19 => (at, 1 + self.rng.below(3 * extent)),
+            _ => (at / extent * extent, extent * (1 + self.rng.below(24))),
+        };
+        (offset, len.min(size - offset))
+    }
+
+    /// Whether a request succeeded; it may fail only where something was made to.
+    fn check<T>(&self, result: Result<T, String>) -> Option<T> {
+        result
+            .inspect_err(|error| assert!(self.shared.borrow().tolerant, "a request failed without reason: {error}"))
+            .ok()
+    }
+
+    /// Reads a range, and has it checked.
+    pub async fn read(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
+        let sectors = offset / BYTES..(offset + len).div_ceil(BYTES);
+        let reading = self.shared.borrow_mut().oracle.begin_read(sectors);
+        let data = self.disk.read(offset, len).await;
+        let data = self.check(data);
+        assert!(data.as_ref().is_none_or(|d| d.len() as u64 == len), "a read of another length");
+        self.shared.borrow_mut().oracle.end_read(reading, offset, data.as_deref());
+        data
+    }
+
+    async fn flush(&self) {
+        let flushing = self.shared.borrow_mut().oracle.begin_flush();
+        let done = self.disk.flush().await;
+        let done = self.check(done);
+        self.shared.borrow_mut().oracle.end_flush(flushing, done.is_some());
+    }
+
+    async fn change(&mut self, change: Change) {
+        let (offset, len) = self.range();
+        let sectors = offset / BYTES..(offset + len).div_ceil(BYTES);
+        let mut edges = Vec::new();
+        if !offset.is_multiple_of(BYTES) {
+            edges.push(sectors.start);
+        }
+        if !(offset + len).is_multiple_of(BYTES) && !edges.contains(&(sectors.end - 1)) {
+            edges.push(sectors.end - 1);
+        }
+        let hold = self.shared.borrow_mut().hold(sectors, edges.clone());
+        let Some(hold) = hold else { return };
+        let mut old = Vec::new();
+        for edge in edges {
+            let Some(bytes) = self.learn(edge).await else { return self.shared.borrow_mut().release(hold) };
+            old.push((edge, bytes));
+        }
+        self.change_held(change, offset, len, &old).await;
+        self.shared.borrow_mut().release(hold);
+    }
+
+    /// What a sector that nobody else writes to holds.
+    async fn learn(&self, sector: u64) -> Option<Bytes> {
+        let known = self.shared.borrow().oracle.known(sector);
+        match known {
+            Some(bytes) => Some(bytes),
+            None => self.read(sector * BYTES, BYTES).await.map(Bytes::from),
+        }
+    }
+
+    async fn change_held(&mut self, change: Change, offset: u64, len: u64, old: &[(u64, Bytes)]) {
+        let first = offset / BYTES;
+        let data = self.bytes(change, offset, len, old);
+        let start = (offset - first * BYTES) as usize;
+        let part = data.slice(start..start + len as usize);
+        let fua = self.rng.one_in(10);
+        let through = self.disk.writes_through();
+        let what = format!("{change:?}{} of {len} bytes at {offset}", if fua { " FUA" } else { "" });
+        let writing = self.shared.borrow_mut().oracle.begin_write(first, &data, through, what);
+        let done = match change {
+            Change::Write => self.disk.write(offset, part, fua).await,
+            Change::Zero { may_unmap } => self.disk.write_zeroes(offset, len, may_unmap, fua).await,
+        };
+        let done = self.check(done);
+        self.shared.borrow_mut().oracle.end_write(writing, done.is_some(), fua);
+    }
+
+    /// Whole sectors: what is written, and around it what the sectors at the edges hold.
+    fn bytes(&mut self, change: Change, offset: u64, len: u64, old: &[(u64, Bytes)]) -> Bytes {
+        let sectors = offset / BYTES..(offset + len).div_ceil(BYTES);
+        let content = match change {
+            Change::Zero { .. } => Content::Shared(0),
+            Change::Write if self.rng.one_in(3) => Content::Shared(self.rng.below(SHARED)),
+            Change::Write => {
+                let shared = self.shared.borrow();
+                Content::Unique { volume: shared.volume, write: shared.requests }
+            }
+        };
+        let mut data = BufMut::with_len(((sectors.end - sectors.start) * BYTES) as usize);
+        for (sector, out) in sectors.zip(data.chunks_mut(SECTOR)) {
+            content.fill(sector, out);
+            if let Some((_, old)) = old.iter().find(|(edge, _)| *edge == sector) {
+                let from = offset.saturating_sub(sector * BYTES).min(BYTES) as usize;
+                let to = (offset + len - sector * BYTES).min(BYTES) as usize;
+                out[..from].copy_from_slice(&old[..from]);
+                out[to..].copy_from_slice(&old[to..]);
+            }
+        }
+        data.freeze()
+    }
+
+    async fn trim(&mut self) {
+        let (offset, len) = self.range();
+        let block = self.disk.trim_bytes();
+        let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
+        let sectors = start / BYTES..end.max(start) / BYTES;
+        let hold = self.shared.borrow_mut().hold(sectors.clone(), Vec::new());
+        let Some(hold) = hold else { return };
+        let trimming = self.shared.borrow_mut().oracle.begin_trim(sectors);
+        let fua = self.rng.one_in(10);
+        let done = self.disk.trim(offset, len, fua).await;
+        let done = self.check(done);
+        let mut shared = self.shared.borrow_mut();
+        shared.oracle.end_write(trimming, done.is_some(), fua);
+        shared.release(hold);
+    }
+
+    /// Reads everything, in pieces.
+    pub async fn read_all(&mut self) {
+        let size = self.shared.borrow().oracle.sectors() * BYTES;
+        let mut offset = 0;
+        while offset < size {
+            let len = (BYTES * (1 + self.rng.below(256))).min(size - offset);
+            self.read(offset, len).await;
+            offset += len;
+        }
+    }
+}

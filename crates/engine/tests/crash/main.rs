@@ -1,0 +1,20 @@
+//! The engine on devices that lose power: seeded clients, a crash at any device operation, a restart, and an oracle that
+//! knows for every sector what a disk could legally return.
+//!
+//! `NITRO_SEED=n` replays one seed; `NITRO_SEEDS=k` runs `k` of them; `NITRO_TRACE=1` tells of every request
+//! and device operation.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod client;
+mod content;
+mod device;
+mod medium;
+mod oracle;
+mod power;
+mod scenario;
+mod seeds;
+#[path = "../main/simulation/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "shared with the other test binary, which uses all of it")]
+mod simulation;
+mod system;
+mod toy;

@@ -1,0 +1,259 @@
+//! One seed: start, use, crash, start again, several times over the same devices.
+
+use crate::client::{Client, Disk, Shared};
+use crate::device::{CrashDevice, Faults, Platter, Wiring};
+use crate::medium::{Loss, Medium, SECTOR};
+use crate::power::Power;
+use crate::seeds::trace;
+use crate::simulation::{Rng, SimClock, Simulation};
+use futures_util::future::{Either, select};
+use nitro_engine::port::Clock;
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Virtual time in which every cycle ends, unless something hangs.
+pub const CYCLE_MAX: Duration = Duration::from_secs(3600);
+
+/// The devices of one cycle.
+#[derive(Clone)]
+pub struct Devices {
+    pub flash: CrashDevice,
+    pub origins: Vec<CrashDevice>,
+}
+
+/// Something with volumes that can be started on devices, again and again.
+pub trait System: 'static {
+    type Disk: Disk;
+    /// Sizes of flash and of each volume, in bytes.
+    fn sizes(&self) -> (u64, Vec<u64>);
+    /// The origins' block size in bytes.
+    fn block_bytes(&self) -> u32;
+    /// How flash and origins misbehave now and then.
+    fn faults(&self) -> (Faults, Faults);
+    /// Whether a client may hear of errors of the flash.
+    fn flash_errors_reach_clients(&self) -> bool;
+    /// Starts; `cycle` 0 is the first time. An error is a refusal to start.
+    async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<Self::Disk>>, String>;
+    /// Gives up what `start` could not start with, and starts anew.
+    async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<Self::Disk>>;
+    /// Stops in good order: what was acknowledged is durable then.
+    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &SimClock, rng: &mut Rng) -> Result<(), String>;
+    /// A cycle ends.
+    fn ended(&self, disks: &[Rc<Self::Disk>]);
+}
+
+/// What happened, to be sure that a scenario reaches what it is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub steps: u64,
+    pub trace: u64,
+    pub crashes_in_start: u64,
+    pub power_losses: u64,
+    pub kills: u64,
+    /// Cycles whose clients had done all before the power failed.
+    pub quiet_ends: u64,
+    /// Stops in good order.
+    pub stops: u64,
+    pub refusals: u64,
+}
+
+/// A world that outlives crashes.
+struct World<S> {
+    system: Rc<S>,
+    rng: Rng,
+    flash: Platter,
+    origins: Vec<Platter>,
+    volumes: Vec<Rc<RefCell<Shared>>>,
+    block_bytes: u32,
+    /// What is on the flash can no longer be trusted.
+    corrupt: bool,
+    outcome: Outcome,
+}
+
+/// Runs a seed.
+///
+/// # Panics
+/// If a disk would not have done what was seen.
+pub fn run<S: System>(seed: u64, system: S) -> Outcome {
+    let rng = Rng::new(seed ^ 0xC4A5_4000);
+    let platter = |bytes| Platter::new(Medium::new(bytes).into());
+    let (flash_bytes, volume_bytes) = system.sizes();
+    let volume = |(n, bytes): (usize, &u64)| Rc::new(RefCell::new(Shared::new(n as u64, bytes / SECTOR as u64)));
+    let mut world = World {
+        block_bytes: system.block_bytes(),
+        flash: platter(flash_bytes),
+        origins: volume_bytes.iter().copied().map(platter).collect(),
+        volumes: volume_bytes.iter().enumerate().map(volume).collect(),
+        system: Rc::new(system),
+        rng,
+        corrupt: false,
+        outcome: Outcome::default(),
+    };
+    let cycles = 3 + world.rng.below(4);
+    for cycle in 0..cycles {
+        world.cycle(cycle);
+    }
+    world.outcome
+}
+
+/// Runs `future` until it ends or the power fails.
+async fn powered<T>(power: Power, future: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(future), pin!(power.failure())).await {
+        Either::Left((result, _)) => Some(result),
+        Either::Right(_) => None,
+    }
+}
+
+impl<S: System> World<S> {
+    /// When the power fails: often early, sometimes during the start.
+    fn lifetime(&mut self, cycle: u64) -> u64 {
+        match self.rng.below(8) {
+            0..2 if cycle > 0 => 1 + self.rng.below(60),
+            0..3 => 1 + self.rng.below(400),
+            3..7 => 400 + self.rng.below(5000),
+            _ => u64::MAX,
+        }
+    }
+
+    fn switch_on(&mut self, sim: &Simulation, power: &Power) -> Devices {
+        let flash_us = [100, 1000, 8000][self.rng.below(3) as usize];
+        let origin_us = [300, 3000, 20_000][self.rng.below(3) as usize];
+        let (block_bytes, clock) = (self.block_bytes, sim.clock.clone());
+        let mut device = |name: usize, platter: &Platter, delay_us_max: u64, block_bytes: u32| {
+            let (clock, power, seed) = (clock.clone(), power.clone(), self.rng.next());
+            CrashDevice::new(platter, Wiring { name: name as u64, block_bytes, clock, power, seed, delay_us_max })
+        };
+        let flash = device(0, &self.flash, flash_us, 512);
+        let origins = self.origins.iter().enumerate().map(|(n, p)| device(n + 1, p, origin_us, block_bytes)).collect();
+        Devices { flash, origins }
+    }
+
+    fn cycle(&mut self, cycle: u64) {
+        let sim = Simulation::new(self.rng.next());
+        let power = Power::new(self.lifetime(cycle));
+        let devices = self.switch_on(&sim, &power);
+        trace(|| format!("cycle {cycle}, {:?}", self.system.faults()));
+        match self.start(&sim, &power, &devices, cycle) {
+            Some(disks) => {
+                self.misbehave(&devices);
+                self.use_disks(&sim, &power, &disks);
+                if !power.is_off() && self.rng.one_in(2) {
+                    self.stop(&sim, &power, &disks);
+                }
+                self.system.ended(&disks);
+            }
+            None => self.outcome.crashes_in_start += 1,
+        }
+        self.outcome.quiet_ends += u64::from(!power.is_off());
+        power.cut();
+        self.crash();
+        let (steps, trace) = power.trace();
+        self.outcome.steps += steps;
+        self.outcome.trace = self.outcome.trace.rotate_left(7) ^ trace;
+    }
+
+    fn start(
+        &mut self,
+        sim: &Rc<Simulation>,
+        power: &Power,
+        devices: &Devices,
+        cycle: u64,
+    ) -> Option<Vec<Rc<S::Disk>>> {
+        let (system, world, on) = (self.system.clone(), (sim.clone(), devices.clone()), power.clone());
+        let started = sim.run(async move { powered(on, system.start(world.0, world.1, cycle)).await })?;
+        if let Err(why) = &started {
+            assert!(self.corrupt, "refused to start without reason: {why}");
+            self.outcome.refusals += 1;
+            self.volumes.iter().for_each(|v| v.borrow_mut().oracle.distrust());
+            let (system, world, on) = (self.system.clone(), (sim.clone(), devices.clone()), power.clone());
+            return sim.run(async move { powered(on, system.start_over(world.0, world.1, cycle)).await });
+        }
+        started.ok()
+    }
+
+    fn misbehave(&mut self, devices: &Devices) {
+        let (flash, origin) = self.system.faults();
+        if self.rng.one_in(3) {
+            return;
+        }
+        devices.flash.misbehave(flash);
+        devices.origins.iter().for_each(|o| o.misbehave(origin));
+        self.corrupt |= flash.corrupt();
+        let on = |f: &Faults| f.read_errors + f.write_errors + f.flush_errors + f.no_space > 0 || f.corrupt();
+        let tolerant = on(&origin) || on(&flash) && self.system.flash_errors_reach_clients();
+        self.volumes.iter().for_each(|v| v.borrow_mut().tolerant |= tolerant);
+    }
+
+    fn use_disks(&mut self, sim: &Rc<Simulation>, power: &Power, disks: &[Rc<S::Disk>]) {
+        let (verify, steps) = (!self.rng.one_in(3), 20 + self.rng.below(300));
+        let at_work = Rc::new(Cell::new(0));
+        for (disk, shared) in disks.iter().zip(&self.volumes) {
+            for n in 0..1 + self.rng.below(4) {
+                let rng = Rng::new(self.rng.next());
+                let mut client = Client { disk: disk.clone(), shared: shared.clone(), clock: sim.clock.clone(), rng };
+                let count = at_work.clone();
+                count.set(count.get() + 1);
+                sim.spawn(async move {
+                    if verify && n == 0 {
+                        client.read_all().await;
+                    }
+                    for _ in 0..steps {
+                        client.step().await;
+                    }
+                    count.set(count.get() - 1);
+                });
+            }
+        }
+        let (clock, on) = (sim.clock.clone(), power.clone());
+        let all_done = async move {
+            while at_work.get() > 0 {
+                clock.sleep(Duration::from_millis(20)).await;
+                assert!(clock.now() < CYCLE_MAX, "{} clients hang", at_work.get());
+            }
+        };
+        sim.run(async move { powered(on, all_done).await });
+    }
+
+    fn stop(&mut self, sim: &Rc<Simulation>, power: &Power, disks: &[Rc<S::Disk>]) {
+        let flushing: Vec<_> = self.volumes.iter().map(|v| v.borrow_mut().oracle.begin_flush()).collect();
+        let (system, disks, mut rng) = (self.system.clone(), disks.to_vec(), Rng::new(self.rng.next()));
+        let (clock, on) = (sim.clock.clone(), power.clone());
+        let stopped = sim.run(async move { powered(on, system.stop(&disks, &clock, &mut rng)).await });
+        let Some(stopped) = stopped else { return };
+        for (volume, flushing) in self.volumes.iter().zip(flushing) {
+            let mut shared = volume.borrow_mut();
+            assert!(stopped.is_ok() || shared.tolerant, "stopping failed without reason: {stopped:?}");
+            shared.oracle.end_flush(flushing, stopped.is_ok());
+        }
+        self.outcome.stops += 1;
+    }
+
+    fn crash(&mut self) {
+        let losses = [Loss::Shuffled, Loss::Shuffled, Loss::Shuffled, Loss::All, Loss::None];
+        let killed = self.rng.one_in(4);
+        let torn = self.system.faults().0.torn_sectors;
+        for (n, platter) in [&self.flash].into_iter().chain(&self.origins).enumerate() {
+            let mut medium = platter.lock().unwrap();
+            match killed {
+                true => medium.outlive_program(&mut self.rng),
+                false => {
+                    let loss = losses[self.rng.below(losses.len() as u64) as usize];
+                    let loss = if torn && n == 0 { Loss::Torn } else { loss };
+                    medium.lose_power(&mut self.rng, loss);
+                }
+            }
+        }
+        for volume in &self.volumes {
+            let mut shared = volume.borrow_mut();
+            shared.forget_requests();
+            match (self.corrupt, killed) {
+                (true, _) => shared.oracle.distrust(),
+                (false, true) => shared.oracle.outlive_program(),
+                (false, false) => shared.oracle.lose_power(),
+            }
+        }
+        *(if killed { &mut self.outcome.kills } else { &mut self.outcome.power_losses }) += 1;
+    }
+}

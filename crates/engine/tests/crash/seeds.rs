@@ -1,0 +1,66 @@
+//! Seeds, one after the other, on as many threads as there are processors.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+/// A seed takes a second. One that takes so long is caught in an endless loop.
+const ENDLESS: Duration = Duration::from_secs(180);
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|n| n.parse().unwrap())
+}
+
+/// Says what happens, if `NITRO_TRACE` is set.
+pub fn trace(what: impl FnOnce() -> String) {
+    static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("NITRO_TRACE").is_some());
+    if *WANTED {
+        eprintln!("{}", what());
+    }
+}
+
+/// Runs `scenario` for `count` seeds, or as many as `NITRO_SEEDS` says, or the one that `NITRO_SEED` names. A failing
+/// one prints the line that replays it. Returns how many were run.
+pub fn for_seeds(test: &str, count: u64, scenario: impl Fn(u64) + Sync) -> u64 {
+    if let Some(seed) = number("NITRO_SEED") {
+        scenario(seed);
+        return 1;
+    }
+    let count = number("NITRO_SEEDS").unwrap_or(count);
+    let (next, failed, running) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(BTreeMap::new()));
+    let replay = |seed| format!("replay: NITRO_SEED={seed} cargo test -p nitro-engine --test crash {test}");
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= count {
+                return;
+            }
+            running.lock().unwrap().insert(seed, Instant::now());
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| scenario(seed))) {
+                next.store(count, Ordering::Relaxed);
+                eprintln!("{}", replay(seed));
+                failed.lock().unwrap().get_or_insert(panic);
+            }
+            running.lock().unwrap().remove(&seed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        while !workers.iter().all(|w| w.is_finished()) {
+            std::thread::sleep(Duration::from_millis(50));
+            let endless = running.lock().unwrap().iter().find(|(_, since)| since.elapsed() > ENDLESS).map(|(s, _)| *s);
+            if let Some(seed) = endless {
+                // Nothing can be done to a thread that does not end.
+                eprintln!("an endless loop; {}", replay(seed));
+                std::process::abort();
+            }
+        }
+    });
+    if let Some(panic) = failed.into_inner().unwrap() {
+        resume_unwind(panic);
+    }
+    count
+}

@@ -1,0 +1,345 @@
+//! The engine as it is tested: one cache, one or two volumes, small enough that everything is evicted all the time.
+
+use crate::client::Disk;
+use crate::device::{CrashDevice, Faults};
+use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
+use crate::seeds::{for_seeds, trace};
+use crate::simulation::{Rng, SimClock, Simulation};
+use bytes::Bytes;
+use nitro_engine::codec::Compression;
+use nitro_engine::manager::pattern::StreamSettings;
+use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::port::{Clock, Device};
+use nitro_engine::{Cache, EngineSettings, Error, Volume, VolumeOptions, WriteMode};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+type TestCache = Cache<CrashDevice, SimClock>;
+type TestVolume = Volume<CrashDevice, CrashDevice, SimClock>;
+
+const WEU_BYTES: u32 = 512 << 10;
+/// Seeds of a short run.
+const SEEDS: u64 = 300;
+
+/// A cache of a few WEUs.
+fn settings(seed: u64) -> EngineSettings {
+    let mut rng = Rng::new(seed ^ 0x5E77);
+    let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+    let manager = Settings {
+        extent_bytes: pick(&[4096, 8192, 8192]) as u32,
+        weu_bytes: WEU_BYTES,
+        dedup: pick(&[0, 1, 1, 1]) == 1,
+        fingerprint_index_percent: pick(&[40, 100, 100]) as u8,
+        streams: StreamSettings { threshold_bytes: 128 << 10, ..StreamSettings::default() },
+        seed,
+        ..Settings::new(pick(&[8, 9, 16]) * u64::from(WEU_BYTES))
+    };
+    let compression = [Compression::Lz4, Compression::None, Compression::Zstd][pick(&[0, 1, 1, 2]) as usize];
+    let (dirty_start_percent, dirty_max_percent) = (pick(&[0, 5, 20, 50]) as u8, pick(&[30, 60]) as u8);
+    EngineSettings {
+        compression,
+        dirty_queue_bytes: pick(&[64 << 10, 1 << 20, 16 << 20]),
+        dirty_start_percent: dirty_start_percent.min(dirty_max_percent),
+        dirty_max_percent,
+        dirty_age: Duration::from_secs(pick(&[0, 1, 30])),
+        ram_cache_bytes: pick(&[0, 0, 512 << 10]),
+        readahead_ram_bytes: pick(&[0, 256 << 10]),
+        insert_queue_bytes: pick(&[64 << 10, 4 << 20, 4 << 20]),
+        discard_evicted: pick(&[0, 1]) == 1,
+        ..EngineSettings::new(manager)
+    }
+}
+
+/// In half of the seeds nothing fails but the power.
+fn faults(seed: u64) -> (Faults, Faults) {
+    let none = Faults::default();
+    let mut rng = Rng::new(seed ^ 0xFA17);
+    let often = 20 + rng.below(200);
+    match rng.below(20) {
+        0 => (Faults { read_errors: often, ..none }, none),
+        1 => (Faults { write_errors: often / 8, ..none }, none),
+        2 => (Faults { flush_errors: often / 8, ..none }, none),
+        3 => (Faults { no_space: often / 8, ..none }, none),
+        4 => (Faults { rot: often / 8, ..none }, none),
+        5 => (Faults { misdirected: often / 8, ..none }, none),
+        6 => (Faults { lying_flush: true, ..none }, none),
+        7 => (none, Faults { read_errors: often, write_errors: often, ..none }),
+        8 => (none, Faults { flush_errors: often / 4, no_space: often, ..none }),
+        9 => (Faults { torn_sectors: true, ..none }, none),
+        _ => (none, none),
+    }
+}
+
+/// A volume in front of a cache.
+pub struct CachedDisk(Arc<TestVolume>);
+
+async fn switch_mode(volume: &TestVolume, rng: &mut Rng) -> Result<(), Error> {
+    let mode = if rng.one_in(3) { WriteMode::WriteThrough } else { WriteMode::WriteBack };
+    volume.set_mode(mode).await
+}
+
+fn text<T>(result: Result<T, Error>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
+impl Disk for CachedDisk {
+    fn trim_bytes(&self) -> u64 {
+        self.0.origin().geometry().block_bytes.into()
+    }
+
+    fn writes_through(&self) -> bool {
+        self.0.mode() == WriteMode::WriteThrough
+    }
+
+    async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {
+        let pieces = match self.0.try_read(offset, len) {
+            Some(pieces) => pieces,
+            None => text(self.0.read(offset, len).await)?,
+        };
+        Ok(pieces.concat())
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String> {
+        text(self.0.write(offset, data, fua).await)
+    }
+
+    async fn flush(&self) -> Result<(), String> {
+        text(self.0.flush().await)
+    }
+
+    async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), String> {
+        text(self.0.trim(offset, len, fua).await)
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool, fua: bool) -> Result<(), String> {
+        text(self.0.write_zeroes(offset, len, may_unmap, false, fua).await)
+    }
+
+    async fn exercise(&self, rng: &mut Rng) -> Result<(), String> {
+        let volume = &self.0;
+        let choice = rng.below(10);
+        trace(|| format!("begins exercise {choice}"));
+        let done = text(match choice {
+            0..2 => switch_mode(volume, rng).await,
+            2 => volume.destage_all().await,
+            3 => volume.close_regions(true).await,
+            4 => volume.cache().sync().await,
+            5 => resize(volume.cache(), rng).await,
+            _ => {
+                let offset = rng.below(volume.size_bytes());
+                volume.warm(offset, rng.below(128 << 10).min(volume.size_bytes() - offset)).await
+            }
+        });
+        trace(|| format!("ends exercise {choice}, {done:?}"));
+        done
+    }
+}
+
+/// Makes the cache larger or smaller, within its device.
+async fn resize(cache: &TestCache, rng: &mut Rng) -> Result<(), Error> {
+    match cache.resize((8 + rng.below(9)) * u64::from(WEU_BYTES)).await {
+        Err(Error::Setting(refused)) => cache.resize(refused.nearest).await,
+        result => result,
+    }
+}
+
+/// What all seeds together made happen in the engine.
+#[derive(Default)]
+struct Happened {
+    evicted: AtomicU64,
+    duplicates: AtomicU64,
+    ssd_reads: AtomicU64,
+    corrupt: AtomicU64,
+    destaged: AtomicU64,
+    recovered_dirty: AtomicU64,
+    unfinished_batches: AtomicU64,
+    open_regions: AtomicU64,
+    outcome: Mutex<Outcome>,
+}
+
+struct Nitro {
+    seed: u64,
+    /// There is a cache on the flash.
+    formatted: Cell<bool>,
+    /// Workers that have not ended.
+    at_work: Rc<Cell<u32>>,
+    settings: EngineSettings,
+    happened: Arc<Happened>,
+}
+
+impl Nitro {
+    fn new(seed: u64, happened: &Arc<Happened>) -> Self {
+        let (formatted, at_work) = (Cell::new(false), Rc::default());
+        Self { seed, formatted, at_work, settings: settings(seed), happened: happened.clone() }
+    }
+
+    async fn format(&self, clock: &SimClock, flash: CrashDevice, cycle: u64) -> Result<Arc<TestCache>, Error> {
+        let epoch = self.seed << 8 | cycle;
+        let cache = Cache::format(flash, clock.clone(), self.settings, [7; 16], epoch).await?;
+        self.formatted.set(true);
+        Ok(cache)
+    }
+
+    async fn open(&self, clock: &SimClock, flash: CrashDevice) -> Result<Arc<TestCache>, Error> {
+        let superblock = TestCache::probe(&flash).await?;
+        let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
+        let manager = Settings { cache_bytes, ..self.settings.manager };
+        let settings = EngineSettings { manager, ..self.settings };
+        let (cache, recovered) = Cache::open(flash, clock.clone(), settings).await?;
+        trace(|| format!("{recovered:?}"));
+        if !self.faults().0.corrupt() {
+            assert_eq!(recovered.lost_extents, 0, "{recovered:?}");
+        }
+        add(&self.happened.recovered_dirty, recovered.dirty_extents);
+        add(&self.happened.unfinished_batches, recovered.unfinished_batch.into());
+        add(&self.happened.open_regions, recovered.open_regions);
+        Ok(cache)
+    }
+
+    /// Polls `worker` until it ends.
+    fn employ(&self, sim: &Simulation, worker: impl Future<Output = ()> + 'static) {
+        let at_work = self.at_work.clone();
+        at_work.set(at_work.get() + 1);
+        sim.spawn(async move {
+            worker.await;
+            at_work.set(at_work.get() - 1);
+        });
+    }
+
+    fn serve(
+        &self,
+        sim: &Rc<Simulation>,
+        cache: &Arc<TestCache>,
+        origins: Vec<CrashDevice>,
+        cycle: u64,
+    ) -> Vec<Rc<CachedDisk>> {
+        self.at_work.set(0);
+        let [inserting, journaling] = [0; 2].map(|_| cache.clone());
+        self.employ(sim, async move { inserting.insertion_worker().await });
+        self.employ(sim, async move { journaling.journal_worker().await });
+        let mut rng = Rng::new(self.seed << 8 | cycle);
+        let open = |(n, origin): (usize, CrashDevice)| {
+            let mode = if rng.one_in(3) { WriteMode::WriteThrough } else { WriteMode::WriteBack };
+            let options = VolumeOptions { object: ObjectId(n as u16 + 1), read_only: false, mode };
+            let volume = Volume::new(cache.clone(), origin, options);
+            let [ahead, destaging] = [0; 2].map(|_| volume.clone());
+            sim.spawn(async move { ahead.readahead_worker().await });
+            sim.spawn(async move { destaging.destage_worker().await });
+            Rc::new(CachedDisk(volume))
+        };
+        origins.into_iter().enumerate().map(open).collect()
+    }
+}
+
+impl System for Nitro {
+    type Disk = CachedDisk;
+
+    fn sizes(&self) -> (u64, Vec<u64>) {
+        let settings = &self.settings;
+        let overhead = Cache::<CrashDevice, SimClock>::overhead_bytes(settings);
+        let volumes = if self.seed.is_multiple_of(3) { vec![5 << 20] } else { vec![3 << 20, 1 << 20] };
+        (settings.manager.cache_bytes + overhead, volumes)
+    }
+
+    fn block_bytes(&self) -> u32 {
+        if self.seed % 4 == 1 { 4096 } else { 512 }
+    }
+
+    fn faults(&self) -> (Faults, Faults) {
+        faults(self.seed)
+    }
+
+    fn flash_errors_reach_clients(&self) -> bool {
+        true
+    }
+
+    async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<CachedDisk>>, String> {
+        let Devices { flash, origins } = devices;
+        let cache = text(match self.formatted.get() {
+            true => self.open(&sim.clock, flash).await,
+            false => self.format(&sim.clock, flash, cycle).await,
+        })?;
+        Ok(self.serve(&sim, &cache, origins, cycle))
+    }
+
+    async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<CachedDisk>> {
+        let cache = self.format(&sim.clock, devices.flash, cycle).await.unwrap();
+        self.serve(&sim, &cache, devices.origins, cycle)
+    }
+
+    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &SimClock, rng: &mut Rng) -> Result<(), String> {
+        for CachedDisk(volume) in disks.iter().map(Rc::as_ref) {
+            if rng.one_in(2) {
+                text(volume.destage_all().await)?;
+            }
+            text(volume.flush().await)?;
+        }
+        disks[0].0.cache().close();
+        while self.at_work.get() > 0 {
+            clock.sleep(Duration::from_millis(10)).await;
+            assert!(clock.now() < CYCLE_MAX, "a worker does not end");
+        }
+        Ok(())
+    }
+
+    fn ended(&self, disks: &[Rc<CachedDisk>]) {
+        let status = disks[0].0.cache().status();
+        let happened = &self.happened;
+        add(&happened.evicted, status.manager.weus_evicted);
+        add(&happened.duplicates, status.manager.duplicates);
+        add(&happened.ssd_reads, status.engine.ssd_reads);
+        add(&happened.corrupt, status.engine.corrupt_extents);
+        disks.iter().for_each(|disk| add(&happened.destaged, disk.0.counters().destaged_extents));
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+#[test]
+fn the_engine_survives_crashes() {
+    let happened = Arc::new(Happened::default());
+    let seeds = for_seeds("the_engine_survives_crashes", SEEDS, |seed| {
+        let outcome = run(seed, Nitro::new(seed, &happened));
+        let mut all = happened.outcome.lock().unwrap();
+        all.steps += outcome.steps;
+        all.crashes_in_start += outcome.crashes_in_start;
+        all.power_losses += outcome.power_losses;
+        all.kills += outcome.kills;
+        all.quiet_ends += outcome.quiet_ends;
+        all.stops += outcome.stops;
+        all.refusals += outcome.refusals;
+    });
+    let all = *happened.outcome.lock().unwrap();
+    let Happened { evicted, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
+    let Happened { recovered_dirty, unfinished_batches, open_regions, .. } = &*happened;
+    let mut few = all.kills.min(all.power_losses).min(all.crashes_in_start).min(all.stops) < 50;
+    println!("{all:?}");
+    for (name, counter) in [
+        ("WEUs evicted", evicted),
+        ("duplicates", duplicates),
+        ("SSD reads", ssd_reads),
+        ("corrupt extents", corrupt),
+        ("destaged extents", destaged),
+        ("dirty extents recovered", recovered_dirty),
+        ("unfinished batches", unfinished_batches),
+        ("regions found open", open_regions),
+    ] {
+        let count = counter.load(Ordering::Relaxed);
+        println!("{name}: {count}");
+        few |= count < 50;
+    }
+    assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
+}
+
+#[test]
+fn a_seed_runs_the_same_way_twice() {
+    for seed in 0..6 {
+        let [first, second] = [0; 2].map(|_| run(seed, Nitro::new(seed, &Arc::default())));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
