@@ -1,0 +1,105 @@
+//! Text of `blkparse` in its default format: `major,minor cpu sequence time_s pid event rwbs sector + sectors [process]`.
+
+use super::fields::{self, Fields};
+use super::text::LineParser;
+use crate::request::SECTOR_BYTES;
+use crate::{Op, Problem, Request};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Which of a request's events in Linux's block layer stands for it; the others are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BlockEvent {
+    /// `Q`: as it was asked for, before the scheduler merged anything.
+    #[default]
+    Queued,
+    /// `D`: as the device got it.
+    Issued,
+    /// `C`: when the device had done it.
+    Completed,
+}
+
+impl BlockEvent {
+    const fn letter(self) -> u8 {
+        match self {
+            Self::Queued => b'Q',
+            Self::Issued => b'D',
+            Self::Completed => b'C',
+        }
+    }
+}
+
+/// A device number as Linux packs it: 12 bits of major, 20 of minor.
+pub fn device(major: u64, minor: u64) -> Result<u32, Problem> {
+    if major >= 1 << 12 || minor >= 1 << 20 {
+        return Err(Problem::new("device", "too large"));
+    }
+    Ok((major << 20 | minor) as u32)
+}
+
+/// What the letters of `rwbs` ask for.
+fn op(letters: &[u8], sectors: u64) -> Option<Op> {
+    match letters {
+        [b'F', ..] if sectors == 0 => Some(Op::Flush),
+        [b'R', ..] => Some(Op::Read),
+        [b'W', ..] | [b'F', b'W', ..] => Some(Op::Write),
+        [b'D' | b'E', ..] => Some(Op::Trim),
+        [b'F', ..] => Some(Op::Flush),
+        _ => None,
+    }
+}
+
+/// Parses a line.
+pub struct Blkparse {
+    event: BlockEvent,
+    /// The summary that ends the text has begun.
+    summary: bool,
+}
+
+impl Blkparse {
+    /// A parser that takes `event` for the request.
+    pub const fn new(event: BlockEvent) -> Self {
+        Self { event, summary: false }
+    }
+}
+
+impl LineParser for Blkparse {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        self.summary |= line.starts_with(b"CPU") || line.starts_with(b"Total (");
+        if self.summary {
+            return Ok(false);
+        }
+        let mut fields = Fields::blanks(line);
+        let mut numbers = Fields::commas(fields.field("device")?);
+        request.object = device(numbers.number("major")?, numbers.number("minor")?)?;
+        numbers.end()?;
+        fields.number("cpu")?;
+        fields.number("sequence")?;
+        request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
+        fields.number("pid")?;
+        let [event] = fields.field("event")? else { return Ok(false) };
+        if *event != self.event.letter() {
+            return Ok(false);
+        }
+        let letters = fields.field("rwbs")?;
+        let (sector, sectors) = extent(&mut fields)?;
+        let Some(op) = op(letters, sectors) else { return Ok(false) };
+        request.op = op;
+        request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
+        Ok(true)
+    }
+
+    fn is_header(&self, _line: &[u8]) -> bool {
+        false
+    }
+}
+
+/// `sector + sectors`, or `sector` alone, or nothing: an empty flush.
+fn extent(fields: &mut Fields<'_>) -> Result<(u64, u64), Problem> {
+    let Some(sector) = fields.next().filter(|field| !field.starts_with(b"[")) else { return Ok((0, 0)) };
+    let sector = fields::number(sector, "offset")?;
+    match fields.next() {
+        Some(b"+") => Ok((sector, fields.number("size")?)),
+        _ => Ok((sector, 0)),
+    }
+}

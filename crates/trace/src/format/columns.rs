@@ -1,0 +1,247 @@
+//! Lines of columns that the user describes: `time=0:s,op=3,offset=4:sectors,len=5:sectors,object=1`.
+
+use super::fields::{self, Fields, MD5_DIGITS, Separator};
+use super::names::Names;
+use super::text::LineParser;
+use super::volumes::{filetime_ns, scsi_op};
+use crate::{Op, Problem, Request, TraceError};
+use std::str::FromStr;
+
+/// Columns are numbered below this.
+const COLUMNS_MAX: usize = 64;
+/// Hexadecimal digits of a fingerprint of our own.
+const FINGERPRINT_DIGITS: usize = 40;
+/// Objects named by words are numbered from here on.
+const FIRST_NAME: u32 = 1 << 31;
+
+/// What a column says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Nothing,
+    /// A time in units of so many nanoseconds.
+    Time(u64),
+    /// A time in Windows' units.
+    Filetime,
+    Op(OpCoding),
+    /// An offset in units of so many bytes.
+    Offset(u64),
+    /// A length in units of so many bytes.
+    Len(u64),
+    Object,
+    /// Digests of so many hexadecimal digits.
+    Fingerprint(usize),
+    Compressed(u64),
+}
+
+/// How operations are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpCoding {
+    /// As words: `R`, `read`, `Write`, ….
+    Words,
+    /// 0 is a read, 1 a write.
+    ReadIs0,
+    /// 0 is a write, 1 a read.
+    ReadIs1,
+    /// As SCSI operation codes, hexadecimal.
+    Scsi,
+}
+
+/// A description of columns. As text: `role=column[:unit]`, separated by commas, columns counted from 0:
+///
+/// | role | units |
+/// |---|---|
+/// | `time` | `s` (default), `ms`, `us`, `ns`, `filetime` |
+/// | `op` | `words` (default: R, read, W, …), `read0` (0 reads, 1 writes), `read1`, `scsi` (hexadecimal); reads, if missing |
+/// | `offset` | `bytes` (default), `sectors`, `kib`, `4kib`, or a number of bytes; must be there |
+/// | `len` | the same; 512 bytes, if missing |
+/// | `object` | a number, or a name; 0, if missing |
+/// | `fingerprint` | `md5` (default), `160`: digests in hexadecimal, one or more |
+/// | `compressed` | as `offset` |
+///
+/// and `sep=comma` (default), `tab`, `space` (any blanks), `semicolon`, `pipe`; `skip=N`: lines at the beginning to pass over.
+/// A first line of names is passed over anyway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    roles: Vec<Role>,
+    separator: Separator,
+    skip: u64,
+}
+
+fn bytes_unit(unit: Option<&str>) -> Option<u64> {
+    match unit {
+        None | Some("bytes" | "b") => Some(1),
+        Some("sectors") => Some(512),
+        Some("kib") => Some(1 << 10),
+        Some("4kib") => Some(4 << 10),
+        Some(number) => number.parse().ok().filter(|&bytes| bytes > 0),
+    }
+}
+
+fn role(name: &str, unit: Option<&str>) -> Option<Role> {
+    Some(match (name, unit) {
+        ("time", None | Some("s")) => Role::Time(1_000_000_000),
+        ("time", Some("ms")) => Role::Time(1_000_000),
+        ("time", Some("us")) => Role::Time(1_000),
+        ("time", Some("ns")) => Role::Time(1),
+        ("time", Some("filetime")) => Role::Filetime,
+        ("op", None | Some("words")) => Role::Op(OpCoding::Words),
+        ("op", Some("read0")) => Role::Op(OpCoding::ReadIs0),
+        ("op", Some("read1")) => Role::Op(OpCoding::ReadIs1),
+        ("op", Some("scsi")) => Role::Op(OpCoding::Scsi),
+        ("offset", unit) => Role::Offset(bytes_unit(unit)?),
+        ("len", unit) => Role::Len(bytes_unit(unit)?),
+        ("object", None) => Role::Object,
+        ("fingerprint", None | Some("md5")) => Role::Fingerprint(MD5_DIGITS),
+        ("fingerprint", Some("160")) => Role::Fingerprint(FINGERPRINT_DIGITS),
+        ("compressed", unit) => Role::Compressed(bytes_unit(unit)?),
+        _ => return None,
+    })
+}
+
+impl FromStr for Columns {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<Self, TraceError> {
+        let mut columns = Self { roles: Vec::new(), separator: Separator::Byte(b','), skip: 0 };
+        for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            columns
+                .add(item)
+                .ok_or_else(|| TraceError::setting(format_args!("columns: {item:?} is not understood")))?;
+        }
+        if !columns.roles.iter().any(|role| matches!(role, Role::Offset(_))) {
+            return Err(TraceError::setting("columns: there is no offset"));
+        }
+        Ok(columns)
+    }
+}
+
+impl Columns {
+    /// Adds `name=value`; `None` if it makes no sense, or is there twice.
+    fn add(&mut self, item: &str) -> Option<()> {
+        let (name, value) = item.split_once('=')?;
+        match name {
+            "sep" => {
+                self.separator = match value {
+                    "comma" => Separator::Byte(b','),
+                    "tab" => Separator::Byte(b'\t'),
+                    "semicolon" => Separator::Byte(b';'),
+                    "pipe" => Separator::Byte(b'|'),
+                    "space" => Separator::Blanks,
+                    _ => return None,
+                }
+            }
+            "skip" => self.skip = value.parse().ok()?,
+            _ => {
+                let (column, unit) = match value.split_once(':') {
+                    Some((column, unit)) => (column, Some(unit)),
+                    None => (value, None),
+                };
+                let role = role(name, unit)?;
+                let column = column.parse().ok().filter(|&column: &usize| column < COLUMNS_MAX)?;
+                let same = |other: &Role| std::mem::discriminant(other) == std::mem::discriminant(&role);
+                if self.roles.iter().any(same) || self.roles.get(column).is_some_and(|&role| role != Role::Nothing) {
+                    return None;
+                }
+                let count = self.roles.len().max(column + 1);
+                self.roles.resize(count, Role::Nothing);
+                self.roles[column] = role;
+            }
+        }
+        Some(())
+    }
+
+    /// A parser of such lines.
+    #[must_use]
+    pub fn parser(&self) -> ColumnParser {
+        ColumnParser { columns: self.clone(), names: Names::default(), lines: 0 }
+    }
+}
+
+/// Parses a line.
+pub struct ColumnParser {
+    columns: Columns,
+    names: Names,
+    /// Lines passed over so far.
+    lines: u64,
+}
+
+/// Numbers that make sense only together.
+struct Extent {
+    offset: u64,
+    offset_unit: u64,
+    len: u64,
+    len_unit: u64,
+}
+
+impl ColumnParser {
+    fn column(&mut self, role: Role, field: &[u8], request: &mut Request, at: &mut Extent) -> Result<(), Problem> {
+        match role {
+            Role::Nothing => {}
+            Role::Time(unit_ns) => request.time_ns = fields::time_ns(field, unit_ns)?,
+            Role::Filetime => request.time_ns = filetime_ns(fields::number(field, "time")?)?,
+            Role::Op(coding) => request.op = op(coding, field)?,
+            Role::Offset(unit) => (at.offset, at.offset_unit) = (fields::number(field, "offset")?, unit),
+            Role::Len(unit) => (at.len, at.len_unit) = (fields::number(field, "len")?, unit),
+            Role::Object => {
+                request.object = match fields::number(field, "object") {
+                    Ok(number) => u32::try_from(number).map_err(|_| Problem::new("object", "too large"))?,
+                    Err(_) => FIRST_NAME + self.names.number(field)?,
+                }
+            }
+            Role::Fingerprint(digits) if !field.is_empty() => {
+                fields::digests(field, digits, &mut request.fingerprints)?;
+            }
+            Role::Compressed(unit) if !field.is_empty() => {
+                let bytes = fields::number(field, "compressed")?.checked_mul(unit);
+                let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
+                request.compressed_bytes = Some(bytes.ok_or(Problem::new("compressed", "too large"))?);
+            }
+            Role::Fingerprint(_) | Role::Compressed(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn op(coding: OpCoding, field: &[u8]) -> Result<Op, Problem> {
+    let op = match (coding, field) {
+        (OpCoding::Words, word) => Op::from_word(word),
+        (OpCoding::ReadIs0, b"0") | (OpCoding::ReadIs1, b"1") => Some(Op::Read),
+        (OpCoding::ReadIs0, b"1") | (OpCoding::ReadIs1, b"0") => Some(Op::Write),
+        (OpCoding::Scsi, code) => scsi_op(fields::hexadecimal(code, "op")?),
+        _ => None,
+    };
+    op.ok_or(Problem::new("op", "not an operation"))
+}
+
+const fn unquoted(field: &[u8]) -> &[u8] {
+    match field {
+        [b'"', inner @ .., b'"'] => inner,
+        field => field,
+    }
+}
+
+impl LineParser for ColumnParser {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        if self.lines < self.columns.skip {
+            self.lines += 1;
+            return Ok(false);
+        }
+        let mut at = Extent { offset: 0, offset_unit: 1, len: 512, len_unit: 1 };
+        let mut fields = Fields::new(line, self.columns.separator);
+        for column in 0..self.columns.roles.len() {
+            let field = fields.next().ok_or(Problem::new("record", "has too few columns"))?;
+            self.column(self.columns.roles[column], unquoted(field), request, &mut at)?;
+        }
+        if let Some(count) = u32::try_from(request.fingerprints.len()).ok().filter(|&count| count > 0) {
+            let len = at.len.checked_mul(at.len_unit).and_then(|len| u32::try_from(len).ok());
+            request.block_bytes = len.ok_or(Problem::new("len", "too large"))?.div_ceil(count);
+        }
+        request.place(at.offset, at.offset_unit, at.len, at.len_unit)?;
+        Ok(true)
+    }
+
+    fn is_header(&self, line: &[u8]) -> bool {
+        // Objects may be named by words, so that a line's beginning does not tell: a header has no number at all.
+        self.columns.skip == 0 && !line.iter().any(u8::is_ascii_digit)
+    }
+}

@@ -1,0 +1,226 @@
+//! The formats of others, and how one is recognised.
+
+mod binary;
+mod blkparse;
+mod columns;
+mod detect;
+mod disks;
+mod fields;
+mod fiu;
+mod names;
+mod records;
+mod text;
+mod volumes;
+
+pub use blkparse::BlockEvent;
+pub use columns::Columns;
+
+use crate::parquet::ParquetReader;
+use crate::source::{Compression, Window};
+use crate::{BadRecords, ErrorKind, Place, Reader, Request, Skipped, TraceError};
+use binary::BinaryReader;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use text::{LineParser, TextReader};
+
+/// A format of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Our own.
+    Parquet,
+    /// FIU IODedup, text or `.tsv`, with MD5 digests per sector or per 4 KiB.
+    Fiu,
+    /// MSR Cambridge.
+    Msr,
+    /// SYSTOR '17.
+    Systor,
+    /// CloudPhysics, binary, versions 1 and 2.
+    Vscsi,
+    /// CloudPhysics as text.
+    CloudPhysicsCsv,
+    /// libCacheSim's binary format.
+    OracleGeneral,
+    /// Tencent CBS.
+    Tencent,
+    /// Alibaba block traces.
+    Alibaba,
+    /// UMass, Storage Performance Council.
+    Spc,
+    /// DiskSim ASCII.
+    DiskSim,
+    /// The ARC paper's `.lis`.
+    Arc,
+    /// Text of blkparse.
+    Blkparse,
+    /// blktrace, binary.
+    Blktrace,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Parquet,
+        Self::Fiu,
+        Self::Msr,
+        Self::Systor,
+        Self::Vscsi,
+        Self::CloudPhysicsCsv,
+        Self::OracleGeneral,
+        Self::Tencent,
+        Self::Alibaba,
+        Self::Spc,
+        Self::DiskSim,
+        Self::Arc,
+        Self::Blkparse,
+        Self::Blktrace,
+    ];
+
+    /// The name by which a user chooses it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Fiu => "fiu",
+            Self::Msr => "msr",
+            Self::Systor => "systor",
+            Self::Vscsi => "vscsi",
+            Self::CloudPhysicsCsv => "cloudphysics-csv",
+            Self::OracleGeneral => "oracle-general",
+            Self::Tencent => "tencent",
+            Self::Alibaba => "alibaba",
+            Self::Spc => "spc",
+            Self::DiskSim => "disksim",
+            Self::Arc => "arc",
+            Self::Blkparse => "blkparse",
+            Self::Blktrace => "blktrace",
+        }
+    }
+
+    /// The parser of its lines, if it has lines.
+    fn parser(self, options: &Options) -> Option<Box<dyn LineParser>> {
+        Some(match self {
+            Self::Fiu => Box::new(fiu::Fiu),
+            Self::Msr => Box::new(volumes::Msr::default()),
+            Self::Systor => Box::new(volumes::Systor),
+            Self::CloudPhysicsCsv => Box::new(volumes::CloudPhysicsCsv),
+            Self::Tencent => Box::new(volumes::Tencent),
+            Self::Alibaba => Box::new(volumes::Alibaba),
+            Self::Spc => Box::new(volumes::Spc),
+            Self::DiskSim => Box::new(disks::DiskSim),
+            Self::Arc => Box::new(disks::Arc),
+            Self::Blkparse => Box::new(blkparse::Blkparse::new(options.event)),
+            Self::Parquet | Self::Vscsi | Self::OracleGeneral | Self::Blktrace => return None,
+        })
+    }
+}
+
+impl FromStr for Format {
+    type Err = TraceError;
+
+    fn from_str(name: &str) -> Result<Self, TraceError> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|format| format.as_str()).collect();
+            let reason = format_args!("no format {name:?}; there are: {}", names.join(", ")).to_string();
+            TraceError::new(ErrorKind::UnknownFormat, Place::Whole, reason)
+        })
+    }
+}
+
+/// How a trace is to be read.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The format; recognised by the content if `None`.
+    pub format: Option<Format>,
+    /// Columns that the user describes, instead of a format.
+    pub columns: Option<Columns>,
+    /// What becomes of bad records.
+    pub bad_records: BadRecords,
+    /// For blktrace and blkparse: the event that stands for a request.
+    pub event: BlockEvent,
+}
+
+/// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all.
+///
+/// # Errors
+/// The file cannot be read, or is of no known format. Errors of the reader name `path` too.
+pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceError> {
+    let named = |error: TraceError| error.in_file(path);
+    let io = |error| named(TraceError::io(error, Place::Whole));
+    let mut file = File::open(path).map_err(io)?;
+    let mut beginning = Vec::new();
+    file.by_ref().take(detect::PARQUET_MAGIC.len() as u64).read_to_end(&mut beginning).map_err(io)?;
+    let parquet = match options {
+        Options { columns: Some(_), .. } => false,
+        Options { format: Some(format), .. } => *format == Format::Parquet,
+        _ => beginning == detect::PARQUET_MAGIC,
+    };
+    let reader: Box<dyn Reader> = if parquet {
+        Box::new(ParquetReader::new(file, options.bad_records).map_err(named)?)
+    } else {
+        file.rewind().map_err(io)?;
+        open_stream(file, options).map_err(named)?
+    };
+    Ok(Box::new(InFile { reader, path: path.to_owned() }))
+}
+
+/// Reads a trace from a stream, such as standard input; not Parquet, which must be read from its end.
+///
+/// # Errors
+/// The stream cannot be read, or is of no known format.
+pub fn open_stream(input: impl Read + Send + 'static, options: &Options) -> Result<Box<dyn Reader>, TraceError> {
+    let io = |error| TraceError::io(error, Place::Whole);
+    let mut window = Window::new(Compression::undo(input).map_err(io)?);
+    if let Some(columns) = &options.columns {
+        return Ok(Box::new(TextReader::new(window, columns.parser(), options.bad_records)));
+    }
+    let beginning = window.peek(detect::BEGINNING_BYTES).map_err(io)?;
+    let format = match options.format {
+        Some(format) => format,
+        None => detect::format(beginning, options).ok_or(TraceError::new(
+            ErrorKind::UnknownFormat,
+            Place::Whole,
+            "no known format fits its beginning",
+        ))?,
+    };
+    let policy = options.bad_records;
+    if let Some(parser) = format.parser(options) {
+        return Ok(Box::new(TextReader::new(window, parser, policy)));
+    }
+    Ok(match format {
+        Format::Vscsi => {
+            let version = records::Vscsi::of(beginning).unwrap_or(records::Vscsi::V1);
+            Box::new(BinaryReader::new(window, version, policy))
+        }
+        Format::OracleGeneral => Box::new(BinaryReader::new(window, records::OracleGeneral, policy)),
+        Format::Blktrace => {
+            let reason = "not blktrace, or not version 7 of it";
+            let unknown = TraceError::new(ErrorKind::UnknownFormat, Place::Whole, reason);
+            let decoder = records::Blktrace::of(beginning, options.event).ok_or(unknown)?;
+            Box::new(BinaryReader::new(window, decoder, policy))
+        }
+        _ => {
+            let reason = "Parquet is read from an uncompressed file only, not from a stream";
+            return Err(TraceError::new(ErrorKind::Parquet, Place::Whole, reason));
+        }
+    })
+}
+
+/// Names the file in errors.
+struct InFile {
+    reader: Box<dyn Reader>,
+    path: PathBuf,
+}
+
+impl Reader for InFile {
+    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        self.reader.next(request).map_err(|error| error.in_file(&self.path))
+    }
+
+    fn skipped(&self) -> Skipped {
+        let mut skipped = self.reader.skipped();
+        skipped.first = skipped.first.map(|error| error.in_file(&self.path));
+        skipped
+    }
+}

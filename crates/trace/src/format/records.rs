@@ -1,0 +1,173 @@
+//! Binary formats, a decoder each.
+
+use super::binary::{Decoded, Decoder, array};
+use super::blkparse::BlockEvent;
+use super::volumes::scsi_op;
+use crate::request::SECTOR_BYTES;
+use crate::{Op, Problem, Request};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MICROSECOND_NS: u64 = 1_000;
+
+/// CloudPhysics' vscsi traces (Waldspurger et al., FAST 2015): 32 bytes in version 1, 40 in version 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vscsi {
+    /// `u32 serial, len, segments; u16 command, version; u64 sector, time_us`
+    V1,
+    /// `u16 command, version; u32 serial, len, segments; u64 sector, time_us, response_us`
+    V2,
+}
+
+impl Vscsi {
+    /// The version of a trace whose first record begins so.
+    #[must_use]
+    pub fn of(beginning: &[u8]) -> Option<Self> {
+        if array(beginning, 14) == [0, 1] {
+            Some(Self::V1)
+        } else if array(beginning, 2) == [0, 2] {
+            Some(Self::V2)
+        } else {
+            None
+        }
+    }
+}
+
+impl Decoder for Vscsi {
+    fn record_bytes(&self) -> usize {
+        match self {
+            Self::V1 => 32,
+            Self::V2 => 40,
+        }
+    }
+
+    fn decode(&mut self, record: &[u8], request: &mut Request) -> Result<Decoded, Problem> {
+        let (len_at, command_at, version, sector_at) = match self {
+            Self::V1 => (4, 12, 1, 16),
+            Self::V2 => (8, 0, 2, 16),
+        };
+        if array(record, command_at + 2) != [0, version] {
+            return Err(Problem::new("version", "not that of the first record"));
+        }
+        let len = u32::from_le_bytes(array(record, len_at));
+        let sector = u64::from_le_bytes(array(record, sector_at));
+        let time_us = u64::from_le_bytes(array(record, sector_at + 8));
+        let Some(op) = scsi_op(u16::from_le_bytes(array(record, command_at)).into()) else {
+            return Ok(Decoded::fixed(false));
+        };
+        request.op = op;
+        request.time_ns = time_us.checked_mul(MICROSECOND_NS).ok_or(Problem::new("time", "too large"))?;
+        request.place(sector, SECTOR_BYTES, len.into(), 1)?;
+        Ok(Decoded::fixed(true))
+    }
+}
+
+/// libCacheSim's oracleGeneral: `u32 time_s; u64 object; u32 size_B; i64 next_access`, 24 bytes. It has no operations:
+/// all are reads. Its object is taken for a sector, as it is in traces of disks; what is above 54 bits of it, as where
+/// objects are hashes, goes to the request's object, so that different objects have different addresses.
+pub struct OracleGeneral;
+
+/// Sectors below 2⁶³ bytes.
+const SECTOR_BITS: u32 = 54;
+
+impl Decoder for OracleGeneral {
+    fn record_bytes(&self) -> usize {
+        24
+    }
+
+    fn decode(&mut self, record: &[u8], request: &mut Request) -> Result<Decoded, Problem> {
+        let object = u64::from_le_bytes(array(record, 4));
+        request.time_ns = u64::from(u32::from_le_bytes(array(record, 0))) * SECOND_NS;
+        request.op = Op::Read;
+        request.object = (object >> SECTOR_BITS) as u32;
+        let sector = object & ((1 << SECTOR_BITS) - 1);
+        let len = u32::from_le_bytes(array(record, 12));
+        request.place(sector, SECTOR_BYTES, len.into(), 1)?;
+        Ok(Decoded::fixed(true))
+    }
+}
+
+/// Linux's `struct blk_io_trace`, version 7, of either byte order: 48 bytes `u32 magic, sequence; u64 time_ns, sector; u32 bytes,
+/// action, pid, device, cpu; u16 error, payload bytes`, and the payload.
+pub struct Blktrace {
+    big_endian: bool,
+    event: BlockEvent,
+}
+
+/// `0x65617400`, the magic number, and the version.
+const BLKTRACE_MAGIC: u32 = 0x6561_7407;
+/// What a request is, in the upper half of its action.
+const TC_READ: u32 = 1 << 16;
+const TC_WRITE: u32 = 1 << 17;
+const TC_FLUSH: u32 = 1 << 18;
+const TC_NOTIFY: u32 = 1 << 26;
+const TC_DISCARD: u32 = 1 << 29;
+
+impl Blktrace {
+    /// A decoder for a trace that begins so, with `event` taken for the request.
+    #[must_use]
+    pub fn of(beginning: &[u8], event: BlockEvent) -> Option<Self> {
+        let magic = array(beginning, 0);
+        if magic == BLKTRACE_MAGIC.to_le_bytes() {
+            Some(Self { big_endian: false, event })
+        } else if magic == BLKTRACE_MAGIC.to_be_bytes() {
+            Some(Self { big_endian: true, event })
+        } else {
+            None
+        }
+    }
+
+    fn u32(&self, record: &[u8], at: usize) -> u32 {
+        let bytes = array(record, at);
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    fn u64(&self, record: &[u8], at: usize) -> u64 {
+        let bytes = array(record, at);
+        if self.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
+    }
+}
+
+impl Decoder for Blktrace {
+    fn record_bytes(&self) -> usize {
+        48
+    }
+
+    fn magic(&self) -> Option<[u8; 4]> {
+        Some(if self.big_endian { BLKTRACE_MAGIC.to_be_bytes() } else { BLKTRACE_MAGIC.to_le_bytes() })
+    }
+
+    fn decode(&mut self, record: &[u8], request: &mut Request) -> Result<Decoded, Problem> {
+        if self.u32(record, 0) != BLKTRACE_MAGIC {
+            return Err(Problem::new("magic", "not that of blktrace version 7"));
+        }
+        let payload = array(record, 46);
+        let payload = if self.big_endian { u16::from_be_bytes(payload) } else { u16::from_le_bytes(payload) };
+        let action = self.u32(record, 28);
+        let len = self.u32(record, 24);
+        let event = match self.event {
+            BlockEvent::Queued => 1,
+            BlockEvent::Issued => 7,
+            BlockEvent::Completed => 8,
+        };
+        let op = if action & TC_DISCARD != 0 {
+            Some(Op::Trim)
+        } else if action & TC_WRITE != 0 && len > 0 {
+            Some(Op::Write)
+        } else if action & TC_FLUSH != 0 {
+            Some(Op::Flush)
+        } else if action & TC_READ != 0 {
+            Some(Op::Read)
+        } else {
+            None
+        };
+        let is_request = action & TC_NOTIFY == 0 && action & 0xFFFF == event && op.is_some();
+        if is_request {
+            request.op = op.unwrap_or_default();
+            request.time_ns = self.u64(record, 8);
+            request.object = self.u32(record, 36);
+            let sector = if len == 0 { 0 } else { self.u64(record, 16) };
+            request.place(sector, SECTOR_BYTES, len.into(), 1)?;
+        }
+        Ok(Decoded { is_request, payload_bytes: payload.into() })
+    }
+}

@@ -1,0 +1,165 @@
+//! Comma-separated traces of disks and volumes, a parser each.
+
+use super::fields::{self, Fields};
+use super::names::Names;
+use super::text::LineParser;
+use crate::request::SECTOR_BYTES;
+use crate::{Op, Problem, Request};
+
+/// Windows counts 100 ns from 1601 on; this many seconds before Unix does.
+const FILETIME_UNIX_S: u64 = 11_644_473_600;
+const SECOND_NS: u64 = 1_000_000_000;
+const MICROSECOND_NS: u64 = 1_000;
+
+fn read_or_write(field: &[u8]) -> Result<Op, Problem> {
+    match Op::from_word(field) {
+        Some(op @ (Op::Read | Op::Write)) => Ok(op),
+        _ => Err(Problem::new("operation", "neither read nor write")),
+    }
+}
+
+/// Windows file time as nanoseconds of Unix.
+pub fn filetime_ns(ticks: u64) -> Result<u64, Problem> {
+    (ticks / 10_000_000)
+        .checked_sub(FILETIME_UNIX_S)
+        .and_then(|seconds| seconds.checked_mul(SECOND_NS))
+        .and_then(|ns| ns.checked_add(ticks % 10_000_000 * 100))
+        .ok_or(Problem::new("time", "before 1970 or past 2554"))
+}
+
+/// MSR Cambridge (Narayanan et al., FAST 2008): `filetime,host,disk,Read|Write,offset_B,size_B,response`.
+#[derive(Default)]
+pub struct Msr {
+    disks: Names,
+}
+
+impl LineParser for Msr {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        let mut fields = Fields::commas(line);
+        request.time_ns = filetime_ns(fields.number("time")?)?;
+        let host = fields.field("host")?;
+        let disk = fields.field("disk")?;
+        fields::number(disk, "disk")?;
+        request.op = read_or_write(fields.field("operation")?)?;
+        let offset = fields.number("offset")?;
+        let len = fields.number("size")?;
+        fields.number("response")?;
+        fields.end()?;
+        // Host and disk stand side by side in the line; together they name the object.
+        let time_bytes = line.iter().position(|&byte| byte == b',').map_or(0, |comma| comma + 1);
+        let name = line.get(time_bytes..time_bytes + host.len() + 1 + disk.len());
+        request.object = self.disks.number(name.unwrap_or(host))?;
+        request.place(offset, 1, len, 1)?;
+        Ok(true)
+    }
+}
+
+/// SYSTOR '17 (Lee et al.): `time_s,response_s,R|W|,LUN,offset_B,size_B`.
+pub struct Systor;
+
+impl LineParser for Systor {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        let mut fields = Fields::commas(line);
+        request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
+        let response = fields.field("response")?;
+        if !response.is_empty() {
+            fields::time_ns(response, SECOND_NS)?;
+        }
+        request.op = match fields.field("operation")? {
+            [] => Op::Other,
+            word => read_or_write(word)?,
+        };
+        request.object = fields.number_u32("LUN")?;
+        let offset = fields.number("offset")?;
+        let len = fields.number("size")?;
+        fields.end()?;
+        request.place(offset, 1, len, 1)?;
+        Ok(true)
+    }
+}
+
+/// Tencent CBS (Zhang et al., ATC 2020): `time_s,sector,sectors,0=R|1=W,volume`.
+pub struct Tencent;
+
+impl LineParser for Tencent {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        let mut fields = Fields::commas(line);
+        request.time_ns = fields.number("time")?.checked_mul(SECOND_NS).ok_or(Problem::new("time", "too large"))?;
+        let sector = fields.number("offset")?;
+        let sectors = fields.number("size")?;
+        request.op = match fields.field("operation")? {
+            b"0" => Op::Read,
+            b"1" => Op::Write,
+            _ => return Err(Problem::new("operation", "neither 0 nor 1")),
+        };
+        request.object = fields.number_u32("volume")?;
+        fields.end()?;
+        request.place(sector, SECTOR_BYTES, sectors, SECTOR_BYTES)?;
+        Ok(true)
+    }
+}
+
+/// Alibaba (Li et al., IISWC 2020): `device,R|W,offset_B,size_B,time_us`.
+pub struct Alibaba;
+
+impl LineParser for Alibaba {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        let mut fields = Fields::commas(line);
+        request.object = fields.number_u32("device")?;
+        request.op = read_or_write(fields.field("operation")?)?;
+        let offset = fields.number("offset")?;
+        let len = fields.number("size")?;
+        request.time_ns = fields::time_ns(fields.field("time")?, MICROSECOND_NS)?;
+        fields.end()?;
+        request.place(offset, 1, len, 1)?;
+        Ok(true)
+    }
+}
+
+/// UMass SPC (Storage Performance Council trace format 1.0): `ASU,sector,size_B,R|W,time_s` and optional fields.
+pub struct Spc;
+
+impl LineParser for Spc {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        let mut fields = Fields::commas(line);
+        request.object = fields.number_u32("ASU")?;
+        let sector = fields.number("offset")?;
+        let len = fields.number("size")?;
+        request.op = read_or_write(fields.field("operation")?)?;
+        request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
+        request.place(sector, SECTOR_BYTES, len, 1)?;
+        Ok(true)
+    }
+}
+
+/// CloudPhysics as libCacheSim has it in text: `version,time_s,SCSI operation,size_B,sector`.
+pub struct CloudPhysicsCsv;
+
+impl LineParser for CloudPhysicsCsv {
+    fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
+        let mut fields = Fields::commas(line);
+        if !matches!(fields.number("version")?, 1 | 2) {
+            return Err(Problem::new("version", "neither 1 nor 2"));
+        }
+        request.time_ns = fields::time_ns(fields.field("time")?, SECOND_NS)?;
+        let code = fields::hexadecimal(fields.field("operation")?, "operation")?;
+        let op = scsi_op(code);
+        let len = fields.number("size")?;
+        let sector = fields.number("offset")?;
+        fields.end()?;
+        request.op = op.unwrap_or(Op::Other);
+        request.place(sector, SECTOR_BYTES, len, 1)?;
+        Ok(op.is_some())
+    }
+}
+
+/// What a SCSI operation code (SBC-4) asks for, if it moves, drops or flushes blocks.
+pub const fn scsi_op(code: u64) -> Option<Op> {
+    match code {
+        0x08 | 0x28 | 0x88 | 0xA8 => Some(Op::Read),
+        0x0A | 0x2A | 0x2E | 0x8A | 0x8E | 0xAA | 0xAE => Some(Op::Write),
+        0x41 | 0x42 | 0x93 => Some(Op::Trim),
+        0x35 | 0x91 => Some(Op::Flush),
+        _ => None,
+    }
+}

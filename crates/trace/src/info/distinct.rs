@@ -1,0 +1,85 @@
+//! Counts distinct things in bounded memory.
+
+use hashbrown::HashSet;
+use hashbrown::hash_set::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Keys are hashes already.
+#[derive(Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {}
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+}
+
+/// Exact up to a number of things; from there on it keeps only things whose hash has so many leading zeroes, as SHARDS
+/// (Waldspurger et al., FAST 2015) does, and estimates the others from them.
+pub struct Distinct {
+    kept: HashSet<u64, BuildHasherDefault<Same>>,
+    max: usize,
+    /// One of 2^`halvings` hashes is kept.
+    halvings: u32,
+}
+
+impl Distinct {
+    /// Counts up to `max` things exactly, in 9 to 18 bytes each.
+    pub fn new(max: usize) -> Self {
+        Self { kept: HashSet::default(), max: max.max(1), halvings: 0 }
+    }
+
+    /// Counts a thing by a hash of it, all of whose bits are good.
+    pub fn add(&mut self, hash: u64) {
+        if hash & self.mask() != 0 {
+            return;
+        }
+        let Entry::Vacant(entry) = self.kept.entry(hash) else { return };
+        entry.insert();
+        while self.kept.len() > self.max {
+            self.halvings += 1;
+            let mask = self.mask();
+            self.kept.retain(|hash| hash & mask == 0);
+        }
+    }
+
+    /// Bits in the middle, since the table uses those at both ends.
+    const fn mask(&self) -> u64 {
+        ((1u64 << self.halvings) - 1) << 16
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        (self.kept.len() as u64) << self.halvings
+    }
+
+    /// Whether the count is exact.
+    pub const fn is_exact(&self) -> bool {
+        self.halvings == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::hash;
+
+    #[test]
+    fn exact_while_it_can_be_then_within_a_few_percent() {
+        let mut distinct = Distinct::new(10_000);
+        for round in 0..2 {
+            (0..10_000).for_each(|thing| distinct.add(hash(1, thing)));
+            assert_eq!((distinct.count(), distinct.is_exact()), (10_000, true), "round {round}");
+        }
+        (0..1_000_000).for_each(|thing| distinct.add(hash(1, thing)));
+        assert!(!distinct.is_exact());
+        let error = distinct.count() as f64 / 1e6 - 1.0;
+        assert!(error.abs() < 0.05, "{error}");
+    }
+}

@@ -1,0 +1,31 @@
+//! Traces: what a storage system was asked for, read from the formats in use, kept in Parquet, or made up.
+//!
+//! A [`Reader`] gives [`Request`]s one after the other in constant memory. [`open`] reads a file of any known
+//! [`Format`], compressed or not; the generators of [`synth`] are readers too; [`Summary`] counts what a reader gives;
+//! [`convert`] writes it to Parquet. [`content`] adds what traces lack: fingerprints of extents of any size,
+//! compressibility, and bytes.
+#![forbid(unsafe_code)]
+
+pub mod content;
+mod error;
+pub mod format;
+mod info;
+mod merge;
+pub mod parquet;
+mod reader;
+mod repeats;
+mod request;
+mod rng;
+mod source;
+mod split;
+pub mod synth;
+
+pub use error::{ErrorKind, Place, Problem, TraceError};
+pub use format::{Format, Options, open, open_stream};
+pub use info::{Operations, Summary, summarize};
+pub use merge::Merged;
+pub use parquet::convert;
+pub use reader::{BadRecords, Reader, Requests, Skipped};
+pub use repeats::WithoutRepeats;
+pub use request::{Op, Request, SECTOR_BYTES};
+pub use split::Split;

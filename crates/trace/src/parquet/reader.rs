@@ -1,0 +1,230 @@
+//! Reads our own format.
+
+use super::column::Column;
+use super::{COLUMNS, PRINT_BYTES, VERSION, VERSION_KEY, damage, failed};
+use crate::reader::{BadRecords, Reader, Skipped};
+use crate::{ErrorKind, Op, Place, Problem, Request, TraceError};
+use ::parquet::column::reader::ColumnReaderImpl;
+use ::parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
+use ::parquet::errors::{ParquetError, Result as ParquetResult};
+use ::parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
+use ::parquet::file::serialized_reader::SerializedFileReader;
+use nitro_cache::Fingerprint;
+
+/// Rows decoded at a time.
+const BATCH_ROWS: u64 = 4096;
+
+/// A column of the file, in the row group being read.
+struct Source<T: DataType> {
+    /// Its number in the file, if it is there.
+    number: Option<usize>,
+    reader: Option<ColumnReaderImpl<T>>,
+    rows: Column<T>,
+}
+
+impl<T: DataType> Source<T> {
+    fn new(number: Option<usize>, optional: bool) -> Self {
+        Self { number, reader: None, rows: Column::new(optional) }
+    }
+
+    fn enter(&mut self, group: &dyn RowGroupReader) -> ParquetResult<()> {
+        if let Some(number) = self.number {
+            self.reader = Some(Column::typed(group.get_column_reader(number)?)?);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, rows: usize) -> ParquetResult<()> {
+        self.reader.as_mut().map_or(Ok(()), |reader| self.rows.read(reader, rows))
+    }
+
+    fn take(&mut self) -> Option<&T::T> {
+        if self.number.is_some() { self.rows.take() } else { None }
+    }
+}
+
+/// Reads a Parquet file as [`ParquetWriter`](super::ParquetWriter) makes them. Columns other than its own are left
+/// alone; all but `time`, `op`, `offset` and `length` may be missing.
+pub struct ParquetReader {
+    file: Box<dyn FileReader + Send>,
+    time: Source<Int64Type>,
+    op: Source<ByteArrayType>,
+    object: Source<Int32Type>,
+    offset: Source<Int64Type>,
+    len: Source<Int64Type>,
+    fingerprint: Source<ByteArrayType>,
+    block: Source<Int32Type>,
+    compressed: Source<Int32Type>,
+    next_group: usize,
+    /// Rows of the group that are not decoded yet.
+    group_rows: u64,
+    /// Rows decoded and not given yet.
+    batch_rows: u64,
+    record: u64,
+    policy: BadRecords,
+    skipped: Skipped,
+    ended: bool,
+}
+
+/// The file's numbers of our columns, and whether each may be missing from a row.
+fn columns(file: &dyn FileReader) -> ParquetResult<[(Option<usize>, bool); COLUMNS.len()]> {
+    let metadata = file.metadata().file_metadata();
+    let version = metadata.key_value_metadata().into_iter().flatten().find(|item| item.key == VERSION_KEY);
+    if let Some(version) = version.and_then(|item| item.value.as_deref()).filter(|&version| version != VERSION) {
+        return Err(ParquetError::General(format!("a trace of version {version}; version {VERSION} is known")));
+    }
+    let mut found = [(None, false); COLUMNS.len()];
+    let schema = metadata.schema_descr();
+    for (number, column) in schema.columns().iter().enumerate() {
+        let ours = COLUMNS.iter().position(|(name, ..)| column.path().parts() == [*name]);
+        let Some(ours) = ours else { continue };
+        let (name, physical, ..) = COLUMNS[ours];
+        if column.physical_type() != physical || column.max_rep_level() > 0 || column.max_def_level() > 1 {
+            return Err(ParquetError::General(format!("column {name} is of another type")));
+        }
+        found[ours] = (Some(number), column.max_def_level() == 1);
+    }
+    for needed in ["time", "op", "offset", "length"] {
+        let ours = COLUMNS.iter().position(|(name, ..)| *name == needed);
+        if ours.is_none_or(|ours| found[ours].0.is_none()) {
+            return Err(ParquetError::General(format!("not a trace: there is no column {needed}")));
+        }
+    }
+    Ok(found)
+}
+
+impl ParquetReader {
+    /// A reader of `input`: a file, or `Bytes`.
+    ///
+    /// # Errors
+    /// It is not Parquet, or lacks columns of a trace.
+    pub fn new(input: impl ChunkReader + 'static, policy: BadRecords) -> Result<Self, TraceError> {
+        let open = || {
+            let file_bytes = input.len();
+            let file = SerializedFileReader::new(input)?;
+            damage::check(file.metadata(), file_bytes)?;
+            let columns = columns(&file)?;
+            Ok((file, columns))
+        };
+        let (file, columns) = damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
+        let [time, op, object, offset, len, fingerprint, block, compressed] = columns;
+        Ok(Self {
+            file: Box::new(file),
+            time: Source::new(time.0, time.1),
+            op: Source::new(op.0, op.1),
+            object: Source::new(object.0, object.1),
+            offset: Source::new(offset.0, offset.1),
+            len: Source::new(len.0, len.1),
+            fingerprint: Source::new(fingerprint.0, fingerprint.1),
+            block: Source::new(block.0, block.1),
+            compressed: Source::new(compressed.0, compressed.1),
+            next_group: 0,
+            group_rows: 0,
+            batch_rows: 0,
+            record: 0,
+            policy,
+            skipped: Skipped::default(),
+            ended: false,
+        })
+    }
+
+    /// What the file's metadata says under `key`.
+    #[must_use]
+    pub fn note(&self, key: &str) -> Option<&str> {
+        let metadata = self.file.metadata().file_metadata();
+        metadata.key_value_metadata()?.iter().find(|item| item.key == key)?.value.as_deref()
+    }
+
+    /// Decodes the next rows; `false` behind the last.
+    fn read_batch(&mut self) -> ParquetResult<bool> {
+        while self.group_rows == 0 {
+            if self.next_group >= self.file.num_row_groups() {
+                return Ok(false);
+            }
+            let group = self.file.get_row_group(self.next_group)?;
+            self.next_group += 1;
+            let rows = u64::try_from(group.metadata().num_rows());
+            self.group_rows = rows.map_err(|_| ParquetError::General("a negative number of rows".to_owned()))?;
+            self.time.enter(&*group)?;
+            self.op.enter(&*group)?;
+            self.object.enter(&*group)?;
+            self.offset.enter(&*group)?;
+            self.len.enter(&*group)?;
+            self.fingerprint.enter(&*group)?;
+            self.block.enter(&*group)?;
+            self.compressed.enter(&*group)?;
+        }
+        self.batch_rows = self.group_rows.min(BATCH_ROWS);
+        self.group_rows -= self.batch_rows;
+        let rows = self.batch_rows as usize;
+        self.time.read(rows)?;
+        self.op.read(rows)?;
+        self.object.read(rows)?;
+        self.offset.read(rows)?;
+        self.len.read(rows)?;
+        self.fingerprint.read(rows)?;
+        self.block.read(rows)?;
+        self.compressed.read(rows).map(|()| true)
+    }
+
+    /// Fills `request` from the next row. All columns are taken from whatever the row says, to stay in step.
+    fn row(&mut self, request: &mut Request) -> Result<(), Problem> {
+        let time = self.time.take().copied();
+        let op = self.op.take().and_then(|word| Op::from_word(word.data()));
+        let object = self.object.take().copied();
+        let offset = self.offset.take().copied();
+        let len = self.len.take().copied();
+        let block = self.block.take().copied();
+        request.compressed_bytes = self.compressed.take().map(|&bytes| bytes as u32);
+        let prints = self.fingerprint.take().map_or(&[][..], |prints| prints.data());
+        let unsigned = |value: Option<i64>, name| {
+            value.and_then(|value| u64::try_from(value).ok()).ok_or(Problem::new(name, "missing or negative"))
+        };
+        if !prints.len().is_multiple_of(PRINT_BYTES) {
+            return Err(Problem::new("fingerprint", "not a multiple of 20 bytes"));
+        }
+        let (prints, _) = prints.as_chunks::<PRINT_BYTES>();
+        request.fingerprints.extend(prints.iter().map(|&print| Fingerprint(print)));
+        request.block_bytes = if prints.is_empty() { 0 } else { block.unwrap_or(0) as u32 };
+        request.time_ns = unsigned(time, "time")?;
+        request.op = op.ok_or(Problem::new("op", "not an operation"))?;
+        request.object = object.unwrap_or(0) as u32;
+        request.place(unsigned(offset, "offset")?, 1, unsigned(len, "length")?, 1)
+    }
+
+    fn advance(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        loop {
+            if self.batch_rows == 0 {
+                let place = Place::Record(self.record + 1);
+                if !damage::contained(|| self.read_batch()).map_err(|error| failed(error, place))? {
+                    return Ok(false);
+                }
+            }
+            self.batch_rows -= 1;
+            self.record += 1;
+            request.clear();
+            match self.row(request) {
+                Ok(()) => return Ok(true),
+                Err(problem) => {
+                    let error = TraceError::new(ErrorKind::BadRecord, Place::Record(self.record), problem);
+                    self.skipped.note(self.policy, error)?;
+                }
+            }
+        }
+    }
+}
+
+impl Reader for ParquetReader {
+    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        if self.ended {
+            return Ok(false);
+        }
+        let result = self.advance(request);
+        self.ended = !matches!(result, Ok(true));
+        result
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes our own format.
+
+use super::column::Column;
+use super::{VERSION, VERSION_KEY, failed, schema};
+use crate::{ErrorKind, Place, Reader, Request, TraceError};
+use ::parquet::basic::{Compression, Encoding, ZstdLevel};
+use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use ::parquet::errors::Result as ParquetResult;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::ColumnPath;
+use bytes::BytesMut;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows of a row group, at most: a file has 2¹⁵ groups at most, which makes for 4 thousand million requests.
+const GROUP_ROWS_MAX: usize = 1 << 17;
+/// Bytes of fingerprints in a row group, roughly at most.
+const GROUP_PRINT_BYTES_MAX: usize = 16 << 20;
+
+/// Writes requests into a Parquet file, a row group at a time; nothing can be read before [`finish`](Self::finish).
+pub struct ParquetWriter<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    time: Column<Int64Type>,
+    op: Column<ByteArrayType>,
+    object: Column<Int32Type>,
+    offset: Column<Int64Type>,
+    len: Column<Int64Type>,
+    fingerprint: Column<ByteArrayType>,
+    block: Column<Int32Type>,
+    compressed: Column<Int32Type>,
+    /// Rows held.
+    rows: usize,
+    /// Bytes of fingerprints held.
+    print_bytes: usize,
+    requests: u64,
+    /// Where fingerprints are put together, to save an allocation each.
+    prints: BytesMut,
+}
+
+fn properties(notes: &[(&str, &str)]) -> ParquetResult<WriterProperties> {
+    let notes = notes.iter().map(|&(key, value)| KeyValue::new(key.to_owned(), value.to_owned()));
+    let version = KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_owned());
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
+        .set_key_value_metadata(Some([version].into_iter().chain(notes).collect()))
+        .set_created_by(format!("nitro-trace {}", env!("CARGO_PKG_VERSION")));
+    // Times and addresses hardly repeat: differences are short, dictionaries long.
+    for name in ["time", "offset"] {
+        let path = ColumnPath::from(name);
+        properties = properties
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(properties.set_column_dictionary_enabled(ColumnPath::from("fingerprint"), false).build())
+}
+
+impl ParquetWriter<File> {
+    /// A new file, replacing what is at `path`; see [`new`](Self::new).
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(path: &Path, notes: &[(&str, &str)]) -> Result<Self, TraceError> {
+        let file = File::create(path).map_err(|error| TraceError::io(error, Place::Whole).in_file(path))?;
+        Self::new(file, notes).map_err(|error| error.in_file(path))
+    }
+}
+
+impl<W: Write + Send> ParquetWriter<W> {
+    /// A writer to `output`; `notes` are keys and values for the file's metadata, such as the trace's source.
+    ///
+    /// # Errors
+    /// `output` cannot be written to.
+    pub fn new(output: W, notes: &[(&str, &str)]) -> Result<Self, TraceError> {
+        let make = || SerializedFileWriter::new(output, Arc::new(schema()?), Arc::new(properties(notes)?));
+        let file = make().map_err(|error| failed(error, Place::Whole))?;
+        Ok(Self {
+            file,
+            time: Column::new(false),
+            op: Column::new(false),
+            object: Column::new(false),
+            offset: Column::new(false),
+            len: Column::new(false),
+            fingerprint: Column::new(true),
+            block: Column::new(true),
+            compressed: Column::new(true),
+            rows: 0,
+            print_bytes: 0,
+            requests: 0,
+            prints: BytesMut::new(),
+        })
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// The request breaks what [`Request`] promises, or the output cannot be written to.
+    pub fn write(&mut self, request: &Request) -> Result<(), TraceError> {
+        let place = Place::Record(self.requests + 1);
+        request.check().map_err(|problem| TraceError::new(ErrorKind::BadRecord, place, problem))?;
+        let time = i64::try_from(request.time_ns)
+            .map_err(|_| TraceError::new(ErrorKind::BadRecord, place, "time: past 2^63 ns"))?;
+        self.time.push(Some(time));
+        self.op.push(Some(ByteArray::from(bytes::Bytes::from_static(request.op.as_str().as_bytes()))));
+        self.object.push(Some(request.object as i32));
+        self.offset.push(Some(request.offset as i64));
+        self.len.push(Some(request.len as i64));
+        let has_prints = !request.fingerprints.is_empty();
+        self.fingerprint.push(has_prints.then(|| {
+            request.fingerprints.iter().for_each(|print| self.prints.extend_from_slice(&print.0));
+            ByteArray::from(self.prints.split().freeze())
+        }));
+        self.block.push(has_prints.then_some(request.block_bytes as i32));
+        self.compressed.push(request.compressed_bytes.map(|bytes| bytes as i32));
+        self.rows += 1;
+        self.requests += 1;
+        self.print_bytes += request.fingerprints.len() * super::PRINT_BYTES;
+        if self.rows >= GROUP_ROWS_MAX || self.print_bytes >= GROUP_PRINT_BYTES_MAX {
+            self.write_group().map_err(|error| failed(error, place))?;
+        }
+        Ok(())
+    }
+
+    fn write_group(&mut self) -> ParquetResult<()> {
+        let mut group = self.file.next_row_group()?;
+        self.time.write(&mut group)?;
+        self.op.write(&mut group)?;
+        self.object.write(&mut group)?;
+        self.offset.write(&mut group)?;
+        self.len.write(&mut group)?;
+        self.fingerprint.write(&mut group)?;
+        self.block.write(&mut group)?;
+        self.compressed.write(&mut group)?;
+        group.close()?;
+        (self.rows, self.print_bytes) = (0, 0);
+        Ok(())
+    }
+
+    /// Writes what is left, and the file's end; gives the number of requests.
+    ///
+    /// # Errors
+    /// The output cannot be written to; the file is then of no use.
+    pub fn finish(mut self) -> Result<u64, TraceError> {
+        let mut end = || {
+            if self.rows > 0 {
+                self.write_group()?;
+            }
+            self.file.finish().map(drop)
+        };
+        end().map_err(|error| failed(error, Place::Whole))?;
+        Ok(self.requests)
+    }
+}
+
+/// Writes all requests of `reader` and finishes the file; gives their number.
+///
+/// # Errors
+/// The reader's and the writer's.
+pub fn convert<W: Write + Send>(reader: &mut dyn Reader, mut writer: ParquetWriter<W>) -> Result<u64, TraceError> {
+    let mut request = Request::default();
+    while reader.next(&mut request)? {
+        writer.write(&request)?;
+    }
+    writer.finish()
+}

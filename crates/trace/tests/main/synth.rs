@@ -1,0 +1,255 @@
+//! Generators: what they make, measured, against what they were asked for.
+
+use crate::content::Listed;
+use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template};
+use nitro_trace::{Op, Reader, Request, Summary, summarize};
+use std::collections::{HashMap, HashSet};
+
+fn near(name: &str, found: f64, target: f64, within: f64) {
+    assert!((found / target - 1.0).abs() < within, "{name}: {found} instead of {target}");
+}
+
+/// A hash of every byte of a trace.
+fn digest(reader: &mut dyn Reader) -> [u8; 32] {
+    use sha1::Digest;
+    let mut hasher = sha1::Sha1::new();
+    let mut request = Request::default();
+    while reader.next(&mut request).unwrap() {
+        hasher.update(format!("{request:?}"));
+    }
+    let mut digest = [0; 32];
+    digest[..20].copy_from_slice(&hasher.finalize());
+    digest
+}
+
+/// At the end of a trace: distinct addresses over distinct contents.
+fn dedup_ratio(reader: &mut dyn Reader) -> f64 {
+    let mut contents = HashMap::new();
+    let mut request = Request::default();
+    while reader.next(&mut request).unwrap() {
+        for (offset, print) in request.prints() {
+            contents.insert(offset, *print);
+        }
+    }
+    contents.len() as f64 / contents.values().collect::<HashSet<_>>().len() as f64
+}
+
+fn at_most_8_kib(summary: &Summary) -> f64 {
+    summary.sizes.iter().take(5).sum::<u64>() as f64 / summary.sizes.iter().sum::<u64>() as f64
+}
+
+#[test]
+fn fiu_like_traces_have_the_published_figures() {
+    // Volume in GB, footprint, writes per read, unique among written blocks, share of requests of at most 8 KiB, dedup.
+    let published = [
+        ("webvm", FiuLike::web_vm(0.02, 1), 70.0, 0.053, 3.6, 5_885_997.0 / 11_177_702.0, 0.5, 1.2..1.4),
+        ("homes", FiuLike::homes(0.02, 1), 470.0, 0.058, 4.2, 11_356_165.0 / 17_110_237.0, 0.55, 1.4..1.65),
+        ("mail", FiuLike::mail(0.02, 1), 500.0, 0.115, 4.3, 1_871_292.0 / 20_762_862.0, 0.29, 2.5..3.5),
+    ];
+    for (name, generator, volume_gb, footprint, writes_per_read, unique, small, dedup) in published {
+        let summary = summarize(&mut generator.reader().unwrap()).unwrap();
+        let volume = volume_gb * 1e9 * generator.scale;
+        near(name, (summary.reads.bytes + summary.writes.bytes) as f64, generator.blocks * 0.02 * 4096.0, 0.001);
+        near(name, summary.footprint_bytes as f64 / volume, footprint, 0.02);
+        assert!(summary.address_end as f64 <= volume, "{name}");
+        near(name, summary.writes.bytes as f64 / summary.reads.bytes as f64, writes_per_read, 0.01);
+        near(name, summary.writes.count as f64 / summary.reads.count as f64, writes_per_read, 0.05);
+        near(name, 1.0 - summary.written_duplicate_share(), unique, 0.02);
+        near(name, at_most_8_kib(&summary), small, 0.05);
+        near(name, summary.span_ns() as f64 / 1e9 / 86_400.0, 21.0, 0.03);
+        assert_eq!(summary.out_of_order, 0, "{name}");
+        let found = dedup_ratio(&mut generator.reader().unwrap());
+        assert!(dedup.contains(&found), "{name}: dedup ratio {found}");
+    }
+}
+
+#[test]
+fn reads_of_a_fiu_like_trace_return_what_was_written() {
+    let mut contents = HashMap::new();
+    for request in FiuLike::homes(0.005, 3).reader().unwrap().requests().map(Result::unwrap) {
+        for (offset, print) in request.prints() {
+            let before = contents.insert(offset, *print);
+            assert!(request.op == Op::Write || before.is_none_or(|before| before == *print), "at {offset}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_makes_the_same_trace_and_another_one_another() {
+    let zipf = |seed| Zipf { requests: 1000, write_share: 0.3, seed, ..Zipf::default() }.reader().unwrap();
+    assert_eq!(digest(&mut zipf(1)), digest(&mut zipf(1)));
+    assert_ne!(digest(&mut zipf(1)), digest(&mut zipf(2)));
+    let mail = |seed| FiuLike::mail(0.001, seed).reader().unwrap();
+    assert_eq!(digest(&mut mail(1)), digest(&mut mail(1)));
+    assert_ne!(digest(&mut mail(1)), digest(&mut mail(2)));
+    let boot = |seed| BootStorm::new(boot_template(seed), 4, seed).reader().unwrap();
+    assert_eq!(digest(&mut boot(1)), digest(&mut boot(1)));
+    assert_ne!(digest(&mut boot(1)), digest(&mut boot(2)));
+    let small = |seed| SnapshotChain { image_bytes: 8 << 20, snapshots: 5, seed, ..SnapshotChain::default() };
+    assert_eq!(digest(&mut small(1).changes().unwrap()), digest(&mut small(1).changes().unwrap()));
+    assert_ne!(digest(&mut small(1).changes().unwrap()), digest(&mut small(2).changes().unwrap()));
+}
+
+#[test]
+fn traces_stay_what_they_were() {
+    // The first bytes of the digests of traces as they were first published: whoever has figures of one can repeat them.
+    let zipf = Zipf { requests: 1000, write_share: 0.3, ..Zipf::default() };
+    let chain = SnapshotChain { image_bytes: 8 << 20, snapshots: 5, ..SnapshotChain::default() };
+    let found = [
+        digest(&mut zipf.reader().unwrap())[..4].to_vec(),
+        digest(&mut FiuLike::web_vm(0.001, 1).reader().unwrap())[..4].to_vec(),
+        digest(&mut BootStorm::new(boot_template(1), 3, 1).reader().unwrap())[..4].to_vec(),
+        digest(&mut chain.changes().unwrap())[..4].to_vec(),
+    ];
+    assert_eq!(found.concat(), [19, 217, 194, 230, 61, 162, 22, 126, 139, 248, 236, 95, 9, 185, 52, 93]);
+}
+
+#[test]
+fn boot_storms_share_what_they_should() {
+    let template = boot_template(1);
+    let alone = summarize(&mut Listed(template.clone(), 0)).unwrap();
+    near("reads", alone.read_share(), 0.99, 0.01);
+    let storm = BootStorm::new(template.clone(), 60, 1);
+    let mut by_machine: HashMap<u32, Vec<Request>> = HashMap::new();
+    let mut before = 0;
+    for request in storm.reader().unwrap().requests().map(Result::unwrap) {
+        assert!(request.time_ns >= before);
+        before = request.time_ns;
+        by_machine.entry(request.object).or_default().push(request);
+    }
+    assert_eq!(by_machine.len(), 60);
+    let space = template.iter().map(Request::end).max().unwrap();
+    let mut shifts = Vec::new();
+    let (mut same, mut all) = (0, 0);
+    for (machine, requests) in by_machine {
+        assert_eq!(requests.len(), template.len());
+        let shift = requests[0].offset - template[0].offset;
+        assert!(shift as f64 <= 0.15 * space as f64 && (machine > 0 || shift == 0));
+        shifts.push(shift);
+        for (request, original) in requests.iter().zip(&template).filter(|_| machine > 0) {
+            assert_eq!((request.op, request.offset, request.len), (original.op, original.offset + shift, original.len));
+            all += original.fingerprints.len();
+            same += request.fingerprints.iter().zip(&original.fingerprints).filter(|(a, b)| a == b).count();
+        }
+    }
+    near("overlap", same as f64 / all as f64, 0.9, 0.01);
+    shifts.sort_unstable();
+    assert!(shifts[59] as f64 > 0.13 * space as f64 && shifts[30] > shifts[5], "shifts are spread");
+}
+
+#[test]
+fn the_boot_template_has_the_papers_figures() {
+    let (mut random, mut all, mut next) = (0, 0, 0);
+    let mut prints = HashMap::new();
+    for request in (0..20).flat_map(boot_template).filter(|request| request.op == Op::Read) {
+        all += 1;
+        random += u32::from(request.offset != next);
+        next = request.end();
+    }
+    near("random", f64::from(random) / f64::from(all), 0.14, 0.1);
+    for request in boot_template(1).into_iter().filter(|request| request.op == Op::Read) {
+        prints.extend(request.prints().map(|(offset, print)| (offset, *print)));
+    }
+    assert_eq!(prints.len(), (18 << 20) / 4096, "the kernel has 18 MB");
+    let unique: HashSet<_> = prints.values().collect();
+    near("dedup ratio", prints.len() as f64 / unique.len() as f64, 1.2, 0.05);
+}
+
+#[test]
+fn snapshots_overlap_with_the_primary_as_in_figure_10() {
+    let chain = SnapshotChain { image_bytes: 1 << 30, ..SnapshotChain::default() };
+    let mean = |group: std::ops::Range<u32>| group.map(|snapshot| chain.overlap(snapshot, 99)).sum::<f64>() / 25.0;
+    near("newest", mean(75..100), 0.8, 0.05);
+    near("oldest", mean(0..25), 0.2, 0.1);
+    let daily: f64 = (1..100).map(|day| 1.0 - chain.overlap(day - 1, day)).sum::<f64>() / 99.0;
+    near("daily change", daily, 0.023, 0.05);
+}
+
+#[test]
+fn backups_changes_and_restores_agree() {
+    let chain = SnapshotChain { image_bytes: 33 << 20, snapshots: 12, ..SnapshotChain::default() };
+    let mut image = HashMap::new();
+    let mut images = Vec::new();
+    let mut day = 0;
+    for request in chain.changes().unwrap().requests().map(Result::unwrap) {
+        let today = request.time_ns / 86_400_000_000_000;
+        while day < today {
+            images.push(image.clone());
+            day += 1;
+        }
+        image.extend(request.prints().map(|(offset, print)| (offset, *print)));
+    }
+    images.resize(12, image);
+    for request in chain.backups().unwrap().requests().map(Result::unwrap) {
+        assert_eq!(request.op, Op::Write);
+        for (offset, print) in request.prints() {
+            assert_eq!(images[request.object as usize][&offset], *print, "snapshot {} at {offset}", request.object);
+        }
+    }
+    let restored: Vec<_> = chain.restore(7).unwrap().requests().map(Result::unwrap).collect();
+    assert_eq!(restored.len(), 66, "512 KiB at a time");
+    for (offset, print) in restored.iter().flat_map(Request::prints) {
+        assert_eq!(images[7][&offset], *print);
+    }
+    assert!(chain.restore(12).is_err());
+}
+
+#[test]
+fn random_reads_have_the_working_set_and_dedup_ratio() {
+    assert_eq!(RandomReads::grid(1 << 30, u64::MAX, 1).count(), 100);
+    for generator in RandomReads::grid(4 << 20, 100_000, 1).step_by(7) {
+        let summary = summarize(&mut generator.reader().unwrap()).unwrap();
+        // Ten reads an extent leave hardly any out.
+        near("working set", summary.footprint_bytes as f64, generator.working_set_bytes as f64, 0.001);
+        let extents = generator.working_set_bytes as f64 / 8192.0;
+        near("dedup ratio", extents / summary.unique_prints as f64, generator.dedup_ratio, 0.01);
+        assert_eq!((summary.reads.count, summary.writes.count), (generator.requests, 0));
+    }
+}
+
+#[test]
+fn zipf_follows_its_law() {
+    for exponent in [0.0, 0.6, 0.99, 1.0, 1.2, 3.0] {
+        let objects = 1000u32;
+        let zipf = Zipf { objects: objects.into(), exponent, requests: 200_000, scattered: false, ..Zipf::default() };
+        let mut counts = vec![0.0; objects as usize];
+        for request in zipf.reader().unwrap().requests() {
+            counts[(request.unwrap().offset / 4096) as usize] += 1.0;
+        }
+        let weights: Vec<f64> = (1..=objects).map(|rank| f64::from(rank).powf(-exponent)).collect();
+        let whole: f64 = weights.iter().sum();
+        // Pearson's test, over ranks expected at least 5 times; the bound is exceeded once in some 10⁵ seeds.
+        let expected: Vec<f64> = weights.iter().map(|weight| 200_000.0 * weight / whole).collect();
+        let usual: Vec<_> = counts.iter().zip(&expected).filter(|(_, expected)| **expected >= 5.0).collect();
+        let chi2: f64 = usual.iter().map(|(count, expected)| (*count - *expected).powi(2) / *expected).sum();
+        let freedom = usual.len() as f64;
+        assert!(chi2 < freedom + 5.0 * (2.0 * freedom).sqrt(), "exponent {exponent}: {chi2} for {freedom}");
+    }
+}
+
+#[test]
+fn zipf_scatters_and_writes_as_asked() {
+    let zipf = Zipf { objects: 1000, requests: 50_000, write_share: 0.25, ..Zipf::default() };
+    let summary = summarize(&mut zipf.reader().unwrap()).unwrap();
+    near("writes", 1.0 - summary.read_share(), 0.25, 0.03);
+    let mut counts = HashMap::new();
+    zipf.reader().unwrap().requests().for_each(|request| *counts.entry(request.unwrap().offset).or_insert(0) += 1);
+    let most = counts.iter().max_by_key(|(_, count)| **count).unwrap();
+    assert_ne!(*most.0, 0, "the most popular object is somewhere");
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_refused() {
+    assert!(Zipf { objects: 0, ..Zipf::default() }.reader().is_err());
+    assert!(Zipf { exponent: f64::NAN, ..Zipf::default() }.reader().is_err());
+    assert!(FiuLike::mail(0.0, 1).reader().is_err());
+    assert!(FiuLike::mail(f64::INFINITY, 1).reader().is_err());
+    assert!(FiuLike { sizes: [0.0; 6], ..FiuLike::mail(0.1, 1) }.reader().is_err());
+    assert!(FiuLike { footprint_share: 1.0, ..FiuLike::mail(0.1, 1) }.reader().is_err());
+    assert!(BootStorm { overlap: 2.0, ..BootStorm::new(boot_template(1), 2, 1) }.reader().is_err());
+    assert!(SnapshotChain { change_bytes: 100, ..SnapshotChain::default() }.changes().is_err());
+    assert!(SnapshotChain { pinned_share: 1.0, ..SnapshotChain::default() }.changes().is_err());
+    let reads = RandomReads::grid(1 << 20, 10, 1).next().unwrap();
+    assert!(RandomReads { dedup_ratio: 0.5, ..reads.clone() }.reader().is_err());
+    assert!(RandomReads { request_bytes: 0, ..reads }.reader().is_err());
+}
