@@ -24,6 +24,13 @@ impl Error {
         self
     }
 
+    /// An error that was told in one line, as by a server.
+    #[must_use]
+    pub(crate) fn told(line: &str) -> Self {
+        let (what, why) = line.split_once(": ").unwrap_or(("server", line));
+        Self::new(what, why)
+    }
+
     /// The same, of a part of `whole`.
     #[must_use]
     pub fn within(mut self, whole: impl fmt::Display) -> Self {

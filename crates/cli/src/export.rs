@@ -1,31 +1,149 @@
 //! The engine's volumes as NBD exports.
 
+use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
+use crate::size::Size;
 use bytes::Bytes;
-use nitro_device::{AnyDevice, CompioClock};
+use event_listener::Event;
+use futures_util::FutureExt;
+use futures_util::future::select;
+use nitro_device::CompioClock;
 use nitro_engine::port::{Allocation, Device};
-use nitro_engine::{ErrorKind, Volume};
+use nitro_engine::{ErrorKind, Volume, WriteMode};
 use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
 use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The volumes that the program serves.
-pub(crate) type ServedVolume = Volume<AnyDevice, AnyDevice, CompioClock>;
+pub(crate) type ServedVolume = Volume<CacheDevice, OriginDevice, CompioClock>;
 /// The caches in front of them.
-pub(crate) type ServedCache = nitro_engine::Cache<AnyDevice, CompioClock>;
+pub(crate) type ServedCache = nitro_engine::Cache<CacheDevice, CompioClock>;
 
 /// A volume under its name.
 pub(crate) struct VolumeExport {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) volume: Arc<ServedVolume>,
+    /// Its cache.
+    pub(crate) entry: Arc<CacheEntry>,
+    /// Where its origin is.
+    pub(crate) origin: PathBuf,
+    /// Its origin's mark; `None`: there is no cache that could have its newest data.
+    pub(crate) guard: Option<Guard>,
+    /// Its clients are to leave.
+    pub(crate) gone: Latch,
+    /// Clients that did not leave are cut off.
+    pub(crate) cut: Latch,
+    /// It is not served any more: its workers are to end.
+    pub(crate) ended: Latch,
+    /// A command is changing how it is served.
+    pub(crate) busy: AtomicBool,
+    pub(crate) clients: Count,
+}
+
+impl VolumeExport {
+    pub(crate) fn new(
+        name: &str,
+        description: &str,
+        volume: Arc<ServedVolume>,
+        entry: &Arc<CacheEntry>,
+        origin: PathBuf,
+        guard: Option<Guard>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            volume,
+            entry: Arc::clone(entry),
+            origin,
+            guard,
+            gone: Latch::default(),
+            cut: Latch::default(),
+            ended: Latch::default(),
+            busy: AtomicBool::new(false),
+            clients: Count::default(),
+        }
+    }
+
+    /// Bytes that the origin has not got.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.volume.dirty_extents() * u64::from(self.volume.cache().settings().manager.extent_bytes)
+    }
+
+    /// Removes the origin's mark if it is not needed any more.
+    pub(crate) fn unmark(&self) -> Result<(), crate::Error> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        guard.lower_if(|| self.volume.dirty_extents() == 0)
+    }
+
+    /// In write-through, has the origin get what an earlier server left in the cache.
+    pub(crate) async fn settle(&self) -> Result<(), crate::Error> {
+        if self.volume.read_only() || self.volume.mode() == WriteMode::WriteBack {
+            return Ok(());
+        }
+        if self.volume.dirty_extents() > 0 {
+            tracing::info!("volume {}: {} of dirty data are written back", self.name, Size(self.dirty_bytes()));
+            self.volume
+                .destage_all()
+                .await
+                .map_err(|e| crate::Error::with_sources(format_args!("volume {}", self.name), &e))?;
+        }
+        self.unmark()
+    }
 }
 
 /// All exports as one connection sees them.
 pub(crate) struct ExportList<'a> {
-    pub(crate) exports: &'a [Arc<VolumeExport>],
+    served: &'a Served,
+    /// What the client has found.
+    opened: RefCell<Option<Seat>>,
+    found: Event,
+}
+
+/// A client of an export, counted.
+struct Seat(Arc<VolumeExport>);
+
+impl Seat {
+    fn new(export: Arc<VolumeExport>) -> Self {
+        export.clients.enter();
+        Self(export)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.clients.leave();
+    }
+}
+
+impl<'a> ExportList<'a> {
+    pub(crate) fn new(served: &'a Served) -> Self {
+        Self { served, opened: RefCell::default(), found: Event::new() }
+    }
+
     /// Whether the client has found what it came for.
-    pub(crate) opened: Cell<bool>,
+    pub(crate) fn is_opened(&self) -> bool {
+        self.opened.borrow().is_some()
+    }
+
+    /// Ends when `latch` of the export is set that the client has opened.
+    pub(crate) async fn wait(&self, latch: impl Fn(&VolumeExport) -> &Latch) {
+        loop {
+            let found = self.found.listen();
+            let export = self.opened.borrow().as_ref().map(|seat| Arc::clone(&seat.0));
+            match export {
+                // It may yet open another one.
+                Some(export) => drop(select(latch(&export).wait().boxed_local(), found).await),
+                None => found.await,
+            }
+            let set = self.opened.borrow().as_ref().is_some_and(|seat| latch(&seat.0).is_set());
+            if set {
+                return;
+            }
+        }
+    }
 }
 
 impl Exports for ExportList<'_> {
@@ -33,13 +151,14 @@ impl Exports for ExportList<'_> {
 
     fn list(&self) -> Vec<ExportName> {
         let entry = |e: &Arc<VolumeExport>| ExportName { name: e.name.clone(), description: e.description.clone() };
-        self.exports.iter().map(entry).collect()
+        self.served.volumes.read().iter().map(entry).collect()
     }
 
     fn open(&self, name: &str) -> Option<Arc<VolumeExport>> {
-        let found = self.exports.iter().find(|e| e.name == name).cloned();
-        self.opened.set(self.opened.get() || found.is_some());
-        found
+        let found = self.served.volume(name)?;
+        *self.opened.borrow_mut() = Some(Seat::new(Arc::clone(&found)));
+        self.found.notify(usize::MAX);
+        Some(found)
     }
 }
 
@@ -49,7 +168,7 @@ fn errno(error: nitro_engine::Error) -> NbdErrno {
         ErrorKind::ReadOnly => NbdErrno::Permission,
         ErrorKind::NoSpace => NbdErrno::NoSpace,
         ErrorKind::Unsupported => NbdErrno::NotSupported,
-        ErrorKind::Io | ErrorKind::Setting | ErrorKind::Format => {
+        ErrorKind::Io | ErrorKind::Setting | ErrorKind::Format | ErrorKind::Poisoned | ErrorKind::Lost => {
             tracing::warn!("{}", crate::Error::with_sources("request failed", &error));
             NbdErrno::Io
         }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Column names of tables and CSV, in the order of the fields of [`Row`].
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 16] = [
     "volume",
     "time",
     "reads/s",
@@ -25,6 +25,8 @@ const COLUMNS: [&str; 14] = [
     "ssd_read_MB/s",
     "ssd_write_MB/s",
     "drops/s",
+    "dirty_MB",
+    "destage_MB/s",
 ];
 /// Rows of a table after which its head is repeated.
 const HEAD_EVERY: usize = 20;
@@ -50,6 +52,9 @@ struct Row {
     ssd_read_mb_per_second: f64,
     ssd_write_mb_per_second: f64,
     drops_per_second: f64,
+    /// At the interval's end.
+    dirty_mb: f64,
+    destage_mb_per_second: f64,
 }
 
 /// Prints rates: over the server's life, or over each interval.
@@ -117,6 +122,8 @@ fn difference((then, now): (&Volume, &Volume), (cache_then, cache): (&Cache, &Ca
         ssd_read_mb_per_second: megabytes(cache_then.ssd_read_bytes, cache.ssd_read_bytes),
         ssd_write_mb_per_second: megabytes(cache_then.ssd_written_bytes(), cache.ssd_written_bytes()),
         drops_per_second: rate(drops(cache_then), drops(cache)),
+        dirty_mb: now.dirty_bytes as f64 / 1e6,
+        destage_mb_per_second: megabytes(then.destaged_bytes, now.destaged_bytes),
     }
 }
 
@@ -159,6 +166,8 @@ fn cells(row: &Row) -> Vec<String> {
             row.ssd_read_mb_per_second,
             row.ssd_write_mb_per_second,
             row.drops_per_second,
+            row.dirty_mb,
+            row.destage_mb_per_second,
         ]
         .map(number),
     );

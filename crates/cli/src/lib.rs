@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cache;
 pub mod config;
 mod control;
 mod error;
@@ -13,9 +14,11 @@ mod generate;
 mod iostat;
 mod logging;
 mod output;
+mod progress;
 mod serve;
 mod size;
 mod status;
+mod volume;
 
 pub use config::Config;
 pub use error::Error;
@@ -41,6 +44,9 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Serve(args) => serve::run(args.config()?),
         Command::Status { control, output } => status::run(control, *output),
         Command::Iostat(args) => iostat::run(args),
+        Command::Flush(args) => volume::flush(args),
+        Command::Volume { command } => volume::run(command),
+        Command::Cache { command } => cache::run(command),
         Command::Estimate(args) => estimate::run(args),
         Command::Man { folder } => generate::man(folder),
         Command::Completions { shell } => generate::completions(*shell),

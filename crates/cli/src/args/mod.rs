@@ -1,8 +1,12 @@
 //! The command line.
 
+mod cache;
 mod serve;
+mod volume;
 
+pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use serve::ServeArgs;
+pub(crate) use volume::{AddArgs, FlushArgs, VolumeCommand};
 
 use crate::output::Format;
 use crate::size::Size;
@@ -50,6 +54,19 @@ pub(crate) enum Command {
     /// Show what each volume of a running server does, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
+    /// Bring a volume's origin up to date with what its cache holds
+    #[command(after_long_help = volume::FLUSH_EXAMPLES)]
+    Flush(FlushArgs),
+    /// Add, change, remove and list the volumes of a running server
+    Volume {
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
+    /// Make, show, check and rescue caches
+    Cache {
+        #[command(subcommand)]
+        command: CacheCommand,
+    },
     /// Tell what deduplication and compression an existing image would give, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),

@@ -1,8 +1,8 @@
 //! `nitro serve`
 
 use crate::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintName, Mode, ServerConfig, TlsMode,
-    VolumeConfig,
+    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintName, Mode, ServerConfig, Span,
+    TlsMode, VolumeConfig,
 };
 use crate::error::Error;
 use crate::size::Size;
@@ -30,6 +30,7 @@ Examples:
     compression = \"zstd\"
     [volume.vm]
     origin = \"/slow/vm.img\"
+    mode = \"write-back\"
     [volume.db]
     origin = \"/dev/sdb\"
     cache = \"fast\"
@@ -80,8 +81,8 @@ struct CacheArgs {
     /// Size of the cache; needed to create a file, else that of the file or device
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
-    /// When a write is acknowledged: write-through, when the origin has it
-    #[arg(long, value_enum, requires = "cache", hide_possible_values = true)]
+    /// When a write is acknowledged: when the origin has it, or, in write-back, when the cache has [default: write-through]
+    #[arg(long, value_enum, requires = "cache", hide_possible_values = true, value_name = "write-through|write-back")]
     mode: Option<Mode>,
     /// RAM for whole extents in front of the SSD [default: 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
@@ -101,13 +102,25 @@ struct CacheArgs {
     /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100]
     #[arg(long, value_name = "PCT", requires = "cache")]
     fingerprint_index_ratio: Option<u8>,
-    /// Which hash names contents [default: blake3]
+    /// Which hash names contents [default: that of the existing cache, else blake3]
     #[arg(long, value_enum, requires = "cache")]
     fingerprint: Option<FingerprintName>,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never [default: 1M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     sequential_threshold: Option<Size>,
-    /// Use the cache file or device even if it holds something else, which is lost
+    /// Write-back: percentage of the cache that may be dirty before destage runs at once [default: 20]
+    #[arg(long, value_name = "PCT", requires = "cache")]
+    dirty_start: Option<u8>,
+    /// Write-back: percentage of the cache at which writers wait for destage [default: 60]
+    #[arg(long, value_name = "PCT", requires = "cache")]
+    dirty_max: Option<u8>,
+    /// Write-back: what has been dirty for so long is destaged [default: 30s]
+    #[arg(long, value_name = "TIME", requires = "cache")]
+    dirty_age: Option<Span>,
+    /// A read that the origin has not answered for so long fails; 0: it waits [default: 0]
+    #[arg(long, value_name = "TIME", requires = "cache")]
+    origin_timeout: Option<Span>,
+    /// Start the cache anew even if it holds a cache or something else, which is lost
     #[arg(long, requires = "cache")]
     format: bool,
 }
@@ -124,6 +137,13 @@ struct ServerArgs {
     /// Threads that serve clients [default: the machine's cores, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Leave dirty data in the cache when the server ends, where they are safe, and end sooner
+    #[arg(long)]
+    no_destage_on_exit: bool,
+    /// Discard dirty data that stand in the way: those of an origin that was changed by others, or is marked as belonging
+    /// to another cache, or those in a cache that is formatted
+    #[arg(long)]
+    force_discard_dirty: bool,
     /// Clients served at a time [default: 256]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -143,9 +163,15 @@ struct ServerArgs {
 
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Switch {
+pub(super) enum Switch {
     On,
     Off,
+}
+
+impl Switch {
+    pub(super) fn is_on(self) -> bool {
+        self == Self::On
+    }
 }
 
 /// The name of the only cache of a command line.
@@ -159,6 +185,7 @@ impl ServeArgs {
             None => self.options_config()?,
         };
         self.server.apply(&mut config.server);
+        config.force_discard_dirty = self.server.force_discard_dirty;
         config.check()?;
         Ok(config)
     }
@@ -174,6 +201,7 @@ impl ServeArgs {
         let volume = VolumeConfig {
             origin: origin.clone(),
             cache: Some(CACHE_NAME.to_owned()),
+            mode: self.cache.mode,
             read_only: self.volume.read_only,
             description: String::new(),
             emulate_disk: self.volume.emulate_disk,
@@ -182,6 +210,7 @@ impl ServeArgs {
             server: ServerConfig::default(),
             caches: [(CACHE_NAME.to_owned(), self.cache.config(cache))].into(),
             volumes: [(name, volume)].into(),
+            force_discard_dirty: false,
         })
     }
 }
@@ -195,11 +224,15 @@ impl CacheArgs {
             ram: self.ram,
             extent_size: self.extent_size,
             weu_size: self.weu_size,
-            dedup: self.dedup.map(|switch| switch == Switch::On),
+            dedup: self.dedup.map(Switch::is_on),
             compression: self.compression.unwrap_or_default(),
-            fingerprint: self.fingerprint.unwrap_or_default(),
+            fingerprint: self.fingerprint,
             fingerprint_index_ratio: self.fingerprint_index_ratio,
             sequential_threshold: self.sequential_threshold,
+            dirty_start: self.dirty_start,
+            dirty_max: self.dirty_max,
+            dirty_age: self.dirty_age,
+            origin_timeout: self.origin_timeout,
             format: self.format,
         }
     }
@@ -224,6 +257,9 @@ impl ServerArgs {
         server.threads = self.threads.or(server.threads);
         server.max_connections = self.max_connections.or(server.max_connections);
         server.tls = self.tls.unwrap_or(server.tls);
+        if self.no_destage_on_exit {
+            server.destage_on_exit = Some(false);
+        }
     }
 }
 

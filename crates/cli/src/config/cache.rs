@@ -1,9 +1,10 @@
 //! `[cache.NAME]`
 
+use super::span::Span;
 use crate::size::Size;
 use nitro_cache::Settings;
-use nitro_engine::EngineSettings;
 use nitro_engine::codec::{Compression, FingerprintHash};
+use nitro_engine::{EngineSettings, WriteMode};
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 
@@ -29,14 +30,21 @@ pub struct CacheConfig {
     /// How extents are compressed.
     #[serde(default)]
     pub compression: CompressionName,
-    /// Which hash names contents.
-    #[serde(default)]
-    pub fingerprint: FingerprintName,
+    /// Which hash names contents; that of an existing cache, else BLAKE3, if not given.
+    pub fingerprint: Option<FingerprintName>,
     /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_ratio: Option<u8>,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
-    /// Use the device even if it holds something else, which is lost.
+    /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
+    pub dirty_start: Option<u8>,
+    /// Percentage of the cache at which writers wait for destage.
+    pub dirty_max: Option<u8>,
+    /// What has been dirty for so long is destaged.
+    pub dirty_age: Option<Span>,
+    /// A read that the origin has not answered for so long fails; it waits if not given.
+    pub origin_timeout: Option<Span>,
+    /// Start the device anew even if it holds something else or a cache, which is lost.
     #[serde(default)]
     pub format: bool,
 }
@@ -73,6 +81,24 @@ pub enum Mode {
     WriteBack,
 }
 
+impl From<Mode> for WriteMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::WriteThrough => Self::WriteThrough,
+            Mode::WriteBack => Self::WriteBack,
+        }
+    }
+}
+
+impl From<WriteMode> for Mode {
+    fn from(mode: WriteMode) -> Self {
+        match mode {
+            WriteMode::WriteThrough => Self::WriteThrough,
+            WriteMode::WriteBack => Self::WriteBack,
+        }
+    }
+}
+
 /// How extents are compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -97,6 +123,15 @@ pub enum FingerprintName {
     Sha1,
 }
 
+impl From<FingerprintName> for FingerprintHash {
+    fn from(name: FingerprintName) -> Self {
+        match name {
+            FingerprintName::Blake3 => Self::Blake3,
+            FingerprintName::Sha1 => Self::Sha1,
+        }
+    }
+}
+
 impl CacheConfig {
     /// All defaults, at `path`.
     #[must_use]
@@ -110,9 +145,13 @@ impl CacheConfig {
             weu_size: None,
             dedup: None,
             compression: CompressionName::default(),
-            fingerprint: FingerprintName::default(),
+            fingerprint: None,
             fingerprint_index_ratio: None,
             sequential_threshold: None,
+            dirty_start: None,
+            dirty_max: None,
+            dirty_age: None,
+            origin_timeout: None,
             format: false,
         }
     }
@@ -137,10 +176,11 @@ impl CacheConfig {
             CompressionName::Zstd => Compression::Zstd,
             CompressionName::None => Compression::None,
         };
-        settings.fingerprint_hash = match self.fingerprint {
-            FingerprintName::Blake3 => FingerprintHash::Blake3,
-            FingerprintName::Sha1 => FingerprintHash::Sha1,
-        };
+        settings.fingerprint_hash = self.fingerprint.unwrap_or_default().into();
+        settings.dirty_start_percent = self.dirty_start.unwrap_or(settings.dirty_start_percent);
+        settings.dirty_max_percent = self.dirty_max.unwrap_or(settings.dirty_max_percent);
+        settings.origin_timeout = self.origin_timeout.map(|span| span.0).filter(|timeout| !timeout.is_zero());
+        settings.dirty_age = self.dirty_age.map_or(settings.dirty_age, |span| span.0);
         settings
     }
 }

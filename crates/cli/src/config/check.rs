@@ -1,12 +1,14 @@
 //! What a configuration must fulfil, as far as it can be told without looking at devices.
 
 use super::text::nearest;
-use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode};
+use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
 use crate::error::Error;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 
 /// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
 const NAME_BYTES_MAX: usize = 200;
+/// Share of a cache that may be dirty at most, in percent.
+const DIRTY_PERCENT_MAX: u8 = 90;
 /// Reactor threads at most.
 const THREADS_MAX: usize = 256;
 
@@ -23,11 +25,25 @@ impl Config {
         for (name, cache) in &self.caches {
             cache.check().map_err(|e| e.within(format_args!("cache.{name}")))?;
         }
-        for name in self.volumes.keys() {
+        for (name, volume) in &self.volumes {
             check_name(name)?;
             self.cache_of(name)?;
+            volume.check(name)?;
         }
         Ok(())
+    }
+
+    /// How a volume writes: as it says itself, or as its cache says.
+    #[must_use]
+    pub fn mode_of(&self, volume: &str) -> Mode {
+        let Some(config) = self.volumes.get(volume) else { return Mode::WriteThrough };
+        let cache = self.cache_of(volume).ok().and_then(|cache| self.caches.get(cache));
+        match (config.mode, cache) {
+            _ if config.read_only => Mode::WriteThrough,
+            (_, Some(cache)) if cache.path == CacheStore::None => Mode::WriteThrough,
+            (Some(mode), _) => mode,
+            (None, cache) => cache.map_or(Mode::WriteThrough, |cache| cache.mode),
+        }
     }
 
     /// The name of a volume's cache.
@@ -67,9 +83,10 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 impl CacheConfig {
     fn check(&self) -> Result<(), Error> {
-        if self.mode == Mode::WriteBack {
-            return Err(Error::new("mode", "write-back is not in this version").or("use write-through, the default"));
+        if self.path == CacheStore::None && self.mode == Mode::WriteBack {
+            return Err(Error::new("mode", "without a cache there is nothing to write back from").or("name a cache"));
         }
+        self.check_dirty()?;
         if self.path == CacheStore::None && self.size.is_some_and(|size| size.0 > 0) {
             return Err(Error::new("size", "there is no cache to have a size").or("leave it out, or name a path"));
         }
@@ -84,6 +101,34 @@ impl CacheConfig {
             (FINGERPRINT_INDEX_RATIO, self.fingerprint_index_ratio.map(u64::from)),
         ] {
             value.map_or(Ok(0), |value| setting.check(value)).map_err(refuse)?;
+        }
+        Ok(())
+    }
+}
+
+impl CacheConfig {
+    fn check_dirty(&self) -> Result<(), Error> {
+        let defaults = self.engine_settings(0);
+        let (start, max) = (defaults.dirty_start_percent, defaults.dirty_max_percent);
+        if !(1..=DIRTY_PERCENT_MAX).contains(&max) {
+            let why = format!("must be 1 to {DIRTY_PERCENT_MAX} percent");
+            return Err(Error::new(format_args!("dirty_max = {max}"), why).or("the rest is for what is clean"));
+        }
+        if start > max {
+            let why = format!("is above dirty_max = {max}");
+            return Err(
+                Error::new(format_args!("dirty_start = {start}"), why).or("destage must begin before writers wait")
+            );
+        }
+        Ok(())
+    }
+}
+
+impl VolumeConfig {
+    fn check(&self, name: &str) -> Result<(), Error> {
+        if self.read_only && self.mode == Some(Mode::WriteBack) {
+            let what = format!("volume.{name}.mode");
+            return Err(Error::new(what, "a read-only volume has nothing to write back").or("leave out one of the two"));
         }
         Ok(())
     }

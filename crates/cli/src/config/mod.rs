@@ -3,11 +3,13 @@
 mod cache;
 mod check;
 mod server;
+mod span;
 mod text;
 mod volume;
 
 pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintName, Mode};
 pub use server::{Address, AddressError, ServerConfig, TlsMode};
+pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Emulation, VolumeConfig};
 
@@ -27,6 +29,9 @@ pub struct Config {
     /// `[volume.NAME]`
     #[serde(default, rename = "volume")]
     pub volumes: BTreeMap<String, VolumeConfig>,
+    /// Forget dirty data that stand in the way: said on the command line only, never in a file.
+    #[serde(skip)]
+    pub force_discard_dirty: bool,
 }
 
 impl Config {

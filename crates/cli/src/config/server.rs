@@ -21,6 +21,8 @@ pub struct ServerConfig {
     pub threads: Option<usize>,
     /// Clients served at a time; 256 if not given.
     pub max_connections: Option<usize>,
+    /// Bring the origins up to date before the server ends; it does if not given.
+    pub destage_on_exit: Option<bool>,
     /// Whether clients may or must use TLS.
     #[serde(default)]
     pub tls: TlsMode,

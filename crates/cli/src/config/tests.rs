@@ -14,6 +14,8 @@ ram = 0
 extent_size = "16K"
 dedup = false
 compression = "zstd"
+mode = "write-back"
+dirty_age = "5m"
 
 [volume.vm]
 origin = "vm.img"
@@ -34,6 +36,7 @@ fn a_full_file_is_read() {
     assert_eq!((fast.size, fast.ram, fast.dedup), (Some(Size(4 << 30)), Some(Size(0)), Some(false)));
     assert_eq!(fast.engine_settings(4 << 30).manager.extent_bytes, 16 << 10);
     assert_eq!(config.cache_of("vm").unwrap(), "fast");
+    assert_eq!((config.mode_of("vm"), config.mode_of("db")), (Mode::WriteBack, Mode::WriteThrough));
     assert_eq!(config.volumes["vm"].emulate_disk.unwrap().model().spindles, 4);
 }
 
@@ -49,7 +52,10 @@ fn faults_are_told_with_their_line_and_the_nearest_key() {
     assert!(wrong("[server]", "[server").starts_with("line 2: "));
     assert!(wrong("cache = \"fast\"", "cache = \"fats\"").contains("did you mean \"fast\"?"));
     assert!(wrong("16K", "6000").contains("the nearest valid value is 4096"));
-    assert!(wrong("dedup = false", "mode = \"write-back\"").contains("write-back is not in this version"));
+    assert!(wrong("dedup = false", "dirty_max = 99").contains("must be 1 to 90 percent"));
+    assert!(wrong("dedup = false", "dirty_start = 70").contains("is above dirty_max = 60"));
+    assert!(wrong("\"5m\"", "\"1d\"").contains("30s"));
+    assert!(wrong("read_only = true", "read_only = true\nmode = \"write-back\"").contains("nothing to write back"));
     assert!(wrong("tls = \"off\"", "tls = \"required\"").contains("needs a certificate"));
     assert!(wrong("7200:4", "5400").contains("write 7200 or 15000"));
     assert!(wrong("tcp:127.0.0.1:0", "127.0.0.1:0").contains("neither unix: nor tcp:"));

@@ -1,7 +1,8 @@
 //! `[volume.NAME]`
 
+use super::Mode;
 use nitro_device::hdd::HddModel;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,6 +15,8 @@ pub struct VolumeConfig {
     pub origin: PathBuf,
     /// The name of its cache; may be left out if there is only one.
     pub cache: Option<String>,
+    /// When a write is acknowledged; as the cache says if not given.
+    pub mode: Option<Mode>,
     /// Refuse writes.
     #[serde(default)]
     pub read_only: bool,
@@ -42,6 +45,18 @@ impl Emulation {
     pub fn model(self) -> HddModel {
         let one = if self.fast { HddModel::rpm_15000() } else { HddModel::rpm_7200() };
         if self.spindles == 1 { one } else { one.with_spindles(self.spindles, STRIPE_BYTES) }
+    }
+}
+
+impl fmt::Display for Emulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", if self.fast { 15_000 } else { 7200 }, self.spindles)
+    }
+}
+
+impl Serialize for Emulation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The client's side.
 
-use super::protocol::{Command, Request, Response, Status, VERSION};
+use super::protocol::{Command, Outcome, Request, Response, Status, VERSION};
 use crate::error::Error;
 use crate::serve::{CONTROL_SUFFIX, runtime_folder};
 use std::fs;
@@ -29,10 +29,7 @@ impl Client {
             None => find()?,
         };
         let what = format!("control socket {}", path.display());
-        let set_up = |stream: UnixStream| {
-            stream.set_read_timeout(Some(ANSWER_MAX))?;
-            stream.set_write_timeout(Some(ANSWER_MAX)).map(|()| stream)
-        };
+        let set_up = |stream: UnixStream| stream.set_write_timeout(Some(ANSWER_MAX)).map(|()| stream);
         match UnixStream::connect(&path).and_then(set_up) {
             Ok(stream) => Ok(Self { what, stream: BufReader::new(stream) }),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
@@ -45,11 +42,27 @@ impl Client {
 
     /// Asks for the server's state.
     pub(crate) fn status(&mut self) -> Result<Status, Error> {
+        let response = self.ask(Command::Status, Some(ANSWER_MAX))?;
+        response.status.ok_or_else(|| self.strange())
+    }
+
+    /// Has the server do something, however long it takes.
+    pub(crate) fn execute(&mut self, command: Command) -> Result<Outcome, Error> {
+        let response = self.ask(command, None)?;
+        response.done.ok_or_else(|| self.strange())
+    }
+
+    fn strange(&self) -> Error {
+        Error::new(&self.what, "an answer of another kind").or("use the version of nitro that the server has")
+    }
+
+    fn ask(&mut self, command: Command, time_max: Option<Duration>) -> Result<Response, Error> {
         let broken = |e: &dyn std::fmt::Display| Error::new(&self.what, e).or("is the server still running?");
-        let request = Request { version: VERSION, command: Command::Status };
+        let request = Request { version: VERSION, command };
         let mut line = serde_json::to_string(&request).map_err(|e| broken(&e))?;
         line.push('\n');
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(|e| broken(&e))?;
+        let stream = self.stream.get_mut();
+        stream.set_read_timeout(time_max).and_then(|()| stream.write_all(line.as_bytes())).map_err(|e| broken(&e))?;
         line.clear();
         (&mut self.stream).take(RESPONSE_BYTES_MAX).read_line(&mut line).map_err(|e| broken(&e))?;
         if line.is_empty() {
@@ -57,10 +70,12 @@ impl Client {
         }
         let response: Response = serde_json::from_str(&line)
             .map_err(|e| Error::new(&self.what, e).or("use the version of nitro that the server has"))?;
-        match response.status {
-            Some(status) => Ok(status),
-            None => Err(Error::new(&self.what, response.error.unwrap_or_else(|| "an empty answer".to_owned()))
-                .or("use the version of nitro that the server has")),
+        match &response.error {
+            Some(error) if error.starts_with("malformed") || error.starts_with("version") => {
+                Err(Error::new(&self.what, error).or("use the version of nitro that the server has"))
+            }
+            Some(error) => Err(Error::told(error)),
+            None => Ok(response),
         }
     }
 }

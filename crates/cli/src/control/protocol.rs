@@ -4,16 +4,22 @@
 //! ```text
 //! {"version":1,"command":"status"}
 //! {"version":1,"status":{"server":{…},"caches":[{…}],"volumes":[{…}]}}
+//! {"version":1,"command":{"flush":{"volume":"vm","wait":true}}}
+//! {"version":1,"done":{"message":"…","dirty_bytes":0,"uris":[]}}
 //! {"version":1,"error":"…"}
 //! ```
-//! Fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
+//! A command that takes its time is answered at its end, and goes on if its client leaves; `status` on another
+//! connection tells how far it is. Commands and fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
 
+use crate::config::Emulation;
+use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The version spoken here.
 pub(crate) const VERSION: u32 = 1;
 /// Longest request in bytes, its newline included.
-pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
+pub(crate) const REQUEST_BYTES_MAX: usize = 16 << 10;
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,18 +29,75 @@ pub(crate) struct Request {
 }
 
 /// The commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Command {
     Status,
+    /// Brings an origin up to date; answered at once, or when it is.
+    Flush {
+        volume: String,
+        wait: bool,
+    },
+    VolumeSet {
+        volume: String,
+        mode: WriteMode,
+    },
+    VolumeAdd(AddVolume),
+    VolumeRemove {
+        volume: String,
+        force_discard_dirty: bool,
+    },
+    /// Has the origin serve alone, brought up to date.
+    CacheDetach {
+        cache: String,
+        volume: String,
+    },
+    /// Undoes that.
+    CacheAttach {
+        cache: String,
+        volume: String,
+    },
+    CacheResize {
+        cache: String,
+        size_bytes: u64,
+    },
 }
 
-/// What the server answers: one of the two.
+/// A volume that is to be served, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AddVolume {
+    pub(crate) volume: String,
+    /// The cache's name; may be left out where there is only one.
+    pub(crate) cache: Option<String>,
+    /// As the server is to open it.
+    pub(crate) origin: PathBuf,
+    /// Write-through if not given.
+    pub(crate) mode: Option<WriteMode>,
+    pub(crate) read_only: bool,
+    pub(crate) description: String,
+    pub(crate) emulate_disk: Option<Emulation>,
+    pub(crate) force_discard_dirty: bool,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// One line for people.
+    pub(crate) message: String,
+    /// Of the volume, now.
+    pub(crate) dirty_bytes: u64,
+    /// Where a volume that was added is served.
+    pub(crate) uris: Vec<String>,
+}
+
+/// What the server answers: one of the three.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
     pub(crate) version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) done: Option<Outcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -62,10 +125,33 @@ pub(crate) struct Server {
 
 /// A cache. Ratios are 1 where nothing was inserted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Cache {
     pub(crate) name: String,
-    /// `caching`, `pass-through` (its device was given up), or `none` (there is no cache).
+    /// Where it is; empty: there is no cache.
+    pub(crate) path: String,
+    pub(crate) uuid: String,
+    /// `caching`, `pass-through` (its device was given up), `failed` (and some dirty data with it), or `none` (there is no
+    /// cache).
     pub(crate) health: String,
+    /// Why nothing can be made durable on the SSD any more.
+    pub(crate) failed: Option<String>,
+    /// Clean entries are still coming back after the start.
+    pub(crate) loading: bool,
+    /// What the start found; zeroes for a cache that was made anew.
+    pub(crate) recovered: Recovered,
+    /// The volumes that it knows.
+    pub(crate) volumes: Vec<KnownVolume>,
+    /// What the origins have not got.
+    pub(crate) dirty_bytes: u64,
+    /// Write-evict units that may not be evicted, because of dirty data.
+    pub(crate) weus_pinned: u64,
+    /// Commits: flushes of the SSD; snapshots with which the journal began anew; regions opened for writing; times that a
+    /// write waited for room.
+    pub(crate) commits: u64,
+    pub(crate) journal_snapshots: u64,
+    pub(crate) regions_opened: u64,
+    pub(crate) dirty_stalls: u64,
     /// SSD space for write-evict units.
     pub(crate) capacity_bytes: u64,
     /// Bytes of volumes that can be had from the cache.
@@ -94,6 +180,7 @@ pub(crate) struct Cache {
     pub(crate) ssd_written_header_bytes: u64,
     pub(crate) ssd_written_padding_bytes: u64,
     pub(crate) ssd_written_superblock_bytes: u64,
+    pub(crate) ssd_written_journal_bytes: u64,
     /// Fills that did not reach the SSD: the queue was full; their extent was written to.
     pub(crate) fills_dropped: u64,
     pub(crate) fills_voided: u64,
@@ -103,6 +190,7 @@ pub(crate) struct Cache {
     pub(crate) ssd_write_errors: u64,
     /// RAM.
     pub(crate) insert_queue_bytes: u64,
+    pub(crate) dirty_queue_bytes: u64,
     pub(crate) ram_cache_bytes: u64,
     pub(crate) index_ram_bytes: u64,
 }
@@ -114,17 +202,59 @@ impl Cache {
             + self.ssd_written_header_bytes
             + self.ssd_written_padding_bytes
             + self.ssd_written_superblock_bytes
+            + self.ssd_written_journal_bytes
     }
+}
+
+/// A volume, as its cache knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct KnownVolume {
+    pub(crate) name: String,
+    pub(crate) size_bytes: u64,
+    /// `write-through` or `write-back`, as it was last served.
+    pub(crate) mode: String,
+    pub(crate) dirty_bytes: u64,
+    /// It is being served.
+    pub(crate) served: bool,
+}
+
+/// What a start found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Recovered {
+    pub(crate) dirty_bytes: u64,
+    pub(crate) lost_bytes: u64,
+    /// Regions that were being written to: what was cached of them is read anew.
+    pub(crate) open_regions: u64,
 }
 
 /// A volume.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Volume {
     pub(crate) name: String,
     /// The cache's name.
     pub(crate) cache: String,
     pub(crate) size_bytes: u64,
     pub(crate) read_only: bool,
+    /// The origin's path.
+    pub(crate) origin: String,
+    /// `write-through` or `write-back`.
+    pub(crate) mode: String,
+    /// What the origin has not got.
+    pub(crate) dirty_bytes: u64,
+    /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.
+    pub(crate) lost_bytes: u64,
+    pub(crate) lost_ranges: Vec<(u64, u64)>,
+    /// Whether it goes through its cache.
+    pub(crate) attached: bool,
+    /// Why writes are refused, if they are.
+    pub(crate) poisoned: Option<String>,
+    pub(crate) clients: u64,
+    /// Destage.
+    pub(crate) destaged_bytes: u64,
+    pub(crate) destage_writes: u64,
     /// Requests.
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
@@ -172,7 +302,11 @@ mod tests {
     fn messages_are_what_the_documentation_says() {
         let request = Request { version: VERSION, command: Command::Status };
         assert_eq!(serde_json::to_string(&request).unwrap(), r#"{"version":1,"command":"status"}"#);
-        let response = Response { version: VERSION, status: None, error: Some("no".into()) };
+        let flush = Command::Flush { volume: "vm".into(), wait: true };
+        let request = Request { version: VERSION, command: flush };
+        let text = r#"{"version":1,"command":{"flush":{"volume":"vm","wait":true}}}"#;
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        let response = Response { version: VERSION, status: None, done: None, error: Some("no".into()) };
         assert_eq!(serde_json::to_string(&response).unwrap(), r#"{"version":1,"error":"no"}"#);
         let later = r#"{"version":1,"error":"no","news":7}"#;
         assert_eq!(serde_json::from_str::<Response>(later).unwrap(), response);

@@ -1,11 +1,15 @@
 //! The engine's counters as the control protocol tells them.
 
-use super::protocol::{Cache, Latency, Server, Status, Volume};
-use crate::export::{ServedCache, VolumeExport};
-use crate::serve::Served;
-use nitro_engine::Health;
+use super::protocol::{Cache, KnownVolume, Latency, Recovered, Server, Status, Volume};
+use crate::export::VolumeExport;
+use crate::serve::{CacheEntry, Served, mode_of_byte};
 use nitro_engine::metrics;
 use nitro_engine::port::Device;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Lost ranges listed of a volume.
+const LOST_RANGES_MAX: usize = 100;
 
 /// The server's state now.
 pub(crate) fn status(served: &Served) -> Status {
@@ -16,28 +20,42 @@ pub(crate) fn status(served: &Served) -> Status {
             uptime_seconds: served.started.elapsed().as_secs_f64(),
             connections: served.connections.now() as u64,
             connections_total: served.connections.total() as u64,
-            uris: served.uris.clone(),
+            uris: served.uris(),
         },
-        caches: served.caches.iter().map(|(name, cache)| cache_status(name, cache)).collect(),
-        volumes: served.volumes.iter().map(|(cache, export)| volume_status(cache, export)).collect(),
+        caches: served.caches.values().map(|entry| cache_status(entry, |name| served.volume(name).is_some())).collect(),
+        volumes: served.all().iter().map(|export| volume_status(export)).collect(),
     }
 }
 
-fn cache_status(name: &str, cache: &ServedCache) -> Cache {
+/// What a cache is and did; `is_served` tells which of its volumes are.
+pub(crate) fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cache {
+    let cache = &entry.cache;
     let status = cache.status();
     let (stats, counters, settings) = (&status.manager, &status.engine, &cache.settings().manager);
     let absent = cache.flash().geometry().size_bytes == 0;
-    let cached_bytes = stats.cached_extents * u64::from(settings.extent_bytes);
+    let extent_bytes = u64::from(settings.extent_bytes);
+    let cached_bytes = stats.cached_extents * extent_bytes;
     let used_bytes = (stats.weus - stats.weus_free) * u64::from(settings.weu_bytes);
     Cache {
-        name: name.to_owned(),
-        health: match status.health {
-            _ if absent => "none",
-            Health::Caching => "caching",
-            Health::PassThrough => "pass-through",
-        }
-        .to_owned(),
-        capacity_bytes: if absent { 0 } else { settings.cache_bytes },
+        name: entry.name.clone(),
+        health: if absent { "none".to_owned() } else { word(&status.health) },
+        path: entry.path.as_deref().map_or_else(String::new, |path| path.display().to_string()),
+        uuid: if absent { String::new() } else { entry.uuid.to_string() },
+        failed: status.failed.clone(),
+        loading: !absent && status.restoring,
+        recovered: entry.recovered.map_or_else(Recovered::default, |found| Recovered {
+            dirty_bytes: found.dirty_extents * extent_bytes,
+            lost_bytes: found.lost_extents * extent_bytes,
+            open_regions: found.open_regions,
+        }),
+        volumes: known_volumes(entry, is_served),
+        dirty_bytes: stats.dirty_extents * extent_bytes,
+        weus_pinned: stats.weus_pinned,
+        commits: counters.commits,
+        journal_snapshots: counters.journal_snapshots,
+        regions_opened: counters.regions_opened,
+        dirty_stalls: counters.dirty_stalls,
+        capacity_bytes: if absent { 0 } else { stats.weus * u64::from(settings.weu_bytes) },
         cached_bytes,
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         hits: stats.hits,
@@ -58,24 +76,57 @@ fn cache_status(name: &str, cache: &ServedCache) -> Cache {
         ssd_written_header_bytes: counters.ssd_written_header_bytes,
         ssd_written_padding_bytes: counters.ssd_written_padding_bytes,
         ssd_written_superblock_bytes: counters.ssd_written_superblock_bytes,
+        ssd_written_journal_bytes: counters.ssd_written_journal_bytes,
         fills_dropped: counters.fills_dropped,
         fills_voided: counters.fills_voided,
         corrupt_extents: counters.corrupt_extents,
         ssd_read_errors: counters.ssd_read_errors,
         ssd_write_errors: counters.ssd_write_errors,
         insert_queue_bytes: status.insert_queue_bytes,
+        dirty_queue_bytes: status.dirty_queue_bytes,
         ram_cache_bytes: status.ram_cache_bytes,
         index_ram_bytes: stats.index_ram_bytes,
     }
 }
 
-fn volume_status(cache: &str, export: &VolumeExport) -> Volume {
+fn known_volumes(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Vec<KnownVolume> {
+    let known = |(object, known): (_, nitro_engine::VolumeEntry)| KnownVolume {
+        dirty_bytes: entry.dirty_bytes(object, &known),
+        size_bytes: known.origin_bytes,
+        mode: mode_of_byte(known.mode).to_string(),
+        served: is_served(&known.name),
+        name: known.name,
+    };
+    entry.cache.volumes().into_iter().map(known).collect()
+}
+
+/// The word by which an engine's enumeration is serialized.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn volume_status(export: &VolumeExport) -> Volume {
+    let extent_bytes = u64::from(export.volume.cache().settings().manager.extent_bytes);
+    let lost = export.volume.lost_ranges();
     let (counters, latencies) = (export.volume.counters(), export.volume.latencies());
     Volume {
         name: export.name.clone(),
-        cache: cache.to_owned(),
+        cache: export.entry.name.clone(),
         size_bytes: export.volume.size_bytes(),
         read_only: export.volume.read_only(),
+        origin: export.origin.display().to_string(),
+        mode: export.volume.mode().to_string(),
+        dirty_bytes: export.dirty_bytes(),
+        lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
+        lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
+        attached: export.volume.is_attached(),
+        poisoned: export.volume.poisoned().map(|reason| reason.to_string()),
+        clients: export.clients.now() as u64,
+        destaged_bytes: counters.destaged_extents * extent_bytes,
+        destage_writes: counters.destage_writes,
         reads: counters.reads,
         read_bytes: counters.read_bytes,
         writes: counters.writes,

@@ -1,7 +1,8 @@
 //! The server's side.
 
-use super::protocol::{Command, REQUEST_BYTES_MAX, Request, Response, VERSION};
+use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
+use crate::error::Error;
 use crate::serve::Served;
 use bytes::Bytes;
 use nitro_device::CompioClock;
@@ -45,11 +46,11 @@ pub(crate) async fn serve(listener: &Listener, served: &Arc<Served>) {
 }
 
 /// Answers one client until it leaves.
-async fn converse(client: Accepted, served: &Served) -> io::Result<()> {
+async fn converse(client: Accepted, served: &Arc<Served>) -> io::Result<()> {
     let (mut reader, mut writer) = client.into_split()?;
     let mut received = Vec::new();
     while let Some(line) = read_line(&mut reader, &mut received).await? {
-        send(&mut writer, &answer(&line, served)).await?;
+        send(&mut writer, &answer(&line, served).await).await?;
     }
     Ok(())
 }
@@ -75,16 +76,34 @@ async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Res
     }
 }
 
-fn answer(line: &[u8], served: &Served) -> Response {
-    let refuse = |error: String| Response { version: VERSION, status: None, error: Some(error) };
+async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
+    let empty = Response { version: VERSION, status: None, done: None, error: None };
+    let refuse = |error: String| Response { error: Some(error), ..empty.clone() };
     match serde_json::from_slice::<Request>(line) {
         Ok(Request { version: VERSION, command: Command::Status }) => {
-            Response { version: VERSION, status: Some(report::status(served)), error: None }
+            Response { status: Some(report::status(served)), ..empty }
         }
+        Ok(Request { version: VERSION, command }) => match execute(command, served).await {
+            Ok(done) => Response { done: Some(done), ..empty },
+            Err(error) => refuse(error.to_string()),
+        },
         Ok(request) => {
             refuse(format!("version {} of the control protocol is not known, only {VERSION}", request.version))
         }
         Err(error) => refuse(format!("malformed request: {error}")),
+    }
+}
+
+async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Error> {
+    match command {
+        Command::Status => Ok(Outcome::default()),
+        Command::Flush { volume, wait } => served.flush(&volume, wait).await,
+        Command::VolumeSet { volume, mode } => served.set_mode(&volume, mode).await,
+        Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
+        Command::CacheAttach { cache, volume } => served.attach(&cache, &volume),
+        Command::CacheResize { cache, size_bytes } => served.resize(&cache, size_bytes).await,
+        Command::VolumeAdd(wanted) => served.add(wanted).await,
+        Command::VolumeRemove { volume, force_discard_dirty } => served.remove(&volume, force_discard_dirty).await,
     }
 }
 

@@ -1,6 +1,5 @@
 //! `nitro estimate`: what deduplication and compression an existing image would give.
 
-mod progress;
 mod regions;
 mod report;
 mod scan;
@@ -9,8 +8,8 @@ mod tally;
 use crate::args::EstimateArgs;
 use crate::error::Error;
 use crate::output;
+use crate::progress::Progress;
 use nitro_cache::settings::EXTENT_BYTES;
-use progress::Progress;
 use regions::Regions;
 use report::Report;
 use std::fs::File;
@@ -34,7 +33,7 @@ pub(crate) fn run(args: &EstimateArgs) -> Result<(), Error> {
     let ram_bytes = crate::serve::available_ram_bytes().map_or(RAM_DEFAULT_BYTES, |bytes| bytes / RAM_PART);
     let tallies: Vec<Tally> = sizes.iter().map(|&size| Tally::new(size, ram_bytes / sizes.len() as u64)).collect();
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let progress = Progress::new(regions.size_bytes);
+    let progress = Progress::new(regions.size_bytes, "read");
     scan_all(&regions, &tallies, threads, &progress)
         .map_err(|e| Error::new(what, e).or("check the device; what can be read can be copied with ddrescue first"))?;
     let report = Report::new(&regions, &tallies);

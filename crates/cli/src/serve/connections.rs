@@ -2,7 +2,7 @@
 
 use super::Served;
 use super::latch::Latch;
-use crate::export::{ExportList, VolumeExport};
+use crate::export::ExportList;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
@@ -12,7 +12,6 @@ use nitro_engine::buf::BufMut;
 use nitro_engine::port::Clock;
 use nitro_nbd::transport::{ReadHalf, WriteHalf};
 use nitro_nbd::{NbdError, ServerOptions};
-use std::cell::Cell;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,11 +30,51 @@ pub(crate) struct Connections {
     cut: Latch,
 }
 
+/// How many there are, and were.
 #[derive(Debug, Default)]
-struct Count {
+pub(crate) struct Count {
     now: AtomicUsize,
     total: AtomicUsize,
     ended: Event,
+}
+
+impl Count {
+    pub(crate) fn now(&self) -> usize {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn enter(&self) {
+        self.now.fetch_add(1, Ordering::SeqCst);
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// Ends when there are none.
+    pub(super) async fn none(&self) {
+        loop {
+            let ended = self.ended.listen();
+            if self.now() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Waits until there are none; has those `cut` off that take longer than `time_max`.
+    pub(super) async fn drain(&self, time_max: impl Future<Output = ()>, cut: &Latch) -> Drain {
+        match select(pin!(self.none()), pin!(time_max)).await {
+            Either::Left(_) => Drain::Done,
+            Either::Right(_) => {
+                cut.set();
+                self.none().await;
+                Drain::Cut
+            }
+        }
+    }
 }
 
 /// The permission to be served; given back when dropped.
@@ -44,8 +83,7 @@ pub(super) struct Admission(Arc<Count>);
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
-        self.0.ended.notify(usize::MAX);
+        self.0.leave();
     }
 }
 
@@ -65,7 +103,7 @@ impl Connections {
 
     /// Clients connected now.
     pub(crate) fn now(&self) -> usize {
-        self.open.now.load(Ordering::SeqCst)
+        self.open.now()
     }
 
     /// Clients served since the start.
@@ -79,32 +117,14 @@ impl Connections {
         if self.now() >= self.max {
             return None;
         }
-        self.open.now.fetch_add(1, Ordering::SeqCst);
-        self.open.total.fetch_add(1, Ordering::Relaxed);
+        self.open.enter();
         Some(Admission(Arc::clone(&self.open)))
     }
 
     /// Has all clients finish what is in flight, and cuts off those that take longer than `time_max`.
-    pub(super) async fn drain(&self, time_max: Duration) -> Drain {
+    pub(super) async fn drain(&self, time_max: impl Future<Output = ()>) -> Drain {
         self.stop.set();
-        match select(pin!(self.empty()), pin!(sleep(time_max))).await {
-            Either::Left(_) => Drain::Done,
-            Either::Right(_) => {
-                self.cut.set();
-                self.empty().await;
-                Drain::Cut
-            }
-        }
-    }
-
-    async fn empty(&self) {
-        loop {
-            let ended = self.open.ended.listen();
-            if self.now() == 0 {
-                return;
-            }
-            ended.await;
-        }
+        self.open.drain(time_max, &self.cut).await
     }
 }
 
@@ -119,18 +139,20 @@ pub(super) async fn serve(client: Accepted, served: Arc<Served>, options: Arc<Se
         Ok(halves) => halves,
         Err(error) => return tracing::warn!(peer, "cannot set a connection up: {error}"),
     };
-    let exports: Vec<Arc<VolumeExport>> = served.volumes.iter().map(|(_, export)| Arc::clone(export)).collect();
-    let list = ExportList { exports: &exports, opened: Cell::new(false) };
+    let list = ExportList::new(&served);
     let connections = &served.connections;
-    let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, &options, connections.stop.wait());
+    let stop = async {
+        select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
+    };
+    let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, &options, stop);
     let dawdling = async {
         sleep(HANDSHAKE_MAX).await;
-        if list.opened.get() {
+        if list.is_opened() {
             std::future::pending::<()>().await;
         }
     };
-    let (cut, dawdling) = (pin!(connections.cut.wait()), pin!(dawdling));
-    match select(pin!(serving), select(cut, dawdling)).await {
+    let (all_cut, this_cut) = (pin!(connections.cut.wait()), pin!(list.wait(|export| &export.cut)));
+    match select(pin!(serving), select(select(all_cut, this_cut), pin!(dawdling))).await {
         Either::Left((result, _)) => log(&peer, result),
         Either::Right(_) => tracing::info!(peer, "cut a client off"),
     }

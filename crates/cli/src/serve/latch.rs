@@ -15,10 +15,19 @@ impl Latch {
         self.event.notify(usize::MAX);
     }
 
+    /// For what turns out not to end after all.
+    pub(crate) fn clear(&self) {
+        self.set.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.set.load(Ordering::SeqCst)
+    }
+
     pub(crate) async fn wait(&self) {
         loop {
             let listener = self.event.listen();
-            if self.set.load(Ordering::SeqCst) {
+            if self.is_set() {
                 return;
             }
             listener.await;

@@ -1,53 +1,60 @@
 //! `nitro serve`: opens what is configured, serves it, and closes it in order.
 
+mod caches;
 mod connections;
+mod device;
+mod fence;
+mod heart;
 mod identity;
 mod latch;
 mod notify;
 mod open;
+mod operate;
+mod overlay;
 mod place;
 mod plan;
 mod reactors;
+mod resize;
+mod served;
+mod shutdown;
 mod signature;
 mod sockets;
+mod stamp;
 mod store;
+mod volumes;
+mod witness;
+mod workers;
 
+pub(crate) use caches::{CacheEntry, create_alone, look_at, open_to_look};
+pub(crate) use connections::Count;
+pub(crate) use device::{CacheDevice, OriginDevice};
+pub(crate) use fence::Guard;
+pub(crate) use heart::mode_of_byte;
+pub(crate) use latch::Latch;
 pub(crate) use place::{CONTROL_SUFFIX, runtime_folder};
 pub(crate) use plan::available_ram_bytes;
+pub(crate) use served::Served;
 
 use crate::config::{Config, TlsMode};
+use crate::control::server as control;
 use crate::error::Error;
-use crate::export::{ServedCache, VolumeExport};
-use connections::{Connections, Drain};
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use nitro_device::Reactor;
 use nitro_device::runtime::{Shutdown, wait_for_shutdown};
-use nitro_engine::port::Device;
 use nitro_nbd::{ServerOptions, TlsFiles, TlsPolicy};
+use open::Prepared;
 use place::Places;
 use reactors::Reactors;
 use sockets::Sockets;
-use std::collections::BTreeMap;
 use std::io::Write;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use workers::CacheWorkers;
 
-/// How long clients may take to leave when the server ends.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Clients served at a time unless configured.
 const CONNECTIONS_MAX: usize = 256;
 /// Reactor threads at most unless configured.
 const THREADS_DEFAULT_MAX: usize = 4;
-
-/// What is served: shared by all threads.
-pub(crate) struct Served {
-    pub(crate) started: Instant,
-    pub(crate) caches: BTreeMap<String, Arc<ServedCache>>,
-    /// With the name of each one's cache.
-    pub(crate) volumes: Vec<(String, Arc<VolumeExport>)>,
-    pub(crate) connections: Connections,
-    pub(crate) uris: Vec<String>,
-}
 
 /// Serves until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Error> {
@@ -58,21 +65,13 @@ pub(crate) fn run(config: Config) -> Result<(), Error> {
         tracing::warn!("io_uring is not available here; requests go through slower helper threads");
     }
     reactor.block_on(async {
-        let opened = open::open(&config).await?;
-        let sockets = Sockets::bind(&places, opened.volumes.iter().map(|(_, v)| v.name.as_str()))?;
-        let connections_max = config.server.max_connections.unwrap_or(CONNECTIONS_MAX);
-        let served = Arc::new(Served {
-            started: Instant::now(),
-            caches: opened.caches,
-            volumes: opened.volumes,
-            connections: Connections::new(connections_max),
-            uris: sockets.uris.clone(),
-        });
-        let options = ServerOptions { tls, ..ServerOptions::default() };
-        let threads = config.server.threads.unwrap_or_else(default_threads);
-        let reactors = Reactors::start(&served, options, threads)?;
-        serve(&served, sockets, &reactors).await?;
-        close(&served, reactors).await
+        let prepared = open::prepare(&config).await?;
+        let sockets = Sockets::bind(&places)?;
+        let workers = CacheWorkers::start(&prepared.caches)?;
+        let served = serve_all(&config, prepared, sockets, tls).await;
+        // Whatever happened, what the caches have been told becomes durable.
+        let finished = workers.finish();
+        served.and(finished)
     })
 }
 
@@ -96,22 +95,47 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
     })
 }
 
+async fn serve_all(config: &Config, mut prepared: Prepared, mut sockets: Sockets, tls: TlsPolicy) -> Result<(), Error> {
+    let volumes = prepared.admit(config).await?;
+    let connections_max = config.server.max_connections.unwrap_or(CONNECTIONS_MAX);
+    let served = Arc::new(Served::new(prepared.caches, volumes, sockets.addresses(), connections_max)?);
+    let options = ServerOptions { tls, ..ServerOptions::default() };
+    let threads = config.server.threads.unwrap_or_else(default_threads);
+    let reactors = Reactors::start(&served, options, threads)?;
+    accept(&served, &sockets, &reactors).await?;
+    notify::stopping();
+    sockets.close();
+    // The control socket goes on answering: destage may take its time.
+    let answering = pin!(control::serve(&sockets.control, &served));
+    let leaving = pin!(shutdown::leave(&served, reactors, config.server.destage_on_exit.unwrap_or(true)));
+    match select(leaving, answering).await {
+        Either::Left((result, _)) => result,
+        Either::Right(((), leaving)) => leaving.await,
+    }
+}
+
 /// Accepts clients until a signal arrives.
-async fn serve(served: &Arc<Served>, sockets: Sockets, reactors: &Reactors) -> Result<(), Error> {
-    let stop = std::pin::pin!(wait_for_shutdown());
-    let accepting = std::pin::pin!(async {
-        announce(&served.uris);
-        sockets.accept(served, reactors).await;
+async fn accept(served: &Arc<Served>, sockets: &Sockets, reactors: &Reactors) -> Result<(), Error> {
+    let stop = pin!(wait_for_shutdown());
+    let accepting = pin!(async {
+        announce(&served.uris());
+        join(sockets.accept(served, reactors), control::serve(&sockets.control, served)).await;
     });
     // The signals are polled first, and so are heeded by the time that the server is announced.
     match select(stop, accepting).await {
         Either::Left((Ok(signal), _)) => {
-            let name = if signal == Shutdown::Terminate { "SIGTERM" } else { "SIGINT" };
-            tracing::info!("{name}: finishing what clients have asked for");
+            tracing::info!("{}: finishing what clients have asked for", name(signal));
             Ok(())
         }
         Either::Left((Err(error), _)) => Err(Error::new("signals", error)),
         Either::Right(((), _)) => Ok(()),
+    }
+}
+
+fn name(signal: Shutdown) -> &'static str {
+    match signal {
+        Shutdown::Terminate => "SIGTERM",
+        Shutdown::Interrupt => "SIGINT",
     }
 }
 
@@ -121,22 +145,4 @@ fn announce(uris: &[String]) {
     // Nobody may be reading; the server goes on all the same.
     let _ = writeln!(out, "ready {}", uris.join(" ")).and_then(|()| out.flush());
     notify::ready();
-}
-
-/// Lets clients finish, empties the insertion queues, and makes the origins durable.
-async fn close(served: &Served, reactors: Reactors) -> Result<(), Error> {
-    notify::stopping();
-    if served.connections.drain(DRAIN_MAX).await == Drain::Cut {
-        tracing::warn!("some clients did not let go within {} s and were cut off", DRAIN_MAX.as_secs());
-    }
-    served.caches.values().for_each(|cache| cache.close());
-    reactors.join().await?;
-    let mut result = Ok(());
-    for (_, export) in served.volumes.iter().filter(|(_, export)| !export.volume.read_only()) {
-        if let Err(error) = export.volume.origin().flush().await {
-            let what = format!("volume {}: the last flush of its origin", export.name);
-            result = Err(Error::with_sources(what, &error).or("check the origin before using it again"));
-        }
-    }
-    result
 }

@@ -5,6 +5,9 @@ use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
 use nitro_engine::EngineSettings;
+use nitro_engine::codec::FingerprintHash;
+use nitro_engine::format::superblock::Superblock;
+use std::fmt::Display;
 use std::fs;
 
 /// How much data is taken to shrink by compression, and how many duplicates each extent to have, in the estimate of RAM.
@@ -13,13 +16,14 @@ const DUPLICATES: f64 = 0.5;
 
 /// The engine's settings for a cache of `size_bytes` in all, checked.
 pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Result<EngineSettings, Error> {
-    let overhead = ServedCache::overhead_bytes(&config.engine_settings(0));
+    // The journal grows with the cache, and so is at least large enough for what it leaves.
+    let overhead = ServedCache::overhead_bytes(&config.engine_settings(size_bytes));
     let settings = config.engine_settings(size_bytes.saturating_sub(overhead));
     settings.manager.check().map_err(|error| {
         // The manager knows only of the space for WEUs.
         let is_size = error.name == "cache_size";
         let (value, nearest) =
-            if is_size { (size_bytes, error.nearest + overhead) } else { (error.value, error.nearest) };
+            if is_size { (size_bytes, whole_size(config, error.nearest)) } else { (error.value, error.nearest) };
         let reason = if is_size && nearest > size_bytes {
             format!("is too small for write-evict units of {}", Size(settings.manager.weu_bytes.into()))
         } else {
@@ -29,6 +33,74 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
             .or(format_args!("the nearest valid value is {nearest}"))
     })?;
     Ok(settings)
+}
+
+/// The size of a device whose write-evict units have `cache_bytes`.
+fn whole_size(config: &CacheConfig, cache_bytes: u64) -> u64 {
+    let mut size_bytes = cache_bytes;
+    loop {
+        let larger = cache_bytes + ServedCache::overhead_bytes(&config.engine_settings(size_bytes));
+        if larger <= size_bytes {
+            return size_bytes;
+        }
+        size_bytes = larger;
+    }
+}
+
+/// The engine's settings for a cache that exists, on a device of `device_bytes`: sizes and hash are those that it was
+/// made with; the configuration may say them, but not others.
+pub(super) fn existing(
+    what: &str,
+    config: &CacheConfig,
+    superblock: &Superblock,
+    device_bytes: u64,
+) -> Result<EngineSettings, Error> {
+    let differs = |name: &str, wanted: &dyn Display, has: &dyn Display| {
+        Error::new(what, format_args!("it was made with {name} = {has}, and {wanted} is wanted"))
+            .or(format_args!("leave {name} out to use it as it is, or give --format (format = true) to start it anew"))
+    };
+    let sizes = [
+        ("extent_size", config.extent_size, superblock.extent_bytes),
+        ("weu_size", config.weu_size, superblock.weu_bytes),
+    ];
+    for (name, wanted, has) in sizes {
+        if let Some(wanted) = wanted.filter(|wanted| wanted.0 != u64::from(has)) {
+            return Err(differs(name, &wanted, &Size(has.into())));
+        }
+    }
+    let wanted = config.fingerprint.map(FingerprintHash::from);
+    if let (Some(wanted), Some(has)) = (wanted, superblock.fingerprints.filter(|has| Some(*has) != wanted)) {
+        let name = |hash| format!("{hash:?}").to_lowercase();
+        return Err(differs("fingerprint", &name(wanted), &name(has)));
+    }
+    if config.dedup == Some(true) && superblock.fingerprints.is_none() {
+        return Err(differs("dedup", &"on", &"off"));
+    }
+    let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
+    let end = superblock.data_offset + cache_bytes;
+    if end > device_bytes {
+        let why = format!("it is {} long and has been cut to {}", Size(end), Size(device_bytes));
+        return Err(Error::new(what, why).or("restore the device's size; nitro cache salvage saves what is left"));
+    }
+    let mut settings = config.engine_settings(cache_bytes);
+    settings.manager.extent_bytes = superblock.extent_bytes;
+    settings.manager.weu_bytes = superblock.weu_bytes;
+    settings.manager.dedup = config.dedup.unwrap_or(superblock.fingerprints.is_some());
+    settings.fingerprint_hash = superblock.fingerprints.unwrap_or(settings.fingerprint_hash);
+    check_wanted_size(what, config, &settings, end)?;
+    settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to start it anew"))?;
+    Ok(settings)
+}
+
+/// A size that is given is that of the device, of which a little may be left over.
+fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings, end: u64) -> Result<(), Error> {
+    let Some(Size(wanted)) = config.size else { return Ok(()) };
+    let slack = ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes);
+    if wanted >= end && wanted - end <= slack {
+        return Ok(());
+    }
+    let why = format!("the cache on it takes {}, and {} are wanted", Size(end), Size(wanted));
+    Err(Error::new(what, why).or("leave the size out to use it as it is; nitro cache resize changes it"))
 }
 
 /// Prints a cache's geometry and the RAM it needs, and warns if the machine has not got that.

@@ -1,11 +1,11 @@
-//! The threads: reactors that serve clients, and one that inserts.
+//! The threads that serve clients.
 
 use super::Served;
 use super::connections::{self, Admission};
+use super::workers::ended;
 use crate::error::Error;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use nitro_device::net::Accepted;
 use nitro_device::{ReactorThread, spawn_local, spawn_thread};
 use nitro_nbd::ServerOptions;
@@ -35,10 +35,9 @@ struct Server {
     assign: UnboundedSender<Assigned>,
 }
 
-/// All threads but the main one.
+/// All of them.
 pub(super) struct Reactors {
     servers: Vec<Server>,
-    insertion: ReactorThread<()>,
 }
 
 impl Reactors {
@@ -49,12 +48,7 @@ impl Reactors {
             .map(|index| start_server(index, served, &options))
             .collect::<Result<Vec<_>, _>>()
             .map_err(fail)?;
-        let caches: Vec<_> = served.caches.values().cloned().collect();
-        let insertion = spawn_thread("nitro-insert", move || async move {
-            join_all(caches.iter().map(|cache| cache.insertion_worker())).await;
-        })
-        .map_err(fail)?;
-        Ok(Self { servers, insertion })
+        Ok(Self { servers })
     }
 
     /// Hands a client to the thread that has the fewest.
@@ -69,14 +63,12 @@ impl Reactors {
         }
     }
 
-    /// Waits for all threads; their clients have left, and the caches are closed.
-    pub(super) async fn join(self) -> Result<(), Error> {
-        let broken = |_| Error::new("threads", "one ended by a panic").or("see the log; please report it");
-        for server in self.servers {
+    /// Waits for all threads; their clients have left.
+    pub(super) fn join(self) -> Result<(), Error> {
+        self.servers.into_iter().try_for_each(|server| {
             drop(server.assign);
-            server.thread.join().map_err(broken)?;
-        }
-        self.insertion.join().map_err(broken)
+            ended(server.thread)
+        })
     }
 }
 
@@ -88,12 +80,6 @@ fn start_server(
     let (assign, mut assigned) = unbounded::<Assigned>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
-        if index == 0 {
-            for (_, export) in &served.volumes {
-                let volume = Arc::clone(&export.volume);
-                spawn_local(async move { volume.readahead_worker().await });
-            }
-        }
         while let Some(Assigned { client, admission, seat }) = assigned.next().await {
             let serving = connections::serve(client, Arc::clone(&served), Arc::clone(&options));
             spawn_local(async move {

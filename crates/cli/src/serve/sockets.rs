@@ -3,14 +3,12 @@
 use super::Served;
 use super::place::Places;
 use super::reactors::Reactors;
-use crate::control::server as control;
 use crate::error::Error;
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use nitro_device::ErrorKind;
 use nitro_device::net::{ListenAddress, Listener};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause after a failed accept, such as for want of file descriptors.
@@ -18,29 +16,33 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
     nbd: Vec<Listener>,
-    control: Listener,
-    /// One NBD URI for each address and export.
-    pub(super) uris: Vec<String>,
+    pub(super) control: Listener,
 }
 
 impl Sockets {
-    pub(super) fn bind<'a>(places: &Places, exports: impl Iterator<Item = &'a str> + Clone) -> Result<Self, Error> {
+    pub(super) fn bind(places: &Places) -> Result<Self, Error> {
         let nbd = places.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let uri_of =
-            |listener: &Listener| exports.clone().map(|name| uri(listener.address(), name)).collect::<Vec<_>>();
-        let uris = nbd.iter().flat_map(uri_of).collect();
         let control = bind(&ListenAddress::Unix(places.control.clone()))?;
-        Ok(Self { nbd, control, uris })
+        Ok(Self { nbd, control })
     }
 
-    /// Hands clients to the reactors, and answers those of the control socket, for as long as it is polled.
-    pub(super) async fn accept(&self, served: &Arc<Served>, reactors: &Reactors) {
-        let clients = join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors)));
-        join(clients, control::serve(&self.control, served)).await;
+    /// Where NBD clients connect.
+    pub(super) fn addresses(&self) -> Vec<ListenAddress> {
+        self.nbd.iter().map(|listener| listener.address().clone()).collect()
+    }
+
+    /// Hands clients to the reactors, for as long as it is polled.
+    pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
+        join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors))).await;
+    }
+
+    /// Lets no further NBD clients in; the control socket stays.
+    pub(super) fn close(&mut self) {
+        self.nbd.clear();
     }
 }
 
-async fn accept(listener: &Listener, served: &Arc<Served>, reactors: &Reactors) {
+async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
     loop {
         match listener.accept().await {
             Ok(client) => match served.connections.admit() {
@@ -67,7 +69,7 @@ pub(super) fn bind(address: &ListenAddress) -> Result<Listener, Error> {
 }
 
 /// The NBD URI of an export (doc/uri.md of the NBD project).
-fn uri(address: &ListenAddress, export: &str) -> String {
+pub(super) fn uri(address: &ListenAddress, export: &str) -> String {
     let export = escape(export.as_bytes());
     match address {
         ListenAddress::Unix(path) => {

@@ -17,12 +17,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// A cache file's size is a multiple of this, so that direct I/O reaches all of it.
-const ALIGNMENT_BYTES: u64 = 4096;
+pub(super) const ALIGNMENT_BYTES: u64 = 4096;
 
 /// A cache's device and how much of it to use, in bytes.
 pub(super) struct Store {
     pub(super) device: FileDevice,
     pub(super) size_bytes: u64,
+    /// Whether it holds a cache.
+    pub(super) holds_cache: bool,
 }
 
 /// Opens a cache's file or device, creating the file where there is none.
@@ -52,7 +54,7 @@ fn create(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> 
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     check_room(what, folder, size_bytes)?;
     let device = FileOptions::new(path).create(size_bytes).map_err(|e| device_error(what, &e))?;
-    Ok(Store { device, size_bytes })
+    Ok(Store { device, size_bytes, holds_cache: false })
 }
 
 /// Gives an empty file its size.
@@ -66,10 +68,10 @@ fn fill(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
         result => result.map_err(|e| fail(e.into()))?,
     }
     let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
-    Ok(Store { device, size_bytes })
+    Ok(Store { device, size_bytes, holds_cache: false })
 }
 
-fn check_room(what: &str, place: &Path, size_bytes: u64) -> Result<(), Error> {
+pub(super) fn check_room(what: &str, place: &Path, size_bytes: u64) -> Result<(), Error> {
     let Ok(filesystem) = rustix::fs::statvfs(place) else {
         return Err(Error::new(what, "its folder does not exist").or("create the folder, or use another path"));
     };
@@ -85,9 +87,11 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
     // Locked first, so that what is looked at stays as it is.
     check_permission(what, path)?;
     let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
-    if !config.format {
-        check_content(what, path, found)?;
-    }
+    let holds_cache = match check_content(what, path, found) {
+        Ok(holds_cache) => holds_cache,
+        Err(_) if config.format => false,
+        Err(error) => return Err(error),
+    };
     let have = device.geometry().size_bytes;
     let size_bytes = match config.size.map(|size| size.0) {
         Some(wanted) if wanted > have => {
@@ -97,12 +101,14 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
         }
         Some(wanted) if device.medium() == Medium::File && have - wanted >= ALIGNMENT_BYTES => {
             let why = format!("it exists with {} and {} are wanted", Size(have), Size(wanted));
-            return Err(Error::new(what, why).or("give no size to use it as it is, or remove it to create it anew"));
+            let way_out =
+                "give no size to use it as it is (nitro cache resize changes it), or remove it to create it anew";
+            return Err(Error::new(what, why).or(way_out));
         }
         Some(wanted) => wanted,
         None => have,
     };
-    Ok(Store { device, size_bytes: size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES })
+    Ok(Store { device, size_bytes: size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES, holds_cache })
 }
 
 /// Opening tells better than permission bits whether this user may.
@@ -116,17 +122,22 @@ fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses what holds something that is not a cache.
-fn check_content(what: &str, path: &Path, found: &Metadata) -> Result<(), Error> {
+/// Refuses what holds something that is not a cache; else tells whether it holds one.
+fn check_content(what: &str, path: &Path, found: &Metadata) -> Result<bool, Error> {
     let mut start = Vec::with_capacity(PROBE_BYTES);
     File::open(path)
         .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
         .map_err(|e| Error::new(what, e).or("check the device"))?;
     match superblock(&start) {
-        Ok(_) => return Ok(()),
+        Ok(_) => return Ok(true),
         Err(error @ FormatError::Version { .. }) => {
             let way_out = "use the version of Nitro that made it, or give --format (format = true) to start it anew";
             return Err(Error::new(what, error).or(way_out));
+        }
+        Err(error @ FormatError::Checksum { .. }) => {
+            let way_out =
+                "nitro cache salvage PATH --list tells what can be saved; --format (format = true) starts it anew";
+            return Err(Error::new(what, format_args!("it is a damaged cache: {error}")).or(way_out));
         }
         Err(_) => {}
     }
@@ -135,7 +146,7 @@ fn check_content(what: &str, path: &Path, found: &Metadata) -> Result<(), Error>
         return Err(Error::new(what, format_args!("it holds {content}")).or(way_out));
     }
     let is_blank = found.file_type().is_block_device() || found.blocks() == 0;
-    if is_blank { Ok(()) } else { Err(Error::new(what, "is not a Nitro cache and is not empty").or(way_out)) }
+    if is_blank { Ok(false) } else { Err(Error::new(what, "is not a Nitro cache and is not empty").or(way_out)) }
 }
 
 /// The first copy of the superblock that can be read; else why not.

@@ -4,7 +4,7 @@ mod table;
 
 use crate::args::{ControlArgs, OutputArgs};
 use crate::control::client::Client;
-use crate::control::protocol::Status;
+use crate::control::protocol::{Cache, Status};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use serde_json::Value;
@@ -18,6 +18,11 @@ pub(crate) fn run(control: &ControlArgs, output: OutputArgs) -> Result<(), Error
         Format::Csv => flat(&status)?.csv(true),
     };
     output::print(&text).map(|_| ())
+}
+
+/// What a cache is and holds, without what it did.
+pub(crate) fn cache_in_short(cache: &Cache) -> String {
+    table::cache_in_short(cache)
 }
 
 /// One row a metric, so that the columns stay the same whatever metrics there are.
@@ -53,7 +58,7 @@ fn rows(table: &mut Table, kind: &str, name: &str, metric: &str, value: &Value) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{Cache, Volume};
+    use crate::control::protocol::Volume;
 
     #[test]
     fn csv_has_a_row_for_each_metric_of_each_part() {

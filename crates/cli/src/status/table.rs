@@ -1,6 +1,6 @@
 //! The state of a server, for people.
 
-use crate::control::protocol::{Cache, Latency, Server, Status, Volume};
+use crate::control::protocol::{Cache, KnownVolume, Latency, Recovered, Server, Status, Volume};
 use crate::output::Table;
 use crate::size::Size;
 use std::time::Duration;
@@ -40,6 +40,50 @@ fn server(server: &Server) -> String {
     block(&heading, &lines)
 }
 
+/// What a cache is and holds.
+pub(super) fn cache_in_short(cache: &Cache) -> String {
+    let heading = format!("cache {}: {}", cache.name, cache.health);
+    if cache.path.is_empty() {
+        return heading + "\n";
+    }
+    let mut lines = vec![
+        ("path", cache.path.clone()),
+        ("uuid", cache.uuid.clone()),
+        ("capacity", Size(cache.capacity_bytes).to_string()),
+        ("dirty", dirty(cache)),
+        ("as started", start(cache)),
+    ];
+    lines.extend(cache.volumes.iter().map(|known| ("volume", known_volume(known))));
+    block(&heading, &lines)
+}
+
+fn known_volume(known: &KnownVolume) -> String {
+    let KnownVolume { name, size_bytes, mode, dirty_bytes, served } = known;
+    let served = if *served { "served" } else { "not served" };
+    format!("{name}: {}, {mode}, {} dirty, {served}", Size(*size_bytes), Size(*dirty_bytes))
+}
+
+fn dirty(cache: &Cache) -> String {
+    let stalls = match cache.dirty_stalls {
+        0 => String::new(),
+        count => format!("; writes waited {count} times for room"),
+    };
+    format!("{}, which keep {} of {} write-evict units{stalls}", Size(cache.dirty_bytes), cache.weus_pinned, cache.weus)
+}
+
+fn start(cache: &Cache) -> String {
+    let Recovered { dirty_bytes, lost_bytes, open_regions } = cache.recovered;
+    if cache.recovered == Recovered::default() && !cache.loading {
+        return "nothing had to be recovered".to_owned();
+    }
+    let loading = if cache.loading { "clean data are still coming back; " } else { "" };
+    let mut text = format!("{loading}{} dirty, {open_regions} regions to be read anew", Size(dirty_bytes));
+    if lost_bytes > 0 {
+        text += &format!(", {} lost", Size(lost_bytes));
+    }
+    text
+}
+
 fn cache(cache: &Cache) -> String {
     let heading = format!("cache {}: {}", cache.name, cache.health);
     if cache.health == "none" {
@@ -57,6 +101,8 @@ fn cache(cache: &Cache) -> String {
                 "holds",
                 format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity),
             ),
+            ("dirty", dirty(cache)),
+            ("as started", start(cache)),
             ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
             (
                 "other hits",
@@ -71,12 +117,20 @@ fn cache(cache: &Cache) -> String {
             (
                 "SSD written",
                 format!(
-                    "{} (payload {}, headers {}, padding {}, superblocks {})",
+                    "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
                     Size(written),
                     Size(cache.ssd_written_payload_bytes),
                     Size(cache.ssd_written_header_bytes),
                     Size(cache.ssd_written_padding_bytes),
+                    Size(cache.ssd_written_journal_bytes),
                     Size(cache.ssd_written_superblock_bytes),
+                ),
+            ),
+            (
+                "journal",
+                format!(
+                    "{} commits, {} snapshots, {} regions opened for writing",
+                    cache.commits, cache.journal_snapshots, cache.regions_opened
                 ),
             ),
             ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
@@ -110,9 +164,20 @@ fn cache(cache: &Cache) -> String {
 
 fn volume(volume: &Volume) -> String {
     let access = if volume.read_only { ", read-only" } else { "" };
-    let heading = format!("volume {}: {} behind cache {}{access}", volume.name, Size(volume.size_bytes), volume.cache);
+    let Volume { name, mode, cache, .. } = volume;
+    let heading = format!("volume {name}: {} behind cache {cache}, {mode}{access}", Size(volume.size_bytes));
     let extents = volume.read_hit_extents + volume.read_miss_extents + volume.read_joined_extents;
-    let lines = [
+    let mut lines = vec![
+        ("origin at", volume.origin.clone()),
+        (
+            "dirty",
+            format!(
+                "{}; {} destaged in {} writes",
+                Size(volume.dirty_bytes),
+                Size(volume.destaged_bytes),
+                volume.destage_writes
+            ),
+        ),
         ("reads", format!("{}, {}", volume.reads, Size(volume.read_bytes))),
         ("writes", format!("{}, {}", volume.writes, Size(volume.write_bytes))),
         (
@@ -141,6 +206,17 @@ fn volume(volume: &Volume) -> String {
             ),
         ),
     ];
+    if !volume.attached {
+        lines.push(("cache", "detached: the origin serves alone".to_owned()));
+    }
+    if volume.lost_bytes > 0 {
+        let listed: Vec<_> = volume.lost_ranges.iter().map(|(offset, len)| format!("{len} at {offset}")).collect();
+        lines.push((
+            "lost",
+            format!("{} that only the cache had: bytes {}", Size(volume.lost_bytes), listed.join(", ")),
+        ));
+    }
+    lines.extend(volume.poisoned.iter().map(|reason| ("writes refused", reason.clone())));
     block(&heading, &lines) + &indented(&latencies(volume).aligned())
 }
 

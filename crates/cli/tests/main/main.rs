@@ -1,9 +1,13 @@
 //! The program itself, as its users run it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod commands;
 mod estimating;
+mod fencing;
 mod generated;
+mod restart;
 mod serving;
 mod status;
 mod support;
+mod write_back;
 mod wrong_use;

@@ -1,5 +1,6 @@
 //! Running the program in a folder of its own.
 
+use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -72,6 +73,29 @@ impl Place {
         said
     }
 
+    /// The running server's state.
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&self.stdout("status -o json")).unwrap()
+    }
+
+    /// Waits until the server's state is as told.
+    pub fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "not {what}: {status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The volume's client.
+    pub fn client(&self) -> Nbd {
+        Nbd::connect(&self.path("run/nitro/vm.sock"), "vm")
+    }
+
     /// Starts a server and waits until it is ready.
     pub fn serve(&self, arguments: &str) -> Server {
         Server::start(self.command(&format!("serve {arguments}")))
@@ -101,6 +125,12 @@ impl Server {
             panic!("not ready: {said}");
         }
         Self { child, ready }
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
@@ -181,6 +211,11 @@ impl Nbd {
         let mut data = vec![0; len];
         self.0.read_exact(&mut data).unwrap();
         data
+    }
+
+    pub fn flush(&mut self) -> u32 {
+        self.request(3, 0, 0, &[]);
+        self.reply()
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) -> u32 {

@@ -167,7 +167,10 @@ fn configuration_files_that_cannot_be_used() {
 fn settings_that_cannot_be_used() {
     let place = place();
     let served = "--origin vm.img --cache cache.img --cache-size 32M";
-    refused(&place, &format!("{served} --mode write-back"), &["write-back is not in this version"]);
+    refused(&place, "--origin vm.img --cache none --mode write-back", &["there is nothing to write back from"]);
+    refused(&place, &format!("{served} --dirty-max 95"), &["must be 1 to 90 percent"]);
+    refused(&place, &format!("{served} --dirty-start 80"), &["is above dirty_max = 60"]);
+    refused(&place, &format!("{served} --mode write-back --read-only"), &["nothing to write back"]);
     refused(
         &place,
         &format!("{served} --extent-size 6000"),
@@ -187,6 +190,7 @@ fn command_lines_that_make_no_sense() {
         ("serve --origin vm.img", "--cache"),
         ("serve --origin vm.img --cache c --cache-size 4X", "4G, 512M or 64KiB"),
         ("serve --origin vm.img --cache none --listen nowhere", "unix:PATH or tcp:HOST:PORT"),
+        ("serve --origin vm.img --cache c --dirty-age 3w", "such as 30s"),
         ("serve --origin vm.img --cache none --emulate-disk 5400", "write 7200 or 15000"),
         ("serve --config a --origin vm.img --cache none", "cannot be used with"),
         ("sreve", "serve"),

@@ -1,0 +1,130 @@
+//! `nitro volume` and `nitro flush`
+
+use super::{ControlArgs, OutputArgs};
+use crate::config::{Emulation, Mode};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+pub(super) const FLUSH_EXAMPLES: &str = "\
+Examples:
+  Begin, and come back at once:
+    nitro flush vm
+  Wait until the origin is up to date, showing how far it is:
+    nitro flush vm --wait
+
+Clients go on meanwhile; what they write after the command began is not waited for. Interrupting the command does not stop
+the server from writing back.";
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  nitro volume add db --origin /slow/db.img
+  nitro volume add db --origin /dev/sdc --cache fast --mode write-back
+
+The volume is served until it is removed or the server ends: for good, write it into the configuration file. What its
+cache still holds of it, from an earlier time under the same name, is used if nobody has changed the origin since.";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  nitro volume set vm --mode write-back
+  nitro volume set vm --mode write-through
+
+To write-through, the command ends when the origin is up to date; new writes go there from its beginning on. The mode
+lasts until the server ends: for good, write it into the configuration file.";
+
+const REMOVE_EXAMPLES: &str = "\
+Example:
+  nitro volume remove db
+
+The volume's origin is brought up to date, its clients are asked to leave and cut off after 10 seconds, and its cache
+forgets it. A volume that is not served, but known to a cache, is forgotten, too: if it has dirty data, only with
+--force-discard-dirty.";
+
+/// `nitro volume ...`
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// Serve another volume
+    #[command(after_long_help = ADD_EXAMPLES)]
+    Add(Box<AddArgs>),
+    /// Change how a volume is served
+    #[command(after_long_help = SET_EXAMPLES)]
+    Set {
+        /// Its name
+        volume: String,
+        /// When a write is acknowledged: when the origin has it, or when the cache has
+        #[arg(long, value_enum)]
+        mode: Mode,
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Bring a volume's origin up to date with what its cache holds
+    #[command(after_long_help = FLUSH_EXAMPLES)]
+    Flush(FlushArgs),
+    /// Stop serving a volume, and have its cache forget it
+    #[command(after_long_help = REMOVE_EXAMPLES)]
+    Remove {
+        /// Its name
+        volume: String,
+        /// Lose what its cache has and its origin has not
+        #[arg(long)]
+        force_discard_dirty: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List the volumes that are served, and those that the caches know
+    List {
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+/// `nitro flush`
+#[derive(Debug, Args)]
+pub(crate) struct FlushArgs {
+    /// The volume's name
+    pub(crate) volume: String,
+    /// Wait until the origin is up to date
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro volume add`
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// Name of the volume and its export
+    pub(crate) volume: String,
+    /// The slow storage: a file or block device that the server may open
+    #[arg(long, value_name = "PATH")]
+    pub(crate) origin: PathBuf,
+    /// The cache, if the server has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cache: Option<String>,
+    /// When a write is acknowledged: when the origin has it, or when the cache has [default: write-through]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Shown to clients that list the exports
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub(crate) description: String,
+    /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
+    #[arg(long, value_name = "RPM[:SPINDLES]")]
+    pub(crate) emulate_disk: Option<Emulation>,
+    /// Lose dirty data of it that stand in the way
+    #[arg(long)]
+    pub(crate) force_discard_dirty: bool,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,98 @@
+//! `nitro cache fsck`
+
+use super::reactor;
+use crate::args::OutputArgs;
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::progress::Progress;
+use crate::serve;
+use crate::size::Size;
+use nitro_engine::inspect::{self, Problem, Report, Severity};
+use nitro_engine::port::Device;
+use std::path::Path;
+
+/// Checks a cache and tells what is wrong; fails if anything is.
+pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
+    let what = format!("cache {}", path.display());
+    let device = serve::open_to_look(path)?;
+    let size_bytes = device.geometry().size_bytes;
+    let progress = Progress::new(size_bytes, "checked");
+    let share = |done: u64, of: u64| (size_bytes as f64 * done as f64 / of.max(1) as f64) as u64;
+    let checked = reactor()?.block_on(inspect::check(&device, |done, of| progress.show(share(done, of))));
+    progress.end();
+    let report = checked.map_err(|e| {
+        Error::with_sources(&what, &e).or("without a superblock nothing can be found; is this the right device?")
+    })?;
+    let text = match output.format {
+        Format::Table => table(&what, &report),
+        Format::Json => output::json_pretty(&report)?,
+        Format::Csv => csv(&report),
+    };
+    output::print(&text)?;
+    match (report.worst(), report.problems.len() as u64 + report.problems_left_out) {
+        (None, _) => Ok(()),
+        (Some(Severity::DataLost), count) => {
+            Err(Error::new(what, format_args!("{count} problems; dirty data are lost"))
+                .or("nitro cache salvage gets out what is left"))
+        }
+        (Some(Severity::Metadata), count) => {
+            Err(Error::new(what, format_args!("{count} problems with its structures"))
+                .or("nitro cache salvage gets dirty data out; then start it anew with --format"))
+        }
+        // A crash leaves the like of it in units that were being filled again; the origin has what is damaged.
+        (Some(Severity::CostsAMiss), _) => Ok(()),
+    }
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::CostsAMiss => "costs a miss",
+        Severity::Metadata => "structure",
+        Severity::DataLost => "data lost",
+    }
+}
+
+fn where_it_is(problem: &Problem) -> String {
+    let weu = problem.weu.map_or_else(String::new, |weu| format!(", write-evict unit {weu}"));
+    let content = problem.content.as_ref().map_or_else(String::new, |range| {
+        let volume = range.volume.clone().unwrap_or_else(|| format!("number {}", range.object));
+        format!(", {} bytes at {} of volume {volume}", range.len, range.offset)
+    });
+    format!("at {}{weu}{content}", problem.offset)
+}
+
+fn table(what: &str, report: &Report) -> String {
+    let counts = &report.counts;
+    let mut out = format!(
+        "{what}: {} of {} write-evict units in use, {} extents in {} checked, {} dirty, {} lost\n",
+        counts.weus + counts.unsealed_weus,
+        counts.slots,
+        counts.extents,
+        Size(counts.stored_bytes),
+        counts.dirty_extents,
+        counts.lost_extents,
+    );
+    for note in &report.notes {
+        out += &format!("  note: {note}\n");
+    }
+    for problem in &report.problems {
+        out += &format!("  {}: {} ({})\n", word(problem.severity), problem.what, where_it_is(problem));
+    }
+    if report.problems_left_out > 0 {
+        out += &format!("  and {} more that cost a miss\n", report.problems_left_out);
+    }
+    if report.problems.is_empty() {
+        out += "  nothing is wrong\n";
+    }
+    out
+}
+
+fn csv(report: &Report) -> String {
+    let mut table = Table::new(["severity", "offset", "len", "what", "where"]);
+    for problem in &report.problems {
+        let Problem { severity, offset, len, what, .. } = problem;
+        let place = where_it_is(problem);
+        table.row(vec![word(*severity).to_owned(), offset.to_string(), len.to_string(), what.clone(), place]);
+    }
+    table.csv(true)
+}

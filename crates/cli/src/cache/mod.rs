@@ -1,0 +1,46 @@
+//! `nitro cache`: caches, those of a running server and those that no server uses.
+
+mod fsck;
+mod salvage;
+mod show;
+
+use crate::args::{CacheCommand, CreateArgs};
+use crate::control::client::Client;
+use crate::control::protocol::Command;
+use crate::error::Error;
+use crate::{serve, volume};
+use nitro_device::Reactor;
+
+/// Runs `nitro cache ...`.
+pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
+    match command {
+        CacheCommand::Create(args) => create(args),
+        CacheCommand::Show { path: Some(path), output, .. } => show::stopped(path, *output),
+        CacheCommand::Show { path: None, control, output } => show::running(control, *output),
+        CacheCommand::Detach { cache, volume, control, output } => {
+            let command = Command::CacheDetach { cache: cache.clone(), volume: volume.clone() };
+            volume::print(&volume::wait(control, volume, command)?, *output)
+        }
+        CacheCommand::Attach { cache, volume, control, output } => {
+            let command = Command::CacheAttach { cache: cache.clone(), volume: volume.clone() };
+            volume::print(&Client::connect(control.path())?.execute(command)?, *output)
+        }
+        CacheCommand::Resize { cache, size, control, output } => {
+            let command = Command::CacheResize { cache: cache.clone(), size_bytes: size.0 };
+            volume::print(&Client::connect(control.path())?.execute(command)?, *output)
+        }
+        CacheCommand::Fsck { path, output } => fsck::run(path, *output),
+        CacheCommand::Salvage(args) => salvage::run(args),
+    }
+}
+
+/// Where devices are read without a server.
+fn reactor() -> Result<Reactor, Error> {
+    Reactor::new().map_err(|e| Error::with_sources("reactor", &e))
+}
+
+fn create(args: &CreateArgs) -> Result<(), Error> {
+    let config = args.config();
+    let entry = reactor()?.block_on(serve::create_alone(&args.path, &config, args.force_discard_dirty))?;
+    show::print(&[show::of(&entry)], args.output)
+}

@@ -1,0 +1,122 @@
+//! `nitro cache salvage`
+
+use super::reactor;
+use crate::args::{OutputArgs, SalvageArgs};
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::serve;
+use crate::size::Size;
+use nitro_cache::ObjectId;
+use nitro_device::FileDevice;
+use nitro_engine::inspect::{self, Dirty, DirtyVolume, Salvaged, Trust};
+use nitro_engine::port::{DeviceError, Operation};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Tells what only a cache has, or writes it out.
+pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
+    let what = format!("cache {}", args.path.display());
+    let device = serve::open_to_look(&args.path)?;
+    let trust = if args.possible { Trust::HeadersToo } else { Trust::Journal };
+    let reactor = reactor()?;
+    let hopeless = |e: nitro_engine::Error| {
+        Error::with_sources(&what, &e).or("without a superblock nothing can be found; is this the right device?")
+    };
+    let dirty = reactor.block_on(inspect::dirty(&device, trust)).map_err(hopeless)?;
+    let (Some(name), Some(to)) = (&args.volume, &args.to) else { return list(&dirty, args.output) };
+    let volume = find(&dirty, name).ok_or_else(|| {
+        let names: Vec<_> = dirty.volumes.iter().map(title).collect();
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Error::new(&what, format_args!("nothing is dirty of a volume {name:?}"))
+            .or(format_args!("it has dirty data of: {known}; see --list, and --possible if the journal is damaged"))
+    })?;
+    let salvaged = reactor.block_on(write_out(&device, volume, trust, to))?;
+    report(&salvaged, volume, to, args.output)?;
+    match salvaged.unreadable.len() {
+        0 => Ok(()),
+        count => Err(Error::new(what, format_args!("{count} ranges could not be read"))
+            .or("what could be is written; the list tells where the file holds older data")),
+    }
+}
+
+fn title(volume: &DirtyVolume) -> String {
+    volume.name.clone().unwrap_or_else(|| volume.object.to_string())
+}
+
+fn find<'a>(dirty: &'a Dirty, name: &str) -> Option<&'a DirtyVolume> {
+    let by_name = dirty.volumes.iter().find(|volume| volume.name.as_deref() == Some(name));
+    by_name.or_else(|| dirty.volumes.iter().find(|volume| volume.name.is_none() && volume.object.to_string() == name))
+}
+
+async fn write_out(device: &FileDevice, volume: &DirtyVolume, trust: Trust, to: &Path) -> Result<Salvaged, Error> {
+    let what = format!("file {}", to.display());
+    let fail = |e: std::io::Error| Error::new(&what, e).or("name a file that can be written to");
+    let file = File::options().write(true).create(true).truncate(false).open(to).map_err(fail)?;
+    let found = file.metadata().map_err(fail)?;
+    if let Some(size_bytes) = volume.origin_bytes.filter(|size_bytes| found.is_file() && found.len() < *size_bytes) {
+        file.set_len(size_bytes).map_err(fail)?;
+    }
+    let salvaged = inspect::salvage(device, ObjectId(volume.object), trust, async |offset, bytes| {
+        let failed = |e| DeviceError::from_io(e, Operation::Write, offset, bytes.len() as u64);
+        file.write_all_at(&bytes, offset).map_err(failed)
+    })
+    .await
+    .map_err(|e| Error::with_sources(&what, &e).or("make room, and check the device"))?;
+    file.sync_all().map_err(fail)?;
+    Ok(salvaged)
+}
+
+fn report(salvaged: &Salvaged, volume: &DirtyVolume, to: &Path, output: OutputArgs) -> Result<(), Error> {
+    let text = match output.format {
+        Format::Json => output::json_pretty(salvaged)?,
+        Format::Table => {
+            let (bytes, name) = (Size(salvaged.bytes), title(volume));
+            let mut out = format!("{bytes} of volume {name} written to {}\n", to.display());
+            for range in &salvaged.doubtful {
+                out += &format!("  possibly old: {} bytes at {}\n", range.len, range.offset);
+            }
+            for range in &salvaged.older {
+                out += &format!("  an older version: {} bytes at {}\n", range.len, range.offset);
+            }
+            for range in &salvaged.unreadable {
+                out += &format!("  lost: {} bytes at {}: {}\n", range.len, range.offset, range.reason);
+            }
+            out
+        }
+        Format::Csv => {
+            let mut table = Table::new(["kind", "offset", "len", "reason"]);
+            let kinds = [("possibly old", &salvaged.doubtful), ("older", &salvaged.older)];
+            for (kind, range) in kinds.iter().flat_map(|(kind, ranges)| ranges.iter().map(move |r| (kind, r))) {
+                table.row(vec![(*kind).to_owned(), range.offset.to_string(), range.len.to_string(), String::new()]);
+            }
+            for range in &salvaged.unreadable {
+                let place = [range.offset, range.len].map(|n| n.to_string());
+                let [offset, len] = place;
+                table.row(vec!["lost".to_owned(), offset, len, range.reason.clone()]);
+            }
+            table.csv(true)
+        }
+    };
+    output::print(&text).map(|_| ())
+}
+
+fn list(dirty: &Dirty, output: OutputArgs) -> Result<(), Error> {
+    if output.format == Format::Json {
+        return output::print(&output::json_pretty(dirty)?).map(|_| ());
+    }
+    let mut table = Table::new(["volume", "offset", "len", "standing"]);
+    for volume in &dirty.volumes {
+        for range in &volume.ranges {
+            let standing = serde_json::to_value(range.standing).ok();
+            let standing = standing.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+            table.row(vec![title(volume), range.offset.to_string(), range.len.to_string(), standing]);
+        }
+    }
+    let text = match output.format {
+        Format::Table if table.rows.is_empty() => "nothing is dirty\n".to_owned(),
+        Format::Table => table.aligned(),
+        _ => table.csv(true),
+    };
+    output::print(&text).map(|_| ())
+}

@@ -1,0 +1,47 @@
+//! `nitro cache show`
+
+use super::reactor;
+use crate::args::{ControlArgs, OutputArgs};
+use crate::control::client::Client;
+use crate::control::protocol::Cache;
+use crate::control::report;
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::serve::{self, CacheEntry};
+use crate::status;
+use std::path::Path;
+
+/// The caches of a running server.
+pub(super) fn running(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
+    print(&Client::connect(control.path())?.status()?.caches, output)
+}
+
+/// A cache that no server uses.
+pub(super) fn stopped(path: &Path, output: OutputArgs) -> Result<(), Error> {
+    let entry = reactor()?.block_on(serve::look_at(path))?;
+    print(&[of(&entry)], output)
+}
+
+pub(super) fn of(entry: &CacheEntry) -> Cache {
+    Cache { health: "stopped".to_owned(), loading: false, ..report::cache_status(entry, |_| false) }
+}
+
+pub(super) fn print(caches: &[Cache], output: OutputArgs) -> Result<(), Error> {
+    let text = match output.format {
+        Format::Json => output::json_pretty(&caches)?,
+        Format::Table => caches.iter().map(status::cache_in_short).collect::<Vec<_>>().join("\n"),
+        Format::Csv => {
+            let mut table = Table::new(["cache", "path", "uuid", "health", "capacity", "dirty", "lost", "volumes"]);
+            for cache in caches {
+                let numbers = [cache.capacity_bytes, cache.dirty_bytes, cache.recovered.lost_bytes];
+                let mut row: Vec<String> =
+                    [&cache.name, &cache.path, &cache.uuid, &cache.health].map(Clone::clone).into();
+                row.extend(numbers.map(|n| n.to_string()));
+                row.push(cache.volumes.iter().map(|v| v.name.as_str()).collect::<Vec<_>>().join(" "));
+                table.row(row);
+            }
+            table.csv(true)
+        }
+    };
+    output::print(&text).map(|_| ())
+}

@@ -1,0 +1,94 @@
+//! What a cache is told of an origin while it is served: before the server changes it, that it is in use; at the end,
+//! how it was left.
+
+use super::stamp::{BEAT_SECONDS, Look, Stamp, unix_seconds};
+use crate::export::ServedCache;
+use nitro_cache::ObjectId;
+use nitro_engine::{VolumeEntry, WriteMode};
+use parking_lot::Mutex;
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The form of a mode in a cache's registry.
+pub(crate) fn mode_byte(mode: WriteMode) -> u8 {
+    u8::from(mode == WriteMode::WriteBack)
+}
+
+/// The mode that a cache's registry tells.
+pub(crate) fn mode_of_byte(byte: u8) -> WriteMode {
+    if byte == mode_byte(WriteMode::WriteBack) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
+}
+
+/// The cache's entry of a volume, kept true.
+pub(crate) struct Heart {
+    cache: Arc<ServedCache>,
+    path: PathBuf,
+    entry: Mutex<VolumeEntry>,
+    /// When the cache was last told that the origin is in use, in seconds since 1970; 0: it is at rest.
+    beaten: AtomicU64,
+    /// The cache is to forget the volume.
+    paused: AtomicBool,
+}
+
+impl Heart {
+    /// Has the cache know the volume, its origin at rest. `None`: the cache cannot number any more volumes.
+    pub(super) fn start(cache: &Arc<ServedCache>, path: PathBuf, entry: VolumeEntry) -> Option<(Self, ObjectId)> {
+        let object = cache.remember_volume(entry.clone())?;
+        let (beaten, paused) = (AtomicU64::new(0), AtomicBool::new(false));
+        Some((Self { cache: Arc::clone(cache), path, entry: Mutex::new(entry), beaten, paused }, object))
+    }
+
+    fn look(&self) -> io::Result<Look> {
+        let size_bytes = self.entry.lock().origin_bytes;
+        fs::metadata(&self.path).map(|found| Look::new(&found, size_bytes))
+    }
+
+    fn remember(&self, change: impl FnOnce(&mut VolumeEntry)) {
+        let mut entry = self.entry.lock();
+        change(&mut entry);
+        if !self.paused.load(Ordering::SeqCst) {
+            self.cache.remember_volume(entry.clone());
+        }
+    }
+
+    /// To be awaited before the origin is changed. Costs one commit every [`BEAT_SECONDS`] while it is.
+    pub(super) async fn beat(&self) {
+        let now = unix_seconds();
+        let last = self.beaten.load(Ordering::SeqCst);
+        if (last..last.saturating_add(BEAT_SECONDS)).contains(&now) || self.paused.load(Ordering::SeqCst) {
+            return;
+        }
+        // An origin that cannot be looked at has worse troubles, which its device will tell.
+        let Ok(look) = self.look() else { return };
+        self.remember(|entry| entry.stamp = Stamp::in_use(look, now).encode());
+        // Where the cache fails it is given up, and the change shows at the next start.
+        if self.cache.sync().await.is_ok() {
+            self.beaten.store(now, Ordering::SeqCst);
+        }
+    }
+
+    /// Notes the mode that the volume is served in.
+    pub(super) fn set_mode(&self, mode: WriteMode) {
+        self.remember(|entry| entry.mode = mode_byte(mode));
+    }
+
+    /// Notes that the server will not change the origin any more; its file's times are made durable. To be followed by
+    /// [`ServedCache::sync`].
+    pub(super) fn rest(&self) -> io::Result<()> {
+        if self.beaten.swap(0, Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        File::open(&self.path)?.sync_all()?;
+        let look = self.look()?;
+        self.remember(|entry| entry.stamp = Stamp::at_rest(look).encode());
+        Ok(())
+    }
+
+    /// Leaves the cache alone: it is to forget the volume.
+    pub(super) fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,94 @@
+//! Changing the size of a cache while it is served.
+
+use super::caches::CacheEntry;
+use super::store::{self, ALIGNMENT_BYTES};
+use crate::error::Error;
+use crate::export::ServedCache;
+use crate::size::Size;
+use nitro_device::file::Medium;
+use nitro_device::{AnyDevice, FileOptions};
+use nitro_engine::port::Device;
+use rustix::fs::FallocateFlags;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+impl CacheEntry {
+    /// Makes the cache take `size_bytes` of its file or device in all. A file grows and shrinks with it.
+    pub(super) async fn resize(&self, size_bytes: u64) -> Result<(), Error> {
+        let what = format!("cache {}", self.name);
+        let Some(path) = &self.path else {
+            return Err(Error::new(what, "there is none to resize").or("serve the volume with a cache"));
+        };
+        let size_bytes = size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+        let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("check the size and the cache device");
+        let superblock = ServedCache::probe(self.cache.flash()).await.map_err(fail)?;
+        let cache_bytes = size_bytes.saturating_sub(superblock.data_offset);
+        let least = nitro_cache::settings::WEU_COUNT_MIN * u64::from(superblock.weu_bytes);
+        if cache_bytes < least {
+            let why = format!(
+                "{} are too little for write-evict units of {}",
+                Size(size_bytes),
+                Size(superblock.weu_bytes.into())
+            );
+            return Err(Error::new(what, why).or(format!("give at least {}", superblock.data_offset + least)));
+        }
+        let before = self.make_room(&what, path, size_bytes)?;
+        let resized = self.cache.resize(cache_bytes).await.map_err(|error| match error {
+            nitro_engine::Error::Setting(setting) => {
+                let nearest = setting.nearest + superblock.data_offset;
+                Error::new(&what, format_args!("{}: {}", Size(size_bytes), setting.reason))
+                    .or(format_args!("the nearest size that can be had is {nearest} bytes"))
+            }
+            error => fail(error),
+        });
+        // A file is as long as the cache in it.
+        let len = if resized.is_ok() { size_bytes } else { before.size_bytes };
+        if before.medium == Medium::File {
+            cut(path, len).map_err(|e| Error::new(&what, format_args!("its file cannot be made shorter: {e}")))?;
+        }
+        resized
+    }
+
+    /// Has the device be at least that large; tells what it was.
+    fn make_room(&self, what: &str, path: &Path, size_bytes: u64) -> Result<Before, Error> {
+        let reopen = || FileOptions::new(path).exclusive(false).open().map_err(|e| store::device_error(what, &e));
+        let mut device = reopen()?;
+        let have = device.geometry().size_bytes;
+        if have < size_bytes && device.medium() == Medium::Block {
+            let why = format!("{} are wanted and the device has only {}", Size(size_bytes), Size(have));
+            return Err(Error::new(what, why).or("make the device larger first"));
+        }
+        if have < size_bytes {
+            store::check_room(what, path, size_bytes - have)?;
+            lengthen(path, size_bytes)
+                .map_err(|e| Error::new(what, e).or("make room on its filesystem, or give a smaller size"))?;
+            device = reopen()?;
+        }
+        let before = Before { medium: device.medium(), size_bytes: have };
+        if self.cache.flash().geometry().size_bytes < size_bytes {
+            self.cache.flash().replace(AnyDevice::from(device));
+        }
+        Ok(before)
+    }
+}
+
+/// A device before its cache was resized.
+struct Before {
+    medium: Medium,
+    size_bytes: u64,
+}
+
+fn cut(path: &Path, len: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
+}
+
+fn lengthen(path: &Path, size_bytes: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes)?,
+        result => result?,
+    }
+    file.sync_all()
+}

@@ -1,0 +1,64 @@
+//! What is served: shared by all threads.
+
+use super::connections::Connections;
+use super::open::Caches;
+use super::sockets::uri;
+use super::workers::VolumeWorkers;
+use crate::error::Error;
+use crate::export::VolumeExport;
+use nitro_device::net::ListenAddress;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) struct Served {
+    pub(crate) started: Instant,
+    pub(crate) caches: Caches,
+    /// By name. More may come, and some go, while it is served.
+    pub(crate) volumes: RwLock<Vec<Arc<VolumeExport>>>,
+    pub(crate) connections: Connections,
+    addresses: Vec<ListenAddress>,
+    pub(super) workers: VolumeWorkers,
+}
+
+impl Served {
+    pub(super) fn new(
+        caches: Caches,
+        volumes: Vec<Arc<VolumeExport>>,
+        addresses: Vec<ListenAddress>,
+        connections_max: usize,
+    ) -> Result<Self, Error> {
+        let workers = VolumeWorkers::start()?;
+        volumes.iter().for_each(|export| workers.tend(export));
+        Ok(Self {
+            started: Instant::now(),
+            caches,
+            volumes: RwLock::new(volumes),
+            connections: Connections::new(connections_max),
+            addresses,
+            workers,
+        })
+    }
+
+    /// A volume by its name.
+    pub(crate) fn volume(&self, name: &str) -> Option<Arc<VolumeExport>> {
+        self.volumes.read().iter().find(|export| export.name == name).cloned()
+    }
+
+    /// All volumes as they are now.
+    pub(crate) fn all(&self) -> Vec<Arc<VolumeExport>> {
+        self.volumes.read().clone()
+    }
+
+    /// One NBD URI for each address and export.
+    pub(crate) fn uris(&self) -> Vec<String> {
+        let volumes = self.all();
+        let of = |address| volumes.iter().map(move |export| uri(address, &export.name));
+        self.addresses.iter().flat_map(of).collect()
+    }
+
+    /// The NBD URIs of one export.
+    pub(crate) fn uris_of(&self, name: &str) -> Vec<String> {
+        self.addresses.iter().map(|address| uri(address, name)).collect()
+    }
+}

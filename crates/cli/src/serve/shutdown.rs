@@ -1,0 +1,131 @@
+//! The end: clients leave, origins are brought up to date, and the caches learn how everything was left.
+
+use super::connections::{Drain, sleep};
+use super::latch::Latch;
+use super::reactors::Reactors;
+use super::{Served, name};
+use crate::error::Error;
+use crate::export::VolumeExport;
+use crate::progress::eta;
+use crate::size::Size;
+use futures_util::future::{Either, join_all, select};
+use nitro_device::runtime::wait_for_shutdown;
+use nitro_engine::WriteMode;
+use nitro_engine::port::Device;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+/// How long clients may take to leave when the server ends.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How often it is told how far destage is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+
+/// Ends in order. A second signal leaves dirty data where they are, in the caches; a third ends the process at once.
+pub(super) async fn leave(served: &Served, reactors: Reactors, destage: bool) -> Result<(), Error> {
+    let hurry = Latch::default();
+    let heed = async {
+        if let Ok(signal) = wait_for_shutdown().await {
+            tracing::info!("{}: dirty data stay in the caches", name(signal));
+            hurry.set();
+        }
+        std::future::pending::<()>().await;
+    };
+    match select(pin!(leave_in_order(served, reactors, destage, &hurry)), pin!(heed)).await {
+        Either::Left((result, _)) => result,
+        Either::Right(((), _)) => Ok(()),
+    }
+}
+
+async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurry: &Latch) -> Result<(), Error> {
+    let patience = async {
+        select(pin!(sleep(DRAIN_MAX)), pin!(hurry.wait())).await;
+    };
+    if served.connections.drain(patience).await == Drain::Cut {
+        tracing::warn!("some clients did not let go within {} s and were cut off", DRAIN_MAX.as_secs());
+    }
+    let volumes = served.all();
+    if destage && !hurry.is_set() {
+        join_all(volumes.iter().map(|export| bring_up_to_date(export, hurry))).await;
+    }
+    // What is on its way into the caches may need room, and destage for that.
+    let kept = join_all(volumes.iter().map(|export| keep(export))).await;
+    served.workers.stop()?;
+    let left = join_all(volumes.iter().map(|export| settle(export))).await;
+    reactors.join()?;
+    kept.into_iter().chain(left).collect()
+}
+
+/// Destages what is dirty, telling how far it is, unless it is to hurry.
+async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) {
+    let is_clean = export.volume.dirty_extents() == 0 && export.volume.mode() == WriteMode::WriteThrough;
+    if export.volume.read_only() || is_clean {
+        return;
+    }
+    let begun = (Instant::now(), export.dirty_bytes());
+    let telling = async {
+        loop {
+            let left = export.dirty_bytes();
+            let eta = eta(begun.1.saturating_sub(left), left, begun.0.elapsed());
+            if left > 0 {
+                tracing::info!("volume {}: {} of dirty data to write back{eta}", export.name, Size(left));
+            }
+            sleep(PROGRESS_EVERY).await;
+        }
+    };
+    let destaging = pin!(export.volume.destage_all());
+    match select(destaging, select(pin!(telling), pin!(hurry.wait()))).await {
+        Either::Left((Ok(()), _)) => tracing::info!("volume {}: its origin is up to date", export.name),
+        Either::Left((Err(error), _)) => {
+            tracing::error!("{}", Error::with_sources(format_args!("volume {}: destage", export.name), &error));
+        }
+        Either::Right(_) => {}
+    }
+}
+
+/// Makes durable what stays in the cache.
+async fn keep(export: &VolumeExport) -> Result<(), Error> {
+    let volume = &export.volume;
+    if volume.read_only() || (volume.dirty_extents() == 0 && volume.mode() == WriteMode::WriteThrough) {
+        return Ok(());
+    }
+    let what = format!("volume {}", export.name);
+    volume
+        .flush()
+        .await
+        .map_err(|e| Error::with_sources(format_args!("{what}: the last flush"), &e).or("see the log"))?;
+    let (left, path) = (Size(export.dirty_bytes()), export.entry.path.as_deref());
+    if let Some(path) = path.filter(|_| left.0 > 0) {
+        tracing::warn!(
+            "{what}: {left} of dirty data stay in the cache {}; serve it with that cache again",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Makes an origin durable, and has its cache know how it was left.
+async fn settle(export: &VolumeExport) -> Result<(), Error> {
+    let volume = &export.volume;
+    if volume.read_only() {
+        return Ok(());
+    }
+    let what = format!("volume {}", export.name);
+    volume.origin().flush().await.map_err(|e| {
+        Error::with_sources(format_args!("{what}: the last flush of its origin"), &e)
+            .or("check the origin before using it again")
+    })?;
+    if let Err(error) = volume.close_regions(true).await {
+        tracing::warn!("{}", Error::with_sources(format_args!("{what}: what is cached of it is read anew"), &error));
+    }
+    let Some(heart) = volume.origin().heart() else { return Ok(()) };
+    if let Err(error) = heart.rest() {
+        tracing::warn!("{what}: cannot note how its origin was left: {error}");
+    }
+    if export.entry.cache.sync().await.is_ok()
+        && let Some(guard) = &export.guard
+    {
+        guard.release();
+        export.unmark()?;
+    }
+    Ok(())
+}

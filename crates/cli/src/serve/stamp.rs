@@ -1,0 +1,172 @@
+//! The stamp of an origin: its state when its cache last knew that nobody else had changed it, in the 16 bytes that a
+//! cache keeps for each volume.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | modification time in nanoseconds since 1970; 0 for a block device, which has none |
+//! | 8 | 4 | in use: when it was said so, in seconds since 1970 |
+//! | 12 | 3 | in use: the start of the boot's random id (random(4)) |
+//! | 15 | 1 | 0 not known, 1 at rest, 2 in use |
+//!
+//! *At rest*, any other modification time means that others have changed the origin. *In use*, the server itself changes
+//! it, and says so again before it does after [`BEAT_SECONDS`]; later changes than [`LATE_SECONDS`] after that are those
+//! of others. A time that went back means an older file, if the machine has not been booted since: a power failure may
+//! take back what a file system had not yet noted, for a day at most where it is mounted `lazytime`.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long an origin may be changed after the cache was told that it is in use, in seconds.
+pub(super) const BEAT_SECONDS: u64 = 5;
+/// How much later a change is taken to be that of others, in seconds.
+const LATE_SECONDS: u64 = 10;
+/// How far a power failure may set a file's time back, in seconds.
+const SET_BACK_SECONDS: u64 = 24 * 3600;
+const NS: u64 = 1_000_000_000;
+
+/// Now, in seconds since 1970.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// What shows of an origin whether it was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) size_bytes: u64,
+    /// Modification time in nanoseconds since 1970; `None` for a block device.
+    pub(super) mtime_ns: Option<u64>,
+}
+
+impl Look {
+    pub(super) fn new(found: &Metadata, size_bytes: u64) -> Self {
+        let ns = u64::try_from(found.mtime()).map_or(0, |s| s * NS + u64::try_from(found.mtime_nsec()).unwrap_or(0));
+        Self { size_bytes, mtime_ns: found.is_file().then_some(ns) }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unknown,
+    AtRest,
+    InUse,
+}
+
+/// A stamp, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    state: State,
+    mtime_ns: u64,
+    said_seconds: u32,
+    boot: [u8; 3],
+}
+
+impl Stamp {
+    /// Nobody changes it.
+    pub(super) fn at_rest(look: Look) -> Self {
+        Self { state: State::AtRest, mtime_ns: look.mtime_ns.unwrap_or(0), said_seconds: 0, boot: [0; 3] }
+    }
+
+    /// The server is about to change it.
+    pub(super) fn in_use(look: Look, now_seconds: u64) -> Self {
+        let said_seconds = u32::try_from(now_seconds).unwrap_or(u32::MAX);
+        Self { state: State::InUse, mtime_ns: look.mtime_ns.unwrap_or(0), said_seconds, boot: boot() }
+    }
+
+    pub(super) fn encode(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.mtime_ns.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.said_seconds.to_le_bytes());
+        bytes[12..15].copy_from_slice(&self.boot);
+        bytes[15] = match self.state {
+            State::Unknown => 0,
+            State::AtRest => 1,
+            State::InUse => 2,
+        };
+        bytes
+    }
+
+    /// A stamp in a form that is not known counts as none.
+    pub(super) fn decode(bytes: [u8; 16]) -> Self {
+        let [m0, m1, m2, m3, m4, m5, m6, m7, s0, s1, s2, s3, b0, b1, b2, state] = bytes;
+        Self {
+            state: match state {
+                1 => State::AtRest,
+                2 => State::InUse,
+                _ => State::Unknown,
+            },
+            mtime_ns: u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]),
+            said_seconds: u32::from_le_bytes([s0, s1, s2, s3]),
+            boot: [b0, b1, b2],
+        }
+    }
+
+    /// What tells that others have changed an origin which had `size_bytes`; `None` if nothing does.
+    pub(super) fn change(self, size_bytes: u64, now: Look) -> Option<String> {
+        if now.size_bytes != size_bytes {
+            return Some(format!("it had {size_bytes} bytes and has {}", now.size_bytes));
+        }
+        let mtime_ns = now.mtime_ns?;
+        let late_ns = (u64::from(self.said_seconds) + LATE_SECONDS) * NS;
+        let back_ns = self.mtime_ns.saturating_sub(mtime_ns);
+        match self.state {
+            State::Unknown => Some("it is not known when it was last served".to_owned()),
+            State::AtRest if mtime_ns != self.mtime_ns => Some("its modification time has changed".to_owned()),
+            State::InUse if mtime_ns > late_ns => Some("it was modified after the cache was last in use".to_owned()),
+            State::InUse if back_ns > 0 && (self.boot == boot() || back_ns > SET_BACK_SECONDS * NS) => {
+                Some("it is older than when the cache was last in use".to_owned())
+            }
+            State::AtRest | State::InUse => None,
+        }
+    }
+}
+
+/// The start of the boot's random id; zeroes where the kernel tells none.
+fn boot() -> [u8; 3] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let byte = |at: usize| text.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or(0);
+    [byte(0), byte(2), byte(4)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECONDS: u64 = 1_700_000_000;
+
+    fn look(ns: u64) -> Look {
+        Look { size_bytes: 9, mtime_ns: Some(SECONDS * NS + ns) }
+    }
+
+    #[test]
+    fn a_stamp_comes_back() {
+        for stamp in [Stamp::at_rest(look(7)), Stamp::in_use(look(7), SECONDS)] {
+            assert_eq!(Stamp::decode(stamp.encode()), stamp);
+        }
+        assert_eq!(Stamp::decode([0; 16]).state, State::Unknown);
+        assert_eq!(Stamp::decode([99; 16]).state, State::Unknown);
+    }
+
+    #[test]
+    fn at_rest_any_other_time_or_size_is_a_change() {
+        let stamp = Stamp::at_rest(look(7));
+        assert_eq!(stamp.change(9, look(7)), None);
+        assert!(stamp.change(9, look(8)).is_some() && stamp.change(9, look(6)).is_some());
+        assert!(stamp.change(8, look(7)).is_some());
+        assert_eq!(stamp.change(9, Look { mtime_ns: None, ..look(0) }), None);
+    }
+
+    #[test]
+    fn in_use_only_what_comes_late_or_went_back_is_a_change() {
+        let stamp = Stamp::in_use(look(7), SECONDS);
+        for ns in [7, 8, 9 * NS] {
+            assert_eq!(stamp.change(9, look(ns)), None, "{ns}");
+        }
+        assert!(stamp.change(9, look(11 * NS)).is_some());
+        assert!(stamp.change(9, look(6)).is_some());
+        let booted = Stamp { boot: [1, 2, 3], ..stamp };
+        assert_eq!(booted.change(9, look(6)), None);
+        let day = Look { mtime_ns: Some((SECONDS - 2 * SET_BACK_SECONDS) * NS), ..look(0) };
+        assert!(booted.change(9, day).is_some());
+    }
+}

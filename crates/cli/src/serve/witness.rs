@@ -1,0 +1,41 @@
+//! A note beside the cache device, for when that fails: what is clean in this cache must not be believed any more, since
+//! origins changed without its knowing. Volumes in write-through go on once the note is durable.
+
+use super::fence::{Uuid, state_folder};
+use crate::export::ServedCache;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+fn place(uuid: Uuid) -> PathBuf {
+    state_folder().join(format!("cache-{uuid}.distrusted"))
+}
+
+/// Whether the cache has failed under volumes that went on without it.
+pub(super) fn is_noted(uuid: Uuid) -> bool {
+    fs::exists(place(uuid)).unwrap_or(true)
+}
+
+/// Has a failure of the cache's journal noted.
+pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
+    cache.set_witness(move |reason| match note(uuid, reason) {
+        Ok(()) => true,
+        Err(error) => {
+            let place = place(uuid);
+            tracing::error!(
+                "{}: {error}: volumes refuse writes, since a restart would not know of them",
+                place.display()
+            );
+            false
+        }
+    });
+}
+
+fn note(uuid: Uuid, reason: &str) -> io::Result<()> {
+    let place = place(uuid);
+    fs::create_dir_all(state_folder())?;
+    let mut file = File::create(&place)?;
+    writeln!(file, "{reason}")?;
+    file.sync_all()?;
+    File::open(state_folder())?.sync_all()
+}

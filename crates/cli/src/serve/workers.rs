@@ -1,0 +1,100 @@
+//! The threads behind the clients': one that inserts and keeps the journals, one that destages and reads ahead.
+
+use super::caches::CacheEntry;
+use super::open::Caches;
+use crate::error::Error;
+use crate::export::VolumeExport;
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_util::StreamExt;
+use futures_util::future::{Either, join, join_all, select};
+use nitro_device::{ReactorThread, spawn_local, spawn_thread};
+use parking_lot::Mutex;
+use std::pin::pin;
+use std::sync::Arc;
+
+fn started<T>(result: Result<T, nitro_device::Error>) -> Result<T, Error> {
+    result.map_err(|e| Error::with_sources("threads", &e).or("raise the limit of threads or of locked memory"))
+}
+
+pub(super) fn ended<T>(thread: ReactorThread<T>) -> Result<T, Error> {
+    thread.join().map_err(|_| Error::new("threads", "one ended by a panic").or("see the log; please report it"))
+}
+
+/// Insertion and journals of all caches.
+pub(super) struct CacheWorkers {
+    caches: Vec<Arc<CacheEntry>>,
+    thread: ReactorThread<()>,
+}
+
+impl CacheWorkers {
+    pub(super) fn start(caches: &Caches) -> Result<Self, Error> {
+        let caches: Vec<_> = caches.values().cloned().collect();
+        let theirs = caches.clone();
+        let thread = started(spawn_thread("nitro-insert", move || async move {
+            join_all(theirs.iter().map(work)).await;
+        }))?;
+        Ok(Self { caches, thread })
+    }
+
+    /// Has them finish what is queued, and make it durable.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        self.caches.iter().for_each(|entry| entry.cache.close());
+        ended(self.thread)
+    }
+}
+
+/// Until the cache is closed, whether or not there is a journal to keep.
+async fn work(entry: &Arc<CacheEntry>) {
+    let (inserting, keeping) = (pin!(entry.cache.insertion_worker()), pin!(entry.cache.journal_worker()));
+    if let Either::Right(((), inserting)) = select(inserting, keeping).await {
+        inserting.await;
+    }
+}
+
+/// Destage and reading ahead of all volumes, those that are added later as well.
+pub(crate) struct VolumeWorkers {
+    work: Mutex<Option<UnboundedSender<Arc<VolumeExport>>>>,
+    thread: Mutex<Option<ReactorThread<()>>>,
+}
+
+impl VolumeWorkers {
+    pub(super) fn start() -> Result<Self, Error> {
+        let (work, mut taken) = unbounded::<Arc<VolumeExport>>();
+        let thread = started(spawn_thread("nitro-destage", move || async move {
+            while let Some(export) = taken.next().await {
+                spawn_local(tend(export));
+            }
+        }))?;
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Takes a volume in hand until it is gone. What an earlier server left dirty is seen to by
+    /// this thread.
+    pub(super) fn tend(&self, export: &Arc<VolumeExport>) {
+        let left = Arc::clone(export);
+        spawn_local(async move {
+            let settling = async {
+                if let Err(error) = left.settle().await {
+                    tracing::warn!("{error}");
+                }
+            };
+            select(pin!(settling), pin!(left.ended.wait())).await;
+        });
+        if let Some(work) = self.work.lock().as_ref() {
+            // Refused only when the thread has panicked, which shows at the end.
+            let _ = work.unbounded_send(Arc::clone(export));
+        }
+    }
+
+    /// Drops all that is being done.
+    pub(super) fn stop(&self) -> Result<(), Error> {
+        drop(self.work.lock().take());
+        let thread = self.thread.lock().take();
+        thread.map_or(Ok(()), ended)
+    }
+}
+
+async fn tend(export: Arc<VolumeExport>) {
+    let working = join(export.volume.readahead_worker(), export.volume.destage_worker());
+    select(pin!(working), pin!(export.ended.wait())).await;
+}

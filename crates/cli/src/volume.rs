@@ -1,0 +1,159 @@
+//! `nitro volume` and `nitro flush`: commands to the running server.
+
+use crate::args::{AddArgs, ControlArgs, FlushArgs, OutputArgs, VolumeCommand};
+use crate::control::client::Client;
+use crate::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status};
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::progress::Progress;
+use crate::size::Size;
+use serde::Serialize;
+use std::thread;
+use std::time::Duration;
+
+/// How often progress is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// Runs `nitro volume ...`.
+pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
+    match command {
+        VolumeCommand::Add(args) => add(args),
+        VolumeCommand::Set { volume, mode, control, output } => {
+            let command = Command::VolumeSet { volume: volume.clone(), mode: (*mode).into() };
+            print(&wait(control, volume, command)?, *output)
+        }
+        VolumeCommand::Flush(args) => flush(args),
+        VolumeCommand::Remove { volume, force_discard_dirty, control, output } => {
+            let force_discard_dirty = *force_discard_dirty;
+            let command = Command::VolumeRemove { volume: volume.clone(), force_discard_dirty };
+            print(&wait(control, volume, command)?, *output)
+        }
+        VolumeCommand::List { control, output } => list(&Client::connect(control.path())?.status()?, *output),
+    }
+}
+
+/// Runs `nitro flush`.
+pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
+    let command = Command::Flush { volume: args.volume.clone(), wait: args.wait };
+    let done = match args.wait {
+        true => wait(&args.control, &args.volume, command)?,
+        false => Client::connect(args.control.path())?.execute(command)?,
+    };
+    print(&done, args.output)
+}
+
+fn add(args: &AddArgs) -> Result<(), Error> {
+    // The server may have been started elsewhere.
+    let origin = std::path::absolute(&args.origin).map_err(|e| Error::new(args.origin.display(), e))?;
+    let wanted = AddVolume {
+        volume: args.volume.clone(),
+        cache: args.cache.clone(),
+        origin,
+        mode: args.mode.map(Into::into),
+        read_only: args.read_only,
+        description: args.description.clone(),
+        emulate_disk: args.emulate_disk,
+        force_discard_dirty: args.force_discard_dirty,
+    };
+    print(&Client::connect(args.control.path())?.execute(Command::VolumeAdd(wanted))?, args.output)
+}
+
+/// Has the server do what writes dirty data of a volume back, showing how far it is.
+pub(crate) fn wait(control: &ControlArgs, volume: &str, command: Command) -> Result<Outcome, Error> {
+    let mut worker = Client::connect(control.path())?;
+    let mut watcher = Client::connect(control.path())?;
+    let total_bytes = dirty_bytes(&watcher.status()?, volume);
+    let progress = Progress::new(total_bytes, "written back");
+    thread::scope(|scope| {
+        let working = scope.spawn(|| worker.execute(command));
+        while !working.is_finished() {
+            // One who cannot look may still wait.
+            if let Some(status) = (total_bytes > 0).then(|| watcher.status().ok()).flatten() {
+                progress.show(total_bytes.saturating_sub(dirty_bytes(&status, volume)));
+            }
+            thread::sleep(PROGRESS_EVERY);
+        }
+        progress.end();
+        working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn dirty_bytes(status: &Status, volume: &str) -> u64 {
+    status.volumes.iter().find(|v| v.name == volume).map_or(0, |v| v.dirty_bytes)
+}
+
+/// Prints what a command came to.
+pub(crate) fn print(done: &Outcome, output: OutputArgs) -> Result<(), Error> {
+    let text = match output.format {
+        Format::Table => {
+            let uris = done.uris.iter().map(|uri| format!("{uri}\n"));
+            format!("{}\n{}", done.message, uris.collect::<String>())
+        }
+        Format::Json => output::json_pretty(done)?,
+        Format::Csv => {
+            let mut table = Table::new(["message", "dirty_bytes", "uris"]);
+            table.row(vec![done.message.clone(), done.dirty_bytes.to_string(), done.uris.join(" ")]);
+            table.csv(true)
+        }
+    };
+    output::print(&text).map(|_| ())
+}
+
+/// One volume of a list.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    served: bool,
+    mode: &'a str,
+    cache: &'a str,
+    size_bytes: u64,
+    dirty_bytes: u64,
+    clients: u64,
+    /// Empty for one that is not served.
+    origin: &'a str,
+}
+
+fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
+    let served = status.volumes.iter().map(|v| Listed {
+        name: &v.name,
+        served: true,
+        mode: &v.mode,
+        cache: &v.cache,
+        size_bytes: v.size_bytes,
+        dirty_bytes: v.dirty_bytes,
+        clients: v.clients,
+        origin: &v.origin,
+    });
+    let known = status.caches.iter().flat_map(|cache| {
+        cache.volumes.iter().filter(|known| !known.served).map(|known: &KnownVolume| Listed {
+            name: &known.name,
+            served: false,
+            mode: &known.mode,
+            cache: &cache.name,
+            size_bytes: known.size_bytes,
+            dirty_bytes: known.dirty_bytes,
+            clients: 0,
+            origin: "",
+        })
+    });
+    let all: Vec<_> = served.chain(known).collect();
+    if output.format == Format::Json {
+        return output::print(&output::json_pretty(&all)?).map(|_| ());
+    }
+    let is_csv = output.format == Format::Csv;
+    let bytes = |n: u64| if is_csv { n.to_string() } else { Size(n).to_string() };
+    let mut table = Table::new(["volume", "served", "mode", "cache", "size", "dirty", "clients", "origin"]);
+    for volume in &all {
+        table.row(vec![
+            volume.name.to_owned(),
+            if volume.served { "yes" } else { "no" }.to_owned(),
+            volume.mode.to_owned(),
+            volume.cache.to_owned(),
+            bytes(volume.size_bytes),
+            bytes(volume.dirty_bytes),
+            volume.clients.to_string(),
+            volume.origin.to_owned(),
+        ]);
+    }
+    output::print(&if is_csv { table.csv(true) } else { table.aligned() }).map(|_| ())
+}

@@ -1,0 +1,153 @@
+//! Origins whose newest data are in a cache are not served without it.
+
+use crate::support::{Place, noise};
+use std::fs::{self, File};
+use std::io::Write;
+
+const AGAIN: &str = "--origin vm.img --cache cache.img --mode write-back";
+
+/// A place where a server was killed with 1 MiB of dirty data in its cache.
+fn left_dirty() -> (Place, Vec<u8>) {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let server = place.serve(&format!("{AGAIN} --cache-size 64M --dirty-age 1h"));
+    let data = noise(31, 1 << 20);
+    let mut client = place.client();
+    assert_eq!(client.write(0, &data), 0);
+    assert_eq!(client.flush(), 0);
+    server.kill();
+    (place, data)
+}
+
+fn refused(place: &Place, arguments: &str, phrases: &[&str]) {
+    let said = place.failure(&format!("serve {arguments}"), 1);
+    for phrase in phrases {
+        assert!(said.contains(phrase), "{phrase:?} is not in {said}");
+    }
+}
+
+#[test]
+fn a_marked_origin_is_refused_without_its_cache() {
+    let (place, data) = left_dirty();
+    let mark = fs::read_to_string(place.path("vm.img.nitro-dirty")).unwrap();
+    for phrase in
+        ["Do not use the volume without it", "cache_uuid = ", "cache.img\"", "volume = \"vm\"", "since = \"20"]
+    {
+        assert!(mark.contains(phrase), "{mark}");
+    }
+    let phrases = ["origin vm.img: since 20", "/cache.img", "--force-discard-dirty", "vm.img.nitro-dirty"];
+    refused(&place, "--origin vm.img --cache none", &phrases);
+    refused(&place, "--origin vm.img --cache other.img --cache-size 32M", &phrases);
+    std::os::unix::fs::symlink("vm.img", place.path("link")).unwrap();
+    refused(&place, "--origin link --cache none", &["--force-discard-dirty"]);
+    refused(&place, &format!("{AGAIN} --name other"), &["in this cache as volume \"vm\", not \"other\""]);
+    refused(&place, "--origin vm.img --cache cache.img --read-only", &["have to be written to it"]);
+    let _server = place.serve(AGAIN);
+    assert!(place.client().read(0, data.len()) == data);
+}
+
+#[test]
+fn forced_it_is_served_as_it_is_and_the_cache_is_not_believed_any_more() {
+    let (place, data) = left_dirty();
+    let server = place.serve("--origin vm.img --cache none --force-discard-dirty");
+    assert!(!place.path("vm.img.nitro-dirty").exists());
+    let mut client = place.client();
+    assert!(client.read(0, data.len()).iter().all(|byte| *byte == 0));
+    assert_eq!(client.write(0, b"newer"), 0);
+    assert!(server.stop().0.success());
+    refused(
+        &place,
+        AGAIN,
+        &[
+            "holds 1 MiB of dirty data of it, and others have changed it",
+            "put it back as it was",
+            "--force-discard-dirty",
+        ],
+    );
+    let server = place.serve(&format!("{AGAIN} --force-discard-dirty"));
+    assert_eq!(place.client().read(0, 6), b"newer\0");
+    let status = place.status();
+    assert_eq!(status["volumes"][0]["dirty_bytes"], 0, "{status}");
+    let (_, said) = server.stop();
+    assert!(said.contains("1 MiB of dirty data are discarded"), "{said}");
+}
+
+#[test]
+fn a_mark_that_cannot_be_read_is_not_passed_over() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    place.write("vm.img.nitro-dirty", "?");
+    refused(&place, "--origin vm.img --cache none", &["a mark of unwritten data that cannot be read"]);
+    let server = place.serve("--origin vm.img --cache none --force-discard-dirty");
+    assert!(server.stop().0.success() && !place.path("vm.img.nitro-dirty").exists());
+}
+
+#[test]
+fn a_cache_with_dirty_data_is_not_formatted() {
+    let (place, data) = left_dirty();
+    refused(&place, &format!("{AGAIN} --format"), &["it holds 1 MiB of dirty data of vm", "--force-discard-dirty"]);
+    let said = place.failure("cache create cache.img --format", 1);
+    assert!(said.contains("it holds 1 MiB of dirty data of vm"), "{said}");
+    let _server = place.serve(AGAIN);
+    assert!(place.client().read(0, data.len()) == data);
+}
+
+#[test]
+fn dirty_data_of_a_volume_that_is_not_served_stay() {
+    let (place, data) = left_dirty();
+    place.file("db.img", 1 << 20);
+    let server = place.serve("--origin db.img --cache cache.img");
+    let list = place.stdout("volume list -o csv");
+    assert!(list.contains("vm,no,write-back,cache,16777216,1048576,0,"), "{list}");
+    assert!(place.failure("volume remove vm", 1).contains("holds 1 MiB of dirty data of it"));
+    let (_, said) = server.stop();
+    assert!(said.contains("1 MiB (128 extents) of dirty data of volume \"vm\""), "{said}");
+    let server = place.serve(AGAIN);
+    assert!(place.client().read(0, data.len()) == data);
+    server.kill();
+    let _server = place.serve("--origin db.img --cache cache.img");
+    let said = place.stdout("volume remove vm --force-discard-dirty");
+    assert!(said.contains("1 MiB are discarded"), "{said}");
+    assert!(!place.stdout("volume list").contains("vm"));
+}
+
+#[test]
+fn write_back_without_a_mark_is_refused() {
+    if rustix::process::getuid().is_root() {
+        // Nothing stops root from writing; the mark's place is taken instead.
+        let place = Place::new();
+        place.file("vm.img", 1 << 20);
+        fs::create_dir(place.path("vm.img.nitro-dirty.new")).unwrap();
+        refused(&place, &format!("{AGAIN} --cache-size 32M"), &["write-back needs it to protect the origin"]);
+        assert!(place.serve("--origin vm.img --cache cache.img").stop().0.success());
+    }
+}
+
+#[test]
+fn salvage_writes_out_what_only_the_cache_has() {
+    let (place, data) = left_dirty();
+    let list = place.stdout("cache salvage cache.img --list");
+    assert!(list.contains("vm") && list.contains("1048576") && list.contains("certain"), "{list}");
+    let said = place.stdout("cache salvage cache.img --volume vm --to out.img");
+    assert!(said.contains("1 MiB of volume vm written to out.img"), "{said}");
+    let out = fs::read(place.path("out.img")).unwrap();
+    assert!(out.len() == 16 << 20 && out[..data.len()] == data && out[data.len()..].iter().all(|byte| *byte == 0));
+    assert!(place.failure("cache salvage cache.img --volume db --to out.img", 1).contains("it has dirty data of: vm"));
+    assert!(place.failure("cache salvage cache.img", 2).contains("--list"));
+    let shown = place.stdout("cache show cache.img");
+    for phrase in ["cache.img: stopped", "1 MiB, which keep", "vm: 16 MiB, write-back, 1 MiB dirty, not served"] {
+        assert!(shown.contains(phrase), "{shown}");
+    }
+    // Looking has changed nothing.
+    let _server = place.serve(AGAIN);
+    assert!(place.client().read(0, data.len()) == data);
+    assert!(place.failure("cache show cache.img", 1).contains("a server uses it"));
+}
+
+#[test]
+fn a_mark_survives_its_origin_being_written_by_others() {
+    let (place, _) = left_dirty();
+    File::options().append(true).open(place.path("vm.img")).unwrap().write_all(&[1; 4096]).unwrap();
+    refused(&place, AGAIN, &["it had 16777216 bytes and has 16781312"]);
+    assert!(place.path("vm.img.nitro-dirty").exists());
+}

@@ -1,0 +1,196 @@
+//! What a cache still holds when its server comes back.
+
+use crate::support::{Place, noise};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::time::{Duration, SystemTime};
+
+const AGAIN: &str = "--origin vm.img --cache cache.img --sequential-threshold 0";
+
+/// A place with an origin of noise, of which `mib` MiB were read through a cache.
+fn warmed(mib: u64) -> (Place, crate::support::Server, Vec<u8>) {
+    let place = Place::new();
+    let data = noise(11, 32 << 20);
+    place.write("vm.img", &data);
+    let server = place.serve(&format!("{AGAIN} --cache-size 64M"));
+    let mut client = place.client();
+    for at in (0..mib << 20).step_by(1 << 20) {
+        assert_eq!(client.read(at, 1 << 20), data[at as usize..][..1 << 20]);
+    }
+    place.until("inserted", |s| s["caches"][0]["insertions"].as_u64().unwrap() >= mib * 128);
+    (place, server, data)
+}
+
+/// Reads the first `mib` MiB; tells how many extents of them came from the cache.
+fn hits(place: &Place, mib: u64, data: &[u8]) -> u64 {
+    place.until("loaded", |s| s["caches"][0]["loading"] == false);
+    let mut client = place.client();
+    for at in (0..mib << 20).step_by(1 << 20) {
+        assert!(client.read(at, 1 << 20) == data[at as usize..][..1 << 20], "other bytes at {at}");
+    }
+    place.status()["volumes"][0]["read_hit_extents"].as_u64().unwrap()
+}
+
+#[test]
+fn contents_return_after_an_orderly_end() {
+    let (place, server, data) = warmed(8);
+    assert!(server.stop().0.success());
+    let server = place.serve(AGAIN);
+    assert_eq!(hits(&place, 8, &data), 8 * 128);
+    let (status, said) = server.stop();
+    assert!(status.success() && said.contains("opened with its contents"), "{said}");
+}
+
+#[test]
+fn contents_return_after_kill_9() {
+    let (place, server, data) = warmed(8);
+    server.kill();
+    let _server = place.serve(AGAIN);
+    // What was in write-evict units that were not full is not on the SSD.
+    let hits = hits(&place, 8, &data);
+    assert!(hits >= 5 * 128, "{hits} of {}", 8 * 128);
+}
+
+#[test]
+fn what_is_written_through_is_never_stale_after_kill_9() {
+    let (place, server, mut data) = warmed(4);
+    let mut client = place.client();
+    let new = noise(12, 1 << 20);
+    assert_eq!(client.write(1 << 20, &new), 0);
+    data[1 << 20..2 << 20].copy_from_slice(&new);
+    server.kill();
+    let _server = place.serve(AGAIN);
+    hits(&place, 4, &data);
+}
+
+#[test]
+fn an_origin_that_others_changed_is_read_anew() {
+    let (place, server, mut data) = warmed(4);
+    assert!(server.stop().0.success());
+    let mut file = File::options().write(true).open(place.path("vm.img")).unwrap();
+    file.seek(SeekFrom::Start(1 << 20)).unwrap();
+    let new = noise(13, 8192);
+    file.write_all(&new).unwrap();
+    data[1 << 20..][..8192].copy_from_slice(&new);
+    drop(file);
+    let server = place.serve(AGAIN);
+    assert_eq!(hits(&place, 4, &data), 0);
+    let (_, said) = server.stop();
+    assert!(said.contains("others have changed its origin") && said.contains("modification time"), "{said}");
+}
+
+#[test]
+fn an_origin_that_others_changed_after_a_crash_is_read_anew() {
+    for (seconds, kept) in [(60, false), (0, true)] {
+        let (place, server, data) = warmed(8);
+        // In another region than what was read: what is cached of the region is not trusted after a crash.
+        assert_eq!(place.client().write(24 << 20, &data[24 << 20..][..8192]), 0);
+        server.kill();
+        let file = File::options().write(true).open(place.path("vm.img")).unwrap();
+        let mtime = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(mtime + Duration::from_secs(seconds)).unwrap();
+        drop(file);
+        let _server = place.serve(AGAIN);
+        assert_eq!(hits(&place, 8, &data) > 0, kept, "{seconds} s later");
+    }
+}
+
+#[test]
+fn an_older_file_put_in_place_after_a_crash_is_noticed() {
+    let (place, server, data) = warmed(8);
+    assert_eq!(place.client().write(24 << 20, &data[24 << 20..][..8192]), 0);
+    server.kill();
+    fs::remove_file(place.path("vm.img")).unwrap();
+    let old = noise(14, 32 << 20);
+    let backup = File::options().write(true).open(place.write("vm.img", &old)).unwrap();
+    backup.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    drop(backup);
+    let _server = place.serve(AGAIN);
+    assert_eq!(hits(&place, 4, &old), 0);
+}
+
+#[test]
+fn the_order_of_volumes_does_not_matter() {
+    let place = Place::new();
+    let contents = [noise(1, 1 << 20), noise(2, 1 << 20)];
+    place.write("a.img", &contents[0]);
+    place.write("b.img", &contents[1]);
+    let config = |names: &[(&str, &str)]| {
+        let head = "[server]\nlisten = [\"unix:n.sock\"]\n[cache.c]\npath = \"cache.img\"\nsize = \"32M\"\n\
+                    sequential_threshold = 0\nram = 0\n";
+        let volume = |(name, file): &(&str, &str)| format!("[volume.{name}]\norigin = \"{file}\"\n");
+        place.write("nitro.toml", head.to_owned() + &names.iter().map(volume).collect::<String>());
+    };
+    let read = |name: &str, data: &[u8]| {
+        let mut client = crate::support::Nbd::connect(&place.path("n.sock"), name);
+        assert!(client.read(0, 1 << 20) == data, "volume {name}");
+    };
+    config(&[("one", "a.img"), ("two", "b.img")]);
+    let server = place.serve("--config nitro.toml");
+    read("one", &contents[0]);
+    read("two", &contents[1]);
+    assert!(server.stop().0.success());
+    // Another one that comes first by name.
+    place.write("c.img", noise(3, 1 << 20));
+    config(&[("another", "c.img"), ("two", "b.img"), ("one", "a.img")]);
+    let _server = place.serve("--config nitro.toml");
+    place.until("loaded", |s| s["caches"][0]["loading"] == false);
+    read("another", &noise(3, 1 << 20));
+    read("one", &contents[0]);
+    read("two", &contents[1]);
+    let status = place.status();
+    let hits = |at: usize| status["volumes"][at]["read_hit_extents"].as_u64().unwrap();
+    assert_eq!((hits(0), hits(1), hits(2)), (0, 128, 128), "{status}");
+}
+
+#[test]
+fn sizes_come_from_the_cache_and_others_are_refused() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let made = "--cache-size 32M --extent-size 4K --weu-size 1M --fingerprint sha1";
+    assert!(place.serve(&format!("{AGAIN} {made}")).stop().0.success());
+    let server = place.serve(AGAIN);
+    let (_, said) = server.stop();
+    assert!(said.contains("write-evict units of 1 MiB, extents of 4 KiB"), "{said}");
+    assert!(place.serve(&format!("{AGAIN} {made}")).stop().0.success());
+    for (option, phrase) in [
+        ("--extent-size 8K", "it was made with extent_size = 4 KiB, and 8 KiB is wanted; leave extent_size out"),
+        ("--weu-size 2M", "it was made with weu_size = 1 MiB"),
+        ("--fingerprint blake3", "it was made with fingerprint = sha1"),
+    ] {
+        let said = place.failure(&format!("serve {AGAIN} {option}"), 1);
+        assert!(said.contains(phrase) && said.contains("--format"), "{said}");
+    }
+    let server = place.serve(&format!("{AGAIN} --extent-size 8K --format"));
+    assert!(server.stop().1.contains("extents of 8 KiB"));
+}
+
+#[test]
+fn a_cut_or_damaged_cache_is_told_of() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    assert!(place.serve(&format!("{AGAIN} --cache-size 32M")).stop().0.success());
+    let file = File::options().write(true).open(place.path("cache.img")).unwrap();
+    file.set_len(24 << 20).unwrap();
+    let said = place.failure(&format!("serve {AGAIN}"), 1);
+    assert!(said.contains("has been cut to 24 MiB"), "{said}");
+    let mut file = file;
+    for at in [100, 4196] {
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.write_all(b"x").unwrap();
+    }
+    let said = place.failure(&format!("serve {AGAIN}"), 1);
+    assert!(said.contains("it is a damaged cache") && said.contains("salvage"), "{said}");
+}
+
+#[test]
+fn a_signal_at_once_is_heeded() {
+    let (place, server, data) = warmed(8);
+    assert!(server.stop().0.success());
+    let mut server = place.serve(AGAIN);
+    server.signal(Signal::TERM);
+    assert!(crate::support::wait(&mut server.child).success());
+    let _server = place.serve(AGAIN);
+    assert_eq!(hits(&place, 8, &data), 8 * 128);
+}
