@@ -31,11 +31,13 @@ clients: build
 readme: build
 	scripts/test-readme
 
-test-long: ## the slow ones: long simulations, kernel filesystems with evictions, fuzzing
+test-long: ## the slow ones: long simulations, kills, power cuts in a virtual machine, databases, fuzzing
 	@scripts/setup long
-	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main
+	@scripts/setup-long
+	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main --test crash
 	$(MAKE) --no-print-directory build
 	scripts/test-clients --long
+	scripts/test-long
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done
 
 bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios of one run

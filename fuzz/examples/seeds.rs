@@ -1,19 +1,24 @@
 //! Writes the seed corpora: `cd fuzz && cargo run --example seeds`.
 
-use nitro_cache::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use nitro_engine::codec::{Compression, Compressor};
+use nitro_engine::codec::FingerprintHash;
+use nitro_engine::journal::Area;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use nitro_engine::format::weu::{Entry, Head, encode_table};
+use nitro_engine::journal::Record;
 use nitro_fuzz::wire::{CLIENT_FLAGS, cmd, info_payload, meta_payload, opt, option, request};
 use std::io::Result;
 use std::path::Path;
 
 fn main() -> Result<()> {
+    device_images()?;
     nbd_conversations()?;
     nbd_handshakes()?;
     nbd_requests()?;
     superblocks()?;
     weu_headers()?;
+    journals()?;
     stored_extents()
 }
 
@@ -21,6 +26,28 @@ fn save(target: &str, name: &str, bytes: &[u8]) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join(name), bytes)
+}
+
+/// Deeds to an image: a number and two operands, as `damage.rs` beside the engine's tests reads them.
+fn device_images() -> Result<()> {
+    let deed = |deed: u8, a: u32, b: u32| [&[deed][..], &a.to_le_bytes(), &b.to_le_bytes()].concat();
+    let two_bytes = [deed(5, 25, 0x1_2345), deed(5, 50, 0x7_F000)].concat();
+    let superblock: Vec<u8> = (1..8).flat_map(|sector| deed(2, sector, 0)).collect();
+    for (name, script) in [
+        ("one-bit", deed(0, 40, 77)),
+        ("one-bit-of-the-journal", deed(0, 18, 900)),
+        ("zeroed-superblock", superblock),
+        ("zeroed-sector", deed(2, 60, 0)),
+        ("exchanged-sectors", deed(3, 30, 90)),
+        ("journal-cut-off", deed(4, 20, 0)),
+        ("overwritten", [deed(4, 70, 5), deed(4, 35, 2)].concat()),
+        ("two-bytes", two_bytes.clone()),
+        ("mended", [two_bytes, deed(6, 0, 0)].concat()),
+        ("mended-journal", [deed(0, 19, 1200), deed(6, 0, 0)].concat()),
+    ] {
+        save("device_image", name, &script)?;
+    }
+    Ok(())
 }
 
 fn nbd_conversations() -> Result<()> {
@@ -118,12 +145,15 @@ fn superblocks() -> Result<()> {
         data_offset: 2 << 20,
         uuid: *b"0123456789abcdef",
         epoch: 99,
+        journal: Area { offset: 8192, len: 1 << 20 },
+        start: 3,
+        fingerprints: Some(FingerprintHash::Blake3),
     };
     let mut block = vec![0; 1 + SUPERBLOCK_BYTES];
     superblock.encode(&mut block[1..]);
     save("superblock", "as-it-is", &block)?;
     block[0] = 1;
-    save("superblock", "mended", &block[..57])
+    save("superblock", "mended", &block[..78])
 }
 
 fn weu_headers() -> Result<()> {
@@ -132,24 +162,77 @@ fn weu_headers() -> Result<()> {
         fingerprint: n.is_multiple_of(2).then_some(Fingerprint([n as u8; 20])),
         offset: 512 + n * 400,
         stored_bytes: n * 100,
-        extent_bytes: 8192,
+        checksum: n * 77,
+        raw: false,
+        version: u64::from(n) << 40,
     };
     let entries: Vec<_> = (0..3).map(entry).collect();
     let table_offset = 2048;
     let mut weu = vec![0; table_offset as usize + entries.len() * 48];
     let table_crc = encode_table(&entries, &mut weu[table_offset as usize..]);
-    let head = Head { weu: WeuId(7), generation: Generation(3), entries: 3, table_offset, table_crc, epoch: 0xAB };
+    #[rustfmt::skip]
+    let head = Head {
+        weu: WeuId(7), generation: Generation(3), entries: 3, table_offset, table_crc, epoch: 0xAB,
+        start: 4, version: 2 << 40, dirty: true,
+    };
     head.encode(&mut weu);
     save("weu_header", "as-it-is", &[&[0], &weu[..]].concat())?;
-    save("weu_header", "mended", &[&[7], &weu[..48], &weu[table_offset as usize..]].concat())?;
-    save("weu_header", "empty", &[&[0x2f], &weu[..48]].concat())
+    save("weu_header", "mended", &[&[7], &weu[..53], &weu[table_offset as usize..]].concat())?;
+    save("weu_header", "empty", &[&[0x2f], &weu[..53]].concat())
+}
+
+fn journals() -> Result<()> {
+    let (key, weu, generation, version) = (ExtentKey::from_raw(9), WeuId(1), Generation(3), 4);
+    let (object, region, name) = (ObjectId(2), 5, "disk".into());
+    let fingerprint = Some(Fingerprint([8; 20]));
+    let (start, entry, offset, stored_bytes, crc, raw_blocks) = (1, 2, 512, 4096, 7, true);
+    #[rustfmt::skip]
+    let base = Record::DirtyBase {
+        key, version, weu, generation, start, entry, offset, stored_bytes, crc, raw_blocks, fingerprint,
+    };
+    let state = [
+        Record::NextVersion { version },
+        Record::Volume { object, name, origin_bytes: 1 << 30, uuid: [6; 16], mode: 1 },
+        Record::Slot { weu, evicted: Generation(2), generation, dead: vec![0xF0; 3] },
+        Record::RegionOpened { object, region },
+        base.clone(),
+    ];
+    let changes = [
+        base,
+        Record::DirtyDup { key, version, weu, generation, entry },
+        Record::Clean { key, version },
+        Record::Forget { first: key, count: 3, version },
+        Record::Evicted { weu, generation },
+        Record::RegionClosed { object, region },
+        Record::Lost { key, version },
+        Record::VolumeRemoved { object },
+    ];
+    let batch = |flags: u8, records: &[Record]| {
+        let mut payload = vec![0; records.iter().map(Record::encoded_bytes).sum()];
+        let mut rest = &mut payload[..];
+        for record in records {
+            let (bytes, behind) = rest.split_at_mut(record.encoded_bytes());
+            record.encode(bytes);
+            rest = behind;
+        }
+        [&[flags], &(payload.len() as u16).to_le_bytes()[..], &payload].concat()
+    };
+    let (part, end, log, other) = (1, 2, 0, 4);
+    let (restarted, torn, foreign) = (8, 16, 32);
+    let target = "journal";
+    let whole = [batch(part, &state), batch(end, &[]), batch(log, &changes), batch(log | restarted, &changes[2..])];
+    save(target, "log", &[&[1, 1], &whole.concat()[..]].concat())?;
+    let switch = [batch(end, &state), batch(log, &changes), batch(part | other, &state), batch(end | other, &changes)];
+    save(target, "switch", &[&[1, 0], &switch.concat()[..]].concat())?;
+    let ends = [batch(end, &state), batch(log | torn, &changes), batch(log | foreign, &changes), batch(log, &changes)];
+    save(target, "torn", &[&[1, 0], &ends.concat()[..]].concat())
 }
 
 fn stored_extents() -> Result<()> {
     let extent: Vec<u8> = (0..4096u32).map(|at| if at % 64 < 16 { ((at * at) >> 7) as u8 } else { b' ' }).collect();
-    for (number, name, compression) in [(1, "lz4", Compression::Lz4), (2, "zstd", Compression::Zstd)] {
+    for (number, name, compression) in [(0, "lz4", Compression::Lz4), (1, "zstd", Compression::Zstd)] {
         let (_, payload) = Compressor::new(compression).compress(&extent.clone().into());
         save("stored_extent", name, &[&[number, 5, 9], &payload[..]].concat())?;
     }
-    save("stored_extent", "raw", &[&[0, 5, 9], &extent[..512]].concat())
+    save("stored_extent", "garbage", &[&[0, 5, 9], &extent[..512]].concat())
 }

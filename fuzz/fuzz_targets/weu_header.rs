@@ -32,15 +32,18 @@ fn mended(how: u8, fields: &[u8; FIELDS_BYTES], table: &[u8]) -> [u8; HEAD_BYTES
 
 fn check(head: &Head, entries: &[Entry], weu_bytes: u32) {
     assert_eq!(entries.len(), head.entries as usize);
-    let end = u64::from(head.table_offset) + head.table_bytes() as u64;
-    assert!(head.table_offset as usize >= HEAD_BYTES && end <= weu_bytes.into());
+    let table_end = u64::from(head.table_offset) + head.table_bytes() as u64;
+    assert!(head.table_offset as usize >= HEAD_BYTES && table_end <= weu_bytes.into());
     for entry in entries {
-        let end = u64::from(entry.offset) + u64::from(entry.stored_bytes);
-        assert!(entry.offset as usize >= HEAD_BYTES && end <= head.table_offset.into(), "{entry:?}");
+        let (offset, end) = (u64::from(entry.offset), u64::from(entry.offset) + u64::from(entry.stored_bytes));
+        match entry.raw {
+            false => assert!(offset >= HEAD_BYTES as u64 && end <= head.table_offset.into(), "{entry:?}"),
+            true => assert!(offset >= table_end && end <= weu_bytes.into() && offset % 4096 == 0, "{entry:?}"),
+        }
     }
     let mut table = vec![0; head.table_bytes()];
     let again = Head { table_crc: encode_table(entries, &mut table), ..*head };
-    assert_eq!(again.decode_table(&table).as_deref(), Ok(entries));
+    assert_eq!(again.decode_table(&table, weu_bytes).as_deref(), Ok(entries));
     let mut sector = [0xAA; HEAD_BYTES];
     again.encode(&mut sector);
     assert_eq!(Head::decode(&sector, weu_bytes), Ok(again));
@@ -52,7 +55,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     if how & 1 == 0 {
         if let Ok(head) = Head::decode(bytes, weu_bytes) {
             let table = bytes.get(head.table_offset as usize..).unwrap_or_default();
-            if let Ok(entries) = head.decode_table(table) {
+            if let Ok(entries) = head.decode_table(table, weu_bytes) {
                 check(&head, &entries, weu_bytes);
             }
         }
@@ -60,7 +63,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     }
     let Some((fields, table)) = bytes.split_first_chunk() else { return Corpus::Reject };
     if let Ok(head) = Head::decode(&mended(how, fields, table), weu_bytes)
-        && let Ok(entries) = head.decode_table(table)
+        && let Ok(entries) = head.decode_table(table, weu_bytes)
     {
         check(&head, &entries, weu_bytes);
     }

@@ -1,5 +1,6 @@
-//! What the fuzz targets share: an NBD server in memory, messages of a client, and a gauge for memory.
+//! What the fuzz targets share: an NBD server in memory, messages of a client, what holds of traces, and a gauge for memory.
 
 pub mod gauge;
 pub mod nbd;
+pub mod trace;
 pub mod wire;

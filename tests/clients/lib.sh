@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# What the client scenarios share. Sourced; expects NITRO (the program), WORK (a scratch directory), CACHE (its size).
+# What the client scenarios share. Sourced; expects NITRO (the program), WORK (a scratch directory), CACHE (its size), and
+# perhaps MODE (write-through or write-back).
 set -euo pipefail
-: "${NITRO:?}" "${WORK:?}" "${CACHE:?}"
+: "${NITRO:?}" "${WORK:?}" "${CACHE:?}" "${MODE:=write-through}"
 control=$WORK/control.sock
 socket=$WORK/nbd.sock
 uri="nbd+unix:///vm?socket=$socket"
@@ -16,9 +17,12 @@ trap end EXIT
 
 # serve <options>...: serves $WORK/vm.img as `vm` on $socket, with a cache of $CACHE.
 serve() {
+  local mode=(--mode "$MODE")
+  [[ $* != *--read-only* ]] || mode=()
+  : >"$WORK/log" # what an earlier server said is not to be taken for this one's
   # shellcheck disable=SC2086  # CACHE is a size and perhaps an option
   "$NITRO" serve --origin "$WORK/vm.img" --name vm --cache "$WORK/cache.img" --cache-size $CACHE \
-    --listen "unix:$socket" --control "$control" "$@" >"$WORK/log" 2>&1 &
+    --listen "unix:$socket" --control "$control" "${mode[@]}" "$@" >"$WORK/log" 2>&1 &
   server=$!
   until grep -q '^ready' "$WORK/log"; do
     kill -0 "$server" 2>/dev/null || { cat "$WORK/log"; exit 1; }

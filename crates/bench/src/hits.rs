@@ -8,7 +8,7 @@ use nitro_engine::buf::BufMut;
 use nitro_engine::codec::Compression;
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::Device;
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions};
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,11 @@ async fn filled<F: Device>(
     let worker = cache.clone();
     spawn_local(async move { worker.insertion_worker().await });
     let origin = RamDevice::new(count * EXTENT as u64, 512);
-    let volume = Volume::new(cache, origin, VolumeOptions { object: ObjectId(0), read_only: false });
+    let volume = Volume::new(
+        cache,
+        origin,
+        VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough },
+    );
     for n in 0..count {
         volume.write(n * EXTENT as u64, contents(n), false).await?;
         if n % 512 == 511 {
@@ -71,6 +75,10 @@ fn report(name: &str, (reads, elapsed, cpu): (u64, Duration, Duration), hit_rati
     println!("{name} reads_per_second={per_second:.0} cpu_us_per_read={cpu_us:.2} hit_ratio={hit_ratio:.4}");
 }
 
+fn overhead_bytes(settings: &EngineSettings) -> u64 {
+    Cache::<RamDevice, CompioClock>::overhead_bytes(settings)
+}
+
 fn settings(cache_bytes: u64, dedup: bool, compression: Compression) -> EngineSettings {
     let mut manager = Settings { dedup, ..Settings::new(cache_bytes) };
     manager.streams.threshold_bytes = 0;
@@ -94,7 +102,7 @@ async fn hits_in_ram(mib: u64) -> Result<(), Failure> {
         extent.chunks_exact_mut(8).for_each(|w| w.copy_from_slice(&rng.below(u64::MAX).to_le_bytes()));
         extent.freeze()
     };
-    let volume = filled(RamDevice::new((1 << 30) + (4 << 20), 512), settings, content, count).await?;
+    let volume = filled(RamDevice::new((1 << 30) + overhead_bytes(&settings), 512), settings, content, count).await?;
     let before = volume.counters();
     let measured = read_randomly(&volume, count, 1).await;
     let hits = volume.counters().read_hit_extents - before.read_hit_extents;
@@ -110,9 +118,10 @@ pub fn on_ssd(file: &Path, data: &Path) -> Result<(), Failure> {
             let count = extents.len() as u64;
             let cache_bytes = (count * EXTENT as u64 * 11 / 10 + (32 << 20)).next_multiple_of(2 << 20);
             let _ = std::fs::remove_file(file);
-            let flash = FileOptions::new(file).create(cache_bytes + (4 << 20))?;
+            let settings = settings(cache_bytes, false, compression);
+            let flash = FileOptions::new(file).create(cache_bytes + overhead_bytes(&settings))?;
             let content = |n: u64| extents[n as usize].clone();
-            let volume = filled(flash, settings(cache_bytes, false, compression), content, count).await?;
+            let volume = filled(flash, settings, content, count).await?;
             let before = volume.counters();
             let measured = read_randomly(&volume, count, 64).await;
             let hits = volume.counters().read_hit_extents - before.read_hit_extents;

@@ -2,9 +2,9 @@
 
 use crate::load::{EXTENT, Failure, extents_of, thread_cpu_time};
 use bytes::Bytes;
-use nitro_device::{CompioClock, FileOptions, RamDevice, Reactor, spawn_thread};
+use nitro_device::{CompioClock, FileDevice, FileOptions, RamDevice, Reactor, spawn_thread};
 use nitro_engine::manager::{ObjectId, Settings};
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions};
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
 fn insert(extents: &[Bytes], file: &Path) -> Result<Duration, Failure> {
     let settings = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(Settings::new(1 << 30)) };
     let _ = std::fs::remove_file(file);
-    let flash = FileOptions::new(file).create((1 << 30) + (4 << 20))?;
+    let flash =
+        FileOptions::new(file).create((1 << 30) + Cache::<FileDevice, CompioClock>::overhead_bytes(&settings))?;
     let time = Reactor::new()?.block_on(async {
         let cache = Cache::format(flash, CompioClock::new(), settings, [1; 16], 1).await?;
         let worker = cache.clone();
@@ -45,7 +46,11 @@ fn insert(extents: &[Bytes], file: &Path) -> Result<Duration, Failure> {
             thread_cpu_time() - begun
         })?;
         let origin = RamDevice::new((extents.len() * EXTENT) as u64, 512);
-        let volume = Volume::new(cache.clone(), origin, VolumeOptions { object: ObjectId(0), read_only: false });
+        let volume = Volume::new(
+            cache.clone(),
+            origin,
+            VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough },
+        );
         for (n, extent) in extents.iter().enumerate() {
             volume.write((n * EXTENT) as u64, extent.clone(), false).await?;
             if n % 1024 == 1023 {

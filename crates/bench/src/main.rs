@@ -1,4 +1,5 @@
-//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE`.
+//! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
+//! write-back DATA FILE`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
@@ -6,6 +7,7 @@
 mod hits;
 mod insertion;
 mod load;
+mod write_back;
 
 use std::process::ExitCode;
 
@@ -16,7 +18,8 @@ fn main() -> ExitCode {
         ["hits-ram"] => hits::in_ram(),
         ["hits-ssd", file, data] => hits::on_ssd(file.as_ref(), data.as_ref()),
         ["insert", data, file] => insertion::run(data.as_ref(), file.as_ref()),
-        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE".into()),
+        ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
+        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | write-back DATA FILE".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
