@@ -42,7 +42,7 @@ Example:
 
 Reads the whole device and checks every structure, every checksum and every fingerprint. Nothing is changed: damaged
 content that is clean is read from its origin when it is met, and damaged dirty content is told of and left alone. Exit
-code 1 if anything is damaged.";
+code 1 if a structure or dirty content is damaged; damaged clean content is listed, and costs a miss.";
 
 const SALVAGE_EXAMPLES: &str = "\
 Examples:

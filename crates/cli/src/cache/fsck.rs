@@ -11,7 +11,7 @@ use nitro_engine::inspect::{self, Problem, Report, Severity};
 use nitro_engine::port::Device;
 use std::path::Path;
 
-/// Checks a cache and tells what is wrong; fails if anything is.
+/// Checks a cache and tells what is wrong; fails if a structure or dirty content is.
 pub(super) fn run(path: &Path, output: OutputArgs) -> Result<(), Error> {
     let what = format!("cache {}", path.display());
     let device = serve::open_to_look(path)?;

@@ -87,7 +87,7 @@ fn find() -> Result<PathBuf, Error> {
     let mut live: Vec<PathBuf> = fs::read_dir(&folder)
         .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
         .unwrap_or_default();
-    live.retain(|path| is_control(path) && UnixStream::connect(path).is_ok());
+    live.retain(|path| is_control(path) && UnixStream::connect(path).is_ok_and(|stream| is_served(&stream)));
     live.sort();
     match live.len() {
         1 => Ok(live.remove(0)),
@@ -98,5 +98,16 @@ fn find() -> Result<PathBuf, Error> {
             Err(Error::new("server", "several are running")
                 .or(format_args!("name one with --control: {}", list.join(", "))))
         }
+    }
+}
+
+/// Whether the process that listens there is running: the kernel may answer for one that was killed a moment ago, for as
+/// long as its I/O is under way.
+fn is_served(stream: &UnixStream) -> bool {
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return true };
+    match fs::read_to_string(format!("/proc/{}/stat", peer.pid)) {
+        // The state stands behind the name, which is in parentheses and may hold some.
+        Ok(stat) => !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
