@@ -198,10 +198,11 @@ impl CacheManager {
         Some(opened)
     }
 
-    /// Whether slots will come free that are not to be had now: pinned ones, or ones not yet read after a restart.
+    /// Whether slots will come free that are not to be had now: pinned ones, ones that are being discarded, or ones not yet
+    /// read after a restart.
     #[must_use]
     pub fn is_waiting_for_slots(&self) -> bool {
-        self.weus.pinned_count() > 0 || self.is_restoring()
+        self.weus.pinned_count() > 0 || self.weus.discarding_count() > 0 || self.is_restoring()
     }
 
     /// Leaves the rest of a block of an open WEU unused, so that the next extent begins a new one: what is written
@@ -228,14 +229,29 @@ impl CacheManager {
     /// Whether fewer slots are free than should be ahead of need.
     #[must_use]
     pub fn wants_eviction(&self) -> bool {
-        self.weus.free_count() < self.settings.free_reserve()
+        self.weus.free_count() + self.weus.discarding_count() < self.settings.free_reserve()
     }
 
     /// Evicts the least recently used WEU: its base entries go at once, its dups when touched or cleaned.
     pub fn evict(&mut self) -> Option<Evicted> {
+        self.evict_into(SlotState::Free)
+    }
+
+    /// As [`evict`](Self::evict); the slot is not opened before [`discarded`](Self::discarded), so that what the device is
+    /// told of the old contents does not meet the new ones.
+    pub fn evict_to_discard(&mut self) -> Option<Evicted> {
+        self.evict_into(SlotState::Discarding)
+    }
+
+    /// The device has been told that an evicted WEU's slot holds nothing.
+    pub fn discarded(&mut self, weu: WeuId) {
+        self.weus.discarded(weu);
+    }
+
+    fn evict_into(&mut self, then: SlotState) -> Option<Evicted> {
         let weu = self.weus.least_recent()?;
         let generation = self.weus.generation(weu);
-        let extents = self.clear(weu, SlotState::Free);
+        let extents = self.clear(weu, then);
         self.stats.weus_evicted += 1;
         self.stats.extents_evicted += extents;
         self.sweep.owe(self.sweep_units());

@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::format::superblock::Superblock;
+use crate::journal::Counts;
 use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
 use futures_util::stream::{self, StreamExt};
@@ -78,7 +79,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let half = self.superblock.journal.len / 2;
         let fits = |weus: u64| {
             let manager = Settings { cache_bytes: weus * weu_bytes, ..*wanted };
-            EngineSettings { manager, ..self.settings }.journal_counts().snapshot_bytes() <= half
+            let snapshot = EngineSettings { manager, ..self.settings }.journal_counts().snapshot_bytes();
+            snapshot + Counts::LOG_BYTES_MIN <= half
         };
         let weus = u64::from(wanted.weu_count());
         let (mut fit, mut beyond) = (u64::from(self.weu_count()).min(room), room + 1);

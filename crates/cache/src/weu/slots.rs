@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 pub(crate) enum SlotState {
     /// Holds nothing; may be opened.
     Free,
+    /// Holds nothing; may not be opened before the device has been told so.
+    Discarding,
     /// Being filled in RAM.
     Open,
     /// Full, on its way to the SSD; still served from RAM.
@@ -61,6 +63,7 @@ pub(crate) struct WeuTable {
     free: VecDeque<WeuId>,
     lru: LruList,
     pinned: u32,
+    discarding: u32,
     /// Slots from this number on are not opened: they were given up.
     limit: u32,
     weu_bytes: u32,
@@ -77,6 +80,7 @@ impl WeuTable {
             free: (0..count).map(WeuId).collect(),
             lru: LruList::new(count),
             pinned: 0,
+            discarding: 0,
             limit: count,
             weu_bytes: settings.weu_bytes,
             extent_bytes: settings.extent_bytes,
@@ -98,6 +102,29 @@ impl WeuTable {
 
     pub(crate) fn free_count(&self) -> u32 {
         self.free.len() as u32
+    }
+
+    /// Slots that will be free once the device has been told so.
+    pub(crate) fn discarding_count(&self) -> u32 {
+        self.discarding
+    }
+
+    /// The device has been told that a slot holds nothing.
+    pub(crate) fn discarded(&mut self, weu: WeuId) {
+        if self.slot(weu).state == SlotState::Discarding {
+            self.discarding -= 1;
+            self.release(weu);
+        }
+    }
+
+    /// Lets an empty slot be opened, if it is not being given up.
+    fn release(&mut self, weu: WeuId) {
+        if weu.0 >= self.limit {
+            self.slot_mut(weu).state = SlotState::Retired;
+        } else {
+            self.slot_mut(weu).state = SlotState::Free;
+            self.free.push_back(weu);
+        }
     }
 
     pub(crate) fn generation(&self, weu: WeuId) -> Generation {
@@ -298,7 +325,7 @@ impl WeuTable {
     pub(crate) fn filling(&self, weu: WeuId) -> (Generation, Option<Generation>) {
         let slot = self.slot(weu);
         match slot.state {
-            SlotState::Free | SlotState::Retired | SlotState::Unread => (slot.generation, None),
+            SlotState::Free | SlotState::Discarding | SlotState::Retired | SlotState::Unread => (slot.generation, None),
             SlotState::Open | SlotState::Sealed | SlotState::Stored => {
                 (Generation(slot.generation.0.wrapping_sub(1)), Some(slot.generation))
             }
@@ -309,7 +336,7 @@ impl WeuTable {
         self.lru.least_recent().map(WeuId)
     }
 
-    /// Empties a slot and gives its keys; it becomes free, or retired. Its generation stands until it is opened again,
+    /// Empties a slot and gives its keys; it becomes free, discarding or retired. Its generation stands until it is opened again,
     /// but no entry is current any more.
     pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> impl ExactSizeIterator<Item = ExtentKey> + use<> {
         self.lru.remove(weu.0);
@@ -319,10 +346,10 @@ impl WeuTable {
         let entries = std::mem::take(&mut slot.entries);
         let pinned = std::mem::take(&mut slot.pins) > 0;
         self.pinned -= u32::from(pinned);
-        if then == SlotState::Free && weu.0 >= self.limit {
-            self.slot_mut(weu).state = SlotState::Retired;
-        } else if then == SlotState::Free {
-            self.free.push_back(weu);
+        match then {
+            SlotState::Free => self.release(weu),
+            SlotState::Discarding => self.discarding += 1,
+            _ => {}
         }
         entries.into_keys()
     }
@@ -330,7 +357,7 @@ impl WeuTable {
     /// Whether a location of that generation still means what it meant: the slot holds the same filling.
     pub(crate) fn is_current(&self, weu: WeuId, generation: Generation) -> bool {
         let Some(slot) = self.slots.get(weu.0 as usize) else { return false };
-        slot.generation == generation && !matches!(slot.state, SlotState::Free | SlotState::Retired | SlotState::Unread)
+        slot.generation == generation && matches!(slot.state, SlotState::Open | SlotState::Sealed | SlotState::Stored)
     }
 
     pub(crate) fn ram_bytes(&self) -> usize {

@@ -195,16 +195,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Evicts ahead of need, and cleans up after it in bounded steps.
     pub(crate) async fn make_room(&self) {
         loop {
+            let discard = self.settings.discard_evicted;
             let evicted = {
                 let mut manager = self.manager.lock();
-                if manager.wants_eviction() { manager.evict() } else { None }
+                match manager.wants_eviction() {
+                    true if discard => manager.evict_to_discard(),
+                    true => manager.evict(),
+                    false => None,
+                }
             };
             let Some(Evicted { weu, generation }) = evicted else { break };
             self.ledger.push(Record::Evicted { weu, generation });
-            if self.settings.discard_evicted {
+            if discard {
                 let weu_bytes = u64::from(self.settings.manager.weu_bytes);
                 // A device that cannot discard only loses a hint.
                 let _ = self.flash.discard(self.slot_offset(weu), weu_bytes).await;
+                self.manager.lock().discarded(weu);
+                self.room.notify(usize::MAX);
             }
         }
         while self.manager.lock().clean_step() {}

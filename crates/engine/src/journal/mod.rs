@@ -23,6 +23,10 @@ use crate::format::journal::Kind;
 use crate::port::{Device, DeviceError, ErrorKind, Operation};
 use tail::Tail;
 
+/// A snapshot's parts are not smaller than this share of a half, nor than so many bytes.
+const PARTS_PER_HALF: u64 = 8;
+const PART_BYTES_MIN: u64 = 4096;
+
 /// Who writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -137,10 +141,23 @@ impl Journal {
         self.active.room(&self.halves)
     }
 
+    /// Bytes that the active half has for the log, behind its snapshot.
+    #[must_use]
+    pub const fn log_bytes(&self) -> u64 {
+        self.halves.half_bytes - self.active.log_at
+    }
+
     /// Bytes of one half.
     #[must_use]
     pub const fn half_bytes(&self) -> u64 {
         self.halves.half_bytes
+    }
+
+    /// A good size in bytes of a snapshot's parts: [`SNAPSHOT_PART_BYTES`], or less in a small journal, so that several
+    /// parts leave most of a half to the log.
+    #[must_use]
+    pub fn part_bytes(&self) -> u64 {
+        (self.halves.half_bytes / PARTS_PER_HALF).clamp(PART_BYTES_MIN, SNAPSHOT_PART_BYTES)
     }
 
     /// Bytes that a batch of `payload_bytes` of records takes; see [`Record::encoded_bytes`].
@@ -200,7 +217,7 @@ impl Journal {
         self.snapshot = Some(Snapshot { tail, failed: None });
     }
 
-    /// Writes a part of the snapshot; [`SNAPSHOT_PART_BYTES`] is a good size. Appends may come between parts.
+    /// Writes a part of the snapshot; [`part_bytes`](Self::part_bytes) is a good size. Appends may come between parts.
     ///
     /// # Errors
     /// [`AppendError::SnapshotTooLarge`] or [`AppendError::Device`]; the snapshot is abandoned then, and the active half
@@ -253,7 +270,7 @@ impl Journal {
         flash.flush().await?;
         let old = self.active.half;
         if let Some(Snapshot { mut tail, .. }) = self.snapshot.take() {
-            tail.durable = tail.batches;
+            (tail.durable, tail.log_at) = (tail.batches, tail.at);
             self.active = tail;
         }
         self.counters.snapshots += 1;

@@ -118,6 +118,7 @@ impl Replay {
             batches: last.header.number.saturating_add(1),
             durable: 0,
             at: last.end,
+            log_at: self.batches[self.snapshot_batches - 1].end,
             previous: last.crc,
             // On a device with larger blocks than the one that this was written on, the log may end within a block.
             broken: !last.end.is_multiple_of(self.halves.block_bytes),

@@ -17,6 +17,8 @@ pub(super) struct Tail {
     pub(super) durable: u32,
     /// Where the next one begins within the half.
     pub(super) at: u64,
+    /// Where the log begins, behind the snapshot.
+    pub(super) log_at: u64,
     /// The last one's header.
     pub(super) previous: HeaderCrc,
     /// A write here did not end well, or cannot: what stands at `at` is not known.
@@ -25,7 +27,7 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) const fn new(half: usize, sequence: u64) -> Self {
-        Self { half, sequence, batches: 0, durable: 0, at: 0, previous: HeaderCrc(0), broken: false }
+        Self { half, sequence, batches: 0, durable: 0, at: 0, log_at: 0, previous: HeaderCrc(0), broken: false }
     }
 
     pub(super) fn room(&self, halves: &Halves) -> u64 {

@@ -12,7 +12,7 @@ use nitro_cache::{Superseded, WeuId};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Below this share of its half, in percent, the journal's log asks for a snapshot.
+/// With less than this share of its bytes left, in percent, the journal's log asks for a snapshot.
 const ROOM_PERCENT: u64 = 40;
 
 /// The journal, between commits.
@@ -171,7 +171,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
     }
 
     fn consider_snapshot(&mut self) {
-        let low = self.journal.room() * 100 < self.journal.half_bytes() * ROOM_PERCENT;
+        let low = self.journal.room() * 100 < self.journal.log_bytes() * ROOM_PERCENT;
         // Until all is read again, it is not known what is void.
         if low && self.snapshot.is_none() && !self.cache.is_restoring() {
             self.begin_snapshot();

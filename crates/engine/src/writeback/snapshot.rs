@@ -5,7 +5,7 @@
 use super::committer::{Committer, write_data};
 use crate::cache::Cache;
 use crate::format::journal::Record;
-use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
+use crate::journal::AppendError;
 use crate::port::{Clock, Device};
 use nitro_cache::{ExtentIndex, ObjectId, WeuId};
 use std::time::Duration;
@@ -112,8 +112,9 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
 
     /// Gathers records up to the size of a part; `true` when that was all.
     fn gather(&mut self) -> bool {
+        let part_bytes = self.journal.part_bytes();
         let Some(snapshot) = &mut self.snapshot else { return true };
-        while snapshot.part_bytes < SNAPSHOT_PART_BYTES {
+        while snapshot.part_bytes < part_bytes {
             snapshot.at = match std::mem::replace(&mut snapshot.at, At::Done) {
                 At::Slot(weu) if weu < self.cache.weu_count() => {
                     let record = self.cache.slot_record(WeuId(weu));

@@ -13,11 +13,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const BYTES: u64 = SECTOR as u64;
-/// The largest extent of the tests, in sectors.
-const EXTENT: u64 = 16;
+/// The longest request, in bytes.
+const REQUEST_MAX: u64 = 256 << 10;
+/// A pause in which all that waits for idleness happens.
+const PAUSE: Duration = Duration::from_secs(15);
 
 /// What is tested: a disk that should keep its promises.
 pub trait Disk: 'static {
+    /// The unit in which it keeps its contents, in bytes.
+    fn extent_bytes(&self) -> u64;
     /// What it trims in whole, in bytes.
     fn trim_bytes(&self) -> u64;
     /// Whether writes that begin now are acknowledged only when the origin has them.
@@ -108,6 +112,7 @@ impl<D: Disk> Client<D> {
                 let done = self.disk.exercise(&mut self.rng).await;
                 self.check(done);
             }
+            _ if self.rng.one_in(30) => self.clock.sleep(PAUSE).await,
             _ => {
                 let us = self.rng.below(1 << self.rng.clone().below(18));
                 self.clock.sleep(Duration::from_micros(us)).await;
@@ -119,7 +124,7 @@ impl<D: Disk> Client<D> {
     fn range(&mut self) -> (u64, u64) {
         let size = self.shared.borrow().oracle.sectors() * BYTES;
         let area = if self.rng.one_in(3) { size } else { size / 3 };
-        let extent = EXTENT * BYTES;
+        let extent = self.disk.extent_bytes();
         let at = self.rng.below(area);
         let (offset, len) = match self.rng.below(20) {
             0..9 => (at / extent * extent, extent * (1 + self.rng.below(3))),
@@ -128,7 +133,7 @@ impl<D: Disk> Client<D> {
             17..19 => (at, 1 + self.rng.below(3 * extent)),
             _ => (at / extent * extent, extent * (1 + self.rng.below(24))),
         };
-        (offset, len.min(size - offset))
+        (offset, len.min(REQUEST_MAX).min(size - offset))
     }
 
     /// Whether a request succeeded; it may fail only where something was made to.

@@ -50,7 +50,12 @@ pub struct CrashDevice {
     rng: Arc<Mutex<Rng>>,
     faults: Arc<Mutex<Faults>>,
     delay_us_max: u64,
+    stalls: bool,
 }
+
+/// A device that stalls does so once in so many steps, for up to so long.
+const STALL_STEPS: u64 = 1000;
+const STALL_US_MAX: u64 = 8_000_000;
 
 /// What a device is switched on with.
 pub struct Wiring {
@@ -61,13 +66,15 @@ pub struct Wiring {
     pub power: Power,
     pub seed: u64,
     pub delay_us_max: u64,
+    /// Now and then a step takes seconds, while others overtake it.
+    pub stalls: bool,
 }
 
 impl CrashDevice {
     pub fn new(platter: &Platter, wiring: Wiring) -> Self {
-        let Wiring { name, block_bytes, clock, power, seed, delay_us_max } = wiring;
-        let rng = Arc::new(Mutex::new(Rng::new(seed)));
-        Self { name, platter: platter.clone(), block_bytes, clock, power, rng, faults: Arc::default(), delay_us_max }
+        let Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls } = wiring;
+        let (platter, rng) = (platter.clone(), Arc::new(Mutex::new(Rng::new(seed))));
+        Self { name, platter, block_bytes, clock, power, rng, faults: Arc::default(), delay_us_max, stalls }
     }
 
     /// Begins or ends to misbehave.
@@ -87,7 +94,8 @@ impl CrashDevice {
     /// A step that the power may fail at, after a while.
     async fn step(&self, what: Operation, offset: u64, len: u64) {
         let slow = if self.below(40) == 0 { 20 } else { 1 };
-        let us = self.below(self.delay_us_max * slow);
+        let stalls = self.stalls && self.below(STALL_STEPS) == 0;
+        let us = self.below(if stalls { STALL_US_MAX } else { self.delay_us_max * slow });
         self.clock.sleep(Duration::from_micros(us)).await;
         self.power.step((self.name << 8 | what as u64, offset, len)).await;
     }

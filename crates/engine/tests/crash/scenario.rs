@@ -69,6 +69,10 @@ struct World<S> {
     block_bytes: u32,
     /// What is on the flash can no longer be trusted.
     corrupt: bool,
+    /// Many short lives rather than a few long ones.
+    restless: bool,
+    /// Which devices, flash and origins, now and then take seconds.
+    stalls: (bool, bool),
     outcome: Outcome,
 }
 
@@ -77,7 +81,8 @@ struct World<S> {
 /// # Panics
 /// If a disk would not have done what was seen.
 pub fn run<S: System>(seed: u64, system: S) -> Outcome {
-    let rng = Rng::new(seed ^ 0xC4A5_4000);
+    let mut rng = Rng::new(seed ^ 0xC4A5_4000);
+    let (restless, stalls) = (rng.one_in(4), (rng.one_in(3), rng.one_in(4)));
     let platter = |bytes| Platter::new(Medium::new(bytes).into());
     let (flash_bytes, volume_bytes) = system.sizes();
     let volume = |(n, bytes): (usize, &u64)| Rc::new(RefCell::new(Shared::new(n as u64, bytes / SECTOR as u64)));
@@ -89,9 +94,11 @@ pub fn run<S: System>(seed: u64, system: S) -> Outcome {
         system: Rc::new(system),
         rng,
         corrupt: false,
+        restless,
+        stalls,
         outcome: Outcome::default(),
     };
-    let cycles = 3 + world.rng.below(4);
+    let cycles = if restless { 8 + world.rng.below(8) } else { 3 + world.rng.below(4) };
     for cycle in 0..cycles {
         world.cycle(cycle);
     }
@@ -111,6 +118,7 @@ impl<S: System> World<S> {
     fn lifetime(&mut self, cycle: u64) -> u64 {
         match self.rng.below(8) {
             0..2 if cycle > 0 => 1 + self.rng.below(60),
+            0..6 if self.restless => 1 + self.rng.below(600),
             0..3 => 1 + self.rng.below(400),
             3..7 => 400 + self.rng.below(5000),
             _ => u64::MAX,
@@ -121,9 +129,11 @@ impl<S: System> World<S> {
         let flash_us = [100, 1000, 8000][self.rng.below(3) as usize];
         let origin_us = [300, 3000, 20_000][self.rng.below(3) as usize];
         let (block_bytes, clock) = (self.block_bytes, sim.clock.clone());
+        let stalls = self.stalls;
         let mut device = |name: usize, platter: &Platter, delay_us_max: u64, block_bytes: u32| {
             let (clock, power, seed) = (clock.clone(), power.clone(), self.rng.next());
-            CrashDevice::new(platter, Wiring { name: name as u64, block_bytes, clock, power, seed, delay_us_max })
+            let (name, stalls) = (name as u64, if name == 0 { stalls.0 } else { stalls.1 });
+            CrashDevice::new(platter, Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls })
         };
         let flash = device(0, &self.flash, flash_us, 512);
         let origins = self.origins.iter().enumerate().map(|(n, p)| device(n + 1, p, origin_us, block_bytes)).collect();

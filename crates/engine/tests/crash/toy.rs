@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::lock::Mutex as AsyncMutex;
 use nitro_engine::buf::BufMut;
 use nitro_engine::port::{Device, DeviceError};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -68,6 +68,8 @@ struct Toy {
     clean: RefCell<BTreeMap<u64, Bytes>>,
     flushing: AsyncMutex<()>,
     turn: RefCell<u64>,
+    /// How often sectors have gone from RAM to the origin.
+    moves: Cell<u64>,
     sim: Rc<Simulation>,
 }
 
@@ -92,7 +94,14 @@ impl Toy {
 
     async fn read_sectors(&self, first: u64, count: u64) -> Result<Vec<u8>, String> {
         let device = self.source();
-        let mut out = text(device.read(first * BYTES, (count * BYTES) as usize).await)?.to_vec();
+        let mut out = loop {
+            let moves = self.moves.get();
+            let out = text(device.read(first * BYTES, (count * BYTES) as usize).await)?.to_vec();
+            // What left RAM during the read may have come to the origin after it.
+            if self.moves.get() == moves {
+                break out;
+            }
+        };
         for (sector, bytes) in (first..).zip(out.chunks_mut(SECTOR)) {
             let kept = self.dirty.borrow().get(&sector).cloned();
             if let Some(kept) = kept.or_else(|| self.clean.borrow().get(&sector).cloned()) {
@@ -137,12 +146,17 @@ impl Toy {
         if self.kind != Kind::FlushBeforeWriting {
             text(self.origin.flush().await)?;
         }
+        self.moves.set(self.moves.get() + 1);
         self.dirty.borrow_mut().retain(|sector, bytes| kept.get(sector).is_none_or(|k| k.as_ptr() != bytes.as_ptr()));
         Ok(())
     }
 }
 
 impl Disk for Toy {
+    fn extent_bytes(&self) -> u64 {
+        8192
+    }
+
     fn trim_bytes(&self) -> u64 {
         self.origin.geometry().block_bytes.into()
     }
@@ -244,6 +258,7 @@ impl System for ToySystem {
             clean: RefCell::default(),
             flushing: AsyncMutex::default(),
             turn: RefCell::default(),
+            moves: Cell::default(),
             sim,
         })])
     }

@@ -218,19 +218,24 @@ fn the_area_holds_the_largest_snapshot_and_its_log() {
             uuid: [7; 16],
             mode: 1,
         };
-        let records: Vec<_> = (0..slots).map(slot).chain((0..regions).map(region)).chain(dirty).collect();
-        journal.begin_snapshot();
-        let mut part = Vec::new();
-        for record in records.into_iter().chain((0..2).map(volume)) {
-            part.push(record);
-            if part.iter().map(|r| r.encoded_bytes() as u64).sum::<u64>() >= SNAPSHOT_PART_BYTES {
-                now(journal.snapshot_part(&flash, &part)).unwrap();
-                part.clear();
+        let records = (0..slots).map(slot).chain((0..regions).map(region)).chain(dirty).chain((0..2).map(volume));
+        let records: Vec<_> = records.collect();
+        let least = if slots < 32 { Counts::LOG_BYTES_MIN } else { counts.snapshot_bytes().max(256 << 10) };
+        for (part_bytes, least) in [(SNAPSHOT_PART_BYTES, least), (journal.part_bytes(), least / 4)] {
+            journal.begin_snapshot();
+            let (mut part, mut bytes) = (Vec::new(), 0);
+            for record in &records {
+                bytes += record.encoded_bytes() as u64;
+                part.push(record.clone());
+                if bytes >= part_bytes {
+                    now(journal.snapshot_part(&flash, &std::mem::take(&mut part))).unwrap();
+                    bytes = 0;
+                }
             }
+            now(journal.finish_snapshot(&flash, &part)).unwrap();
+            assert!(journal.room() >= least, "{} bytes left of {}", journal.room(), journal.half_bytes());
+            assert_eq!(journal.room(), journal.log_bytes());
         }
-        now(journal.finish_snapshot(&flash, &part)).unwrap();
-        let least = if slots < 32 { 64 << 10 } else { counts.snapshot_bytes().max(256 << 10) };
-        assert!(journal.room() >= least, "{} bytes left of {}", journal.room(), journal.half_bytes());
     }
 }
 

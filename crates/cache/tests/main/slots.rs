@@ -1,0 +1,48 @@
+//! When slots of evicted write-evict units may be used again.
+
+use nitro_cache::weu::Stored;
+use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, ObjectId, Settings, WeuId};
+
+/// A manager whose slots all hold something.
+fn full() -> CacheManager {
+    let mut manager = CacheManager::new(Settings { dedup: false, ..Settings::new(16 << 20) }).unwrap();
+    let mut extent = 0;
+    while let Some((weu, _)) = manager.open_weu() {
+        let key = ExtentKey::new(ObjectId(0), ExtentIndex(extent));
+        assert!(matches!(manager.append(weu, key, None, Stored::Packed(4000)), Append::At(_)));
+        manager.seal(weu);
+        manager.stored(weu);
+        extent += 1;
+    }
+    manager
+}
+
+#[test]
+fn a_slot_is_not_opened_while_its_discard_is_under_way() {
+    let mut manager = full();
+    let evicted: Vec<WeuId> = (0..2).map(|_| manager.evict_to_discard().unwrap().weu).collect();
+    assert!(!manager.wants_eviction(), "both will be free");
+    assert!(manager.is_waiting_for_slots());
+    assert_eq!(manager.open_weu(), None);
+    manager.discarded(evicted[1]);
+    manager.discarded(evicted[1]);
+    assert_eq!(manager.open_weu().map(|(weu, _)| weu), Some(evicted[1]));
+    assert_eq!(manager.open_weu(), None);
+    manager.discarded(evicted[0]);
+    assert_eq!(manager.open_weu().map(|(weu, _)| weu), Some(evicted[0]));
+}
+
+#[test]
+fn a_slot_that_is_given_up_while_it_is_discarded_stays_so_until_the_cache_grows() {
+    let mut manager = full();
+    for weu in (0..7).map(WeuId) {
+        assert_eq!(manager.evict_to_discard().unwrap().weu, weu);
+    }
+    manager.begin_shrink(6);
+    assert_eq!(manager.occupied_beyond(6), 2, "one is being discarded, one is full");
+    manager.discarded(WeuId(6));
+    assert_eq!(manager.occupied_beyond(6), 1);
+    assert_eq!(manager.open_weu(), None);
+    manager.grow(8);
+    assert_eq!(manager.open_weu().map(|(weu, _)| weu), Some(WeuId(6)));
+}
