@@ -1,5 +1,5 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! write-back DATA FILE`.
+//! write-back DATA FILE | simulate`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 mod hits;
 mod insertion;
 mod load;
+mod simulate;
 mod write_back;
 
 use std::process::ExitCode;
@@ -19,7 +20,11 @@ fn main() -> ExitCode {
         ["hits-ssd", file, data] => hits::on_ssd(file.as_ref(), data.as_ref()),
         ["insert", data, file] => insertion::run(data.as_ref(), file.as_ref()),
         ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
-        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | write-back DATA FILE".into()),
+        ["simulate"] => simulate::run(),
+        _ => {
+            Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | write-back DATA FILE | simulate"
+                .into())
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@
 //! locations and orders. That is what lets the server and the simulator run the same code.
 #![forbid(unsafe_code)]
 
+mod chosen;
 mod dirty;
 mod file_index;
 mod fingerprint_index;

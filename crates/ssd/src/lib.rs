@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+#[cfg(feature = "device")]
 pub mod device;
 mod divisor;
 
@@ -38,6 +39,7 @@ mod timing;
 
 pub use counters::{Counters, Merges, Wear};
 
+#[cfg(feature = "device")]
 pub use device::SsdDevice;
 pub use error::Error;
 pub use flash::Flash;

@@ -1,0 +1,32 @@
+//! Nitro's simulator: the server's cache manager in virtual time, on modelled SSDs and disks.
+//!
+//! A trace becomes [`workload`] pieces, one for each extent that a request touches; [`simulate`] runs them through the cache
+//! that [`Settings`] describe and gives an [`Outcome`]. [`policies`] are plain caches of unit-size objects, as yardsticks.
+//!
+//! ```
+//! use nitro_sim::{Settings, simulate, workload};
+//! use nitro_trace::synth::RandomReads;
+//!
+//! let reads = RandomReads {
+//!     working_set_bytes: 64 << 20, dedup_ratio: 2.0, request_bytes: 8192, requests: 50_000, interval_ns: 1, seed: 1,
+//! };
+//! let mut pieces = workload::live(&|| Ok(Box::new(reads.reader()?)), 8192)?;
+//! let outcome = simulate(&mut pieces, &Settings::new(32 << 20), &mut |_| true)?;
+//! assert!(outcome.measured.read_hit_ratio > 0.6 && outcome.measured.dedup_ratio > 1.5);
+//! # Ok::<(), nitro_sim::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod model;
+mod outcome;
+pub mod policies;
+mod replay;
+mod settings;
+pub mod timing;
+pub mod workload;
+
+pub use error::Error;
+pub use outcome::{Latency, Measures, Outcome, Pace};
+pub use replay::simulate;
+pub use settings::{PartialWrites, Settings, Variant, Warmup};

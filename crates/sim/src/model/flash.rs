@@ -1,0 +1,134 @@
+//! The modelled SSD under a cache: its wear, and where it is asked for, its time.
+
+use crate::Error;
+use crate::settings::{Settings, Variant};
+use nitro_ssd::{
+    AnyFtl, CoDesignedSettings, Counters, Ftl, FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings,
+    PageRun, Ssd, Timing, VictimPolicy,
+};
+
+/// Pages are as large as extents, between these bounds.
+const PAGE_BYTES_MIN: u32 = 4096;
+const PAGE_BYTES_MAX: u32 = 8192;
+/// Bytes of an erase block (Nitro §5.3).
+const ERASE_BLOCK_BYTES: u32 = 128 << 10;
+
+/// The SSD.
+pub(crate) enum Model {
+    /// Wear only.
+    Worn(Box<AnyFtl>),
+    /// With time.
+    Timed(Box<Ssd<AnyFtl>>),
+}
+
+/// The SSD, and the time at which requests reach it.
+pub(crate) struct Flash {
+    model: Model,
+    page_bytes: u32,
+    /// Whether the SSD wants to know what is read.
+    notes_reads: bool,
+    /// Now.
+    pub(crate) now: Nanos,
+}
+
+/// The layer that a variant runs on.
+fn layer(variant: Variant) -> FtlSettings {
+    let aligned = PageMappedSettings { over_provisioning: 0.07, victims: VictimPolicy::Greedy, aligned: false };
+    match variant {
+        Variant::WeuLruMod => FtlSettings::CoDesigned(CoDesignedSettings::default()),
+        Variant::Extent { .. } | Variant::ExtentLruTrim => FtlSettings::PageMapped(aligned),
+        Variant::ExtentLruMod => FtlSettings::PageMapped(PageMappedSettings { over_provisioning: 0.0, ..aligned }),
+        _ => FtlSettings::Hybrid(HybridSettings::default()),
+    }
+}
+
+impl Flash {
+    /// The SSD for `settings`, and the bytes of it that the cache may use.
+    pub(crate) fn new(settings: &Settings) -> Result<(Self, u64), Error> {
+        let page_bytes = settings.extent_bytes.clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX);
+        let geometry = Geometry {
+            page_bytes,
+            pages_per_block: ERASE_BLOCK_BYTES / page_bytes,
+            stripe: (settings.weu_bytes / ERASE_BLOCK_BYTES).max(1),
+            ..Geometry::default()
+        };
+        // The same flash for all: as much as an SSD with hybrid mapping has that offers `cache_bytes`.
+        let sold = FtlSettings::Hybrid(HybridSettings::default());
+        let sold = sold.geometry_for(geometry, settings.cache_bytes)?;
+        let layer = layer(settings.variant);
+        let geometry = match settings.variant {
+            Variant::WeuLruMod | Variant::ExtentLruMod => sold,
+            _ => layer.geometry_for(geometry, settings.cache_bytes)?,
+        };
+        let ftl = layer.build(geometry)?;
+        let logical = u64::from(ftl.logical_pages()) * u64::from(page_bytes);
+        let usable = match settings.variant {
+            Variant::WeuLruMod | Variant::ExtentLruMod => logical,
+            _ => settings.cache_bytes,
+        };
+        let notes_reads = settings.variant == Variant::WeuLruMod;
+        let model = match settings.timing {
+            Some(_) => Model::Timed(Box::new(Ssd::new(ftl, Timing::for_geometry(&geometry)))),
+            None => Model::Worn(Box::new(ftl)),
+        };
+        Ok((Self { model, page_bytes, notes_reads, now: Nanos::ZERO }, usable))
+    }
+
+    fn run(&self, offset: u64, bytes: u64) -> PageRun {
+        let page = u64::from(self.page_bytes);
+        let first = offset / page;
+        PageRun { first: Lpn(first as u32), pages: ((offset + bytes).div_ceil(page) - first) as u32 }
+    }
+
+    /// Writes; returns when that is done.
+    pub(crate) fn write(&mut self, offset: u64, bytes: u64) -> Result<Nanos, Error> {
+        let run = self.run(offset, bytes);
+        match &mut self.model {
+            Model::Worn(ftl) => ftl.write(run, &mut ()),
+            Model::Timed(ssd) => return Ok(ssd.write(self.now, run)?),
+        }
+        Ok(self.now)
+    }
+
+    /// Reads; returns when that is done.
+    pub(crate) fn read(&mut self, offset: u64, bytes: u64) -> Result<Nanos, Error> {
+        let run = self.run(offset, bytes);
+        match &mut self.model {
+            Model::Worn(ftl) if self.notes_reads => ftl.read(run),
+            Model::Worn(_) => {}
+            Model::Timed(ssd) => return Ok(ssd.read(self.now, run)?),
+        }
+        Ok(self.now)
+    }
+
+    /// Trims.
+    pub(crate) fn trim(&mut self, offset: u64, bytes: u64) -> Result<(), Error> {
+        let run = self.run(offset, bytes);
+        match &mut self.model {
+            Model::Worn(ftl) => ftl.trim(run, &mut ()),
+            Model::Timed(ssd) => drop(ssd.trim(self.now, run)?),
+        }
+        Ok(())
+    }
+
+    /// Where the WEU is that the SSD would have evicted, in bytes from its beginning.
+    pub(crate) fn victim(&self) -> Option<u64> {
+        let run = match &self.model {
+            Model::Worn(ftl) => ftl.victim(),
+            Model::Timed(ssd) => ssd.victim(),
+        }?;
+        Some(u64::from(run.first.0) * u64::from(self.page_bytes))
+    }
+
+    /// What it has done.
+    pub(crate) fn counters(&self) -> Counters {
+        match &self.model {
+            Model::Worn(ftl) => *ftl.flash().counters(),
+            Model::Timed(ssd) => *ssd.counters(),
+        }
+    }
+
+    pub(crate) const fn page_bytes(&self) -> u32 {
+        self.page_bytes
+    }
+}

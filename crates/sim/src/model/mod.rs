@@ -1,0 +1,72 @@
+//! The caches that are simulated.
+
+mod flash;
+mod weu;
+
+pub(crate) use flash::Flash;
+
+use crate::Error;
+use crate::settings::Settings;
+use crate::workload::Piece;
+use nitro_cache::Stats;
+use nitro_ssd::{Counters, Nanos};
+
+/// What a cache has done so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    pub(crate) cache: Stats,
+    pub(crate) flash: Counters,
+}
+
+/// An extent that was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hit {
+    /// When its bytes are there.
+    pub(crate) done: Nanos,
+    /// It was stored compressed.
+    pub(crate) compressed: bool,
+}
+
+/// A cache, told of one piece at a time.
+pub(crate) trait Model {
+    /// Reads ahead what will be needed for some pieces. Changes nothing.
+    fn warm(&self, _pieces: &[Piece]) {}
+
+    /// Sets the time of what follows.
+    fn set_now(&mut self, _now: Nanos) {}
+
+    /// Looks an extent up for a read.
+    fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error>;
+
+    /// Looks up the content of an extent that was not found, for a read: somebody else may have brought it.
+    fn read_by_content(&mut self, _piece: &Piece) -> Result<Option<Hit>, Error> {
+        Ok(None)
+    }
+
+    /// Inserts an extent: after a miss, or after [`forget`](Self::forget) because it was written.
+    fn insert(&mut self, piece: &Piece) -> Result<(), Error>;
+
+    /// Forgets an extent, since it is being written or trimmed; returns whether it was there.
+    fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;
+
+    /// What it has done, and has.
+    fn totals(&self) -> Totals;
+
+    /// RAM of its indexes in bytes. May take long.
+    fn ram_bytes(&self) -> u64;
+
+    /// Bytes of a page of its SSD; 0 if there is none.
+    fn page_bytes(&self) -> u32;
+
+    /// Bytes of the SSD that it uses.
+    fn usable_bytes(&self) -> u64;
+}
+
+/// The cache for `settings`.
+pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
+    settings.check()?;
+    if !settings.variant.has_weus() || settings.timing.is_some() {
+        return Err(Error::setting(format!("{}: not simulated yet", settings.variant)));
+    }
+    Ok(Box::new(weu::Weus::new(settings)?))
+}

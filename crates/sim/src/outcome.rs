@@ -1,0 +1,206 @@
+//! What a simulation comes to.
+
+use crate::model::Totals;
+use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
+
+/// Requests and extents, counted as they pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) reads: u64,
+    pub(crate) read_hits: u64,
+    pub(crate) writes: u64,
+    pub(crate) trims: u64,
+    pub(crate) extents: u64,
+    pub(crate) read_extents: u64,
+    pub(crate) read_extent_hits: u64,
+    pub(crate) content_hits: u64,
+    pub(crate) partial_writes: u64,
+    pub(crate) fetched_extents: u64,
+    pub(crate) bypassed_extents: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+}
+
+/// Response times in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Average.
+    pub mean_us: f64,
+    /// Half take no longer.
+    pub p50_us: f64,
+    /// 90 % take no longer.
+    pub p90_us: f64,
+    /// 99 % take no longer.
+    pub p99_us: f64,
+    /// 99.9 % take no longer.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// What devices took in a window of virtual time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Virtual seconds from the window's first request to its last answer.
+    pub seconds: f64,
+    /// Reads and writes a second (§5.1).
+    pub iops: f64,
+    /// Of read requests (§5.1, RRT).
+    pub read_response: Latency,
+    /// Of write requests.
+    pub write_response: Latency,
+    /// Share of the time that the origin's disks were busy, 0 to 1.
+    pub disks_busy: f64,
+}
+
+/// What was measured in a window of the trace. Ratios of nothing are 0, but those of deduplication, compression and write
+/// amplification 1.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Measures {
+    /// Time of the trace at which the window begins, in seconds since its first request.
+    pub begin_s: f64,
+    /// Time of its last request.
+    pub end_s: f64,
+    /// Reads, writes and trims.
+    pub requests: u64,
+    /// Read requests.
+    pub reads: u64,
+    /// Read requests all of whose extents were cached (§5.1).
+    pub read_hits: u64,
+    /// Read hits over reads.
+    pub read_hit_ratio: f64,
+    /// Write requests.
+    pub writes: u64,
+    /// Trim requests.
+    pub trims: u64,
+    /// Extents that requests touched.
+    pub extents: u64,
+    /// Extents read.
+    pub read_extents: u64,
+    /// Those that were cached.
+    pub read_extent_hits: u64,
+    /// Their share.
+    pub read_extent_hit_ratio: f64,
+    /// Extents read that were found by their content (recipes).
+    pub content_hits: u64,
+    /// Writes of a part of an extent.
+    pub partial_writes: u64,
+    /// Extents read from the origin to complete such writes.
+    pub fetched_extents: u64,
+    /// Extents of sequential streams that were kept out of the cache.
+    pub bypassed_extents: u64,
+    /// Bytes read by requests.
+    pub read_bytes: u64,
+    /// Bytes written by requests.
+    pub written_bytes: u64,
+    /// Bytes inserted into the cache over those that were not there before (§5.1).
+    pub dedup_ratio: f64,
+    /// Bytes not there before over bytes stored of them (§5.1).
+    pub compression_ratio: f64,
+    /// Bytes of extents inserted.
+    pub inserted_bytes: u64,
+    /// Bytes of those whose content was not there before.
+    pub unique_bytes: u64,
+    /// Bytes of those after compression.
+    pub stored_bytes: u64,
+    /// Bytes that the cache wrote to the SSD.
+    pub ssd_bytes_written: u64,
+    /// Pages that the SSD programmed for each that the cache wrote.
+    pub write_amplification: f64,
+    /// Erase blocks erased (§5.1).
+    pub erasures: u64,
+    /// Write-evict units evicted; of caches without them, extents.
+    pub evictions: u64,
+    /// Fingerprints that a partial index had no room for.
+    pub fingerprints_evicted: u64,
+    /// Extents cached at the window's end, duplicates included.
+    pub cached_extents: u64,
+    /// Devices' time, if it is modelled.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pace: Option<Pace>,
+}
+
+/// The outcome of a simulation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What was measured after the warm-up.
+    #[serde(flatten)]
+    pub measured: Measures,
+    /// RAM of the cache's indexes at the end, in bytes.
+    pub ram_bytes: u64,
+    /// Bytes of the SSD that the cache used.
+    pub usable_bytes: u64,
+    /// Requests during the warm-up.
+    pub warmup_requests: u64,
+    /// Requests that are neither reads, writes nor trims, or are empty.
+    pub ignored_requests: u64,
+    /// Bad records left out.
+    pub bad_records: u64,
+    /// The same by period, if there are several.
+    #[serde(default)]
+    pub periods: Vec<Measures>,
+    /// What the simulation was set to.
+    pub settings: Settings,
+}
+
+fn ratio(part: u64, whole: u64, without: f64) -> f64 {
+    if whole == 0 { without } else { part as f64 / whole as f64 }
+}
+
+/// All that a window's measures are made of: at its beginning, and at its end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) time_ns: u64,
+    pub(crate) counts: Counts,
+    pub(crate) totals: Totals,
+}
+
+impl Measures {
+    /// What came between two moments.
+    pub(crate) fn between(begin: &Snapshot, end: &Snapshot, page_bytes: u32) -> Self {
+        let (c, b) = (&end.counts, &begin.counts);
+        let (cache, before) = (&end.totals.cache, &begin.totals.cache);
+        let flash = end.totals.flash.since(&begin.totals.flash);
+        let reads = c.reads - b.reads;
+        let read_hits = c.read_hits - b.read_hits;
+        let read_extents = c.read_extents - b.read_extents;
+        let read_extent_hits = c.read_extent_hits - b.read_extent_hits;
+        let inserted_bytes = cache.inserted_bytes - before.inserted_bytes;
+        let unique_bytes = cache.unique_bytes - before.unique_bytes;
+        let stored_bytes = cache.stored_bytes - before.stored_bytes;
+        Self {
+            begin_s: begin.time_ns as f64 / 1e9,
+            end_s: end.time_ns as f64 / 1e9,
+            requests: c.requests - b.requests,
+            reads,
+            read_hits,
+            read_hit_ratio: ratio(read_hits, reads, 0.0),
+            writes: c.writes - b.writes,
+            trims: c.trims - b.trims,
+            extents: c.extents - b.extents,
+            read_extents,
+            read_extent_hits,
+            read_extent_hit_ratio: ratio(read_extent_hits, read_extents, 0.0),
+            content_hits: c.content_hits - b.content_hits,
+            partial_writes: c.partial_writes - b.partial_writes,
+            fetched_extents: c.fetched_extents - b.fetched_extents,
+            bypassed_extents: c.bypassed_extents - b.bypassed_extents,
+            read_bytes: c.read_bytes - b.read_bytes,
+            written_bytes: c.written_bytes - b.written_bytes,
+            dedup_ratio: ratio(inserted_bytes, unique_bytes, 1.0),
+            compression_ratio: ratio(unique_bytes, stored_bytes, 1.0),
+            inserted_bytes,
+            unique_bytes,
+            stored_bytes,
+            ssd_bytes_written: flash.host_writes * u64::from(page_bytes),
+            write_amplification: flash.write_amplification(),
+            erasures: flash.erasures,
+            evictions: cache.weus_evicted - before.weus_evicted,
+            fingerprints_evicted: cache.fingerprints_evicted - before.fingerprints_evicted,
+            cached_extents: cache.cached_extents,
+            pace: None,
+        }
+    }
+}

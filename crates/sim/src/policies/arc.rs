@@ -1,0 +1,132 @@
+//! ARC: adaptive replacement (Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003, Figure 4).
+
+use super::nodes::{List, Nodes};
+use super::{BATCH, Policy};
+
+/// The four lists of the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum In {
+    /// Seen once lately, cached.
+    T1,
+    /// Seen at least twice lately, cached.
+    T2,
+    /// Seen once lately, no longer cached.
+    B1,
+    /// Seen at least twice lately, no longer cached.
+    B2,
+}
+
+/// The cache.
+#[derive(Debug, Clone)]
+pub struct Arc {
+    nodes: Nodes,
+    lists: [List; 4],
+    place: Vec<In>,
+    /// The size that T1 should have; the paper's p.
+    target: u32,
+    capacity: u32,
+}
+
+impl Arc {
+    /// Room for `capacity` objects, at least 1, and for the names of as many more.
+    #[must_use]
+    pub fn new(capacity: u32) -> Self {
+        let capacity = capacity.clamp(1, u32::MAX / 4);
+        let nodes = Nodes::new(2 * capacity + 1);
+        let place = vec![In::T1; 2 * capacity as usize + 1];
+        Self { nodes, lists: [List::default(); 4], place, target: 0, capacity }
+    }
+
+    const fn size(&self, list: In) -> u32 {
+        self.lists[list as usize].len()
+    }
+
+    fn put(&mut self, node: u32, list: In) {
+        self.place[node as usize] = list;
+        self.nodes.push(&mut self.lists[list as usize], node);
+    }
+
+    fn shift(&mut self, node: u32, to: In) {
+        let from = self.place[node as usize];
+        self.nodes.unlink(&mut self.lists[from as usize], node);
+        self.put(node, to);
+    }
+
+    fn forget_oldest(&mut self, list: In) {
+        if let Some(node) = self.nodes.pop_oldest(&mut self.lists[list as usize]) {
+            self.nodes.drop_node(node);
+        }
+    }
+
+    /// The paper's REPLACE: an object leaves the cache, its name stays.
+    fn replace(&mut self, asked_in_b2: bool) {
+        let t1 = self.size(In::T1);
+        if t1 > 0 && (t1 > self.target || asked_in_b2 && t1 == self.target) {
+            self.shift(self.lists[In::T1 as usize].oldest(), In::B1);
+        } else if self.size(In::T2) > 0 {
+            self.shift(self.lists[In::T2 as usize].oldest(), In::B2);
+        }
+    }
+
+    /// Case IV: nothing is known of the object.
+    fn admit(&mut self, name: u64) {
+        let (l1, l2) = (self.size(In::T1) + self.size(In::B1), self.size(In::T2) + self.size(In::B2));
+        if l1 == self.capacity {
+            if self.size(In::T1) < self.capacity {
+                self.forget_oldest(In::B1);
+                self.replace(false);
+            } else {
+                self.forget_oldest(In::T1);
+            }
+        } else if l1 + l2 >= self.capacity {
+            if l1 + l2 == 2 * self.capacity {
+                self.forget_oldest(In::B2);
+            }
+            self.replace(false);
+        }
+        let node = self.nodes.add(name);
+        self.put(node, In::T1);
+    }
+}
+
+impl Policy for Arc {
+    fn access(&mut self, name: u64) -> bool {
+        let Some(node) = self.nodes.find(name) else {
+            self.admit(name);
+            return false;
+        };
+        let (b1, b2) = (self.size(In::B1), self.size(In::B2));
+        match self.place[node as usize] {
+            In::T1 | In::T2 => {
+                self.shift(node, In::T2);
+                true
+            }
+            In::B1 => {
+                self.target = (self.target + (b2 / b1).max(1)).min(self.capacity);
+                self.replace(false);
+                self.shift(node, In::T2);
+                false
+            }
+            In::B2 => {
+                self.target = self.target.saturating_sub((b1 / b2).max(1));
+                self.replace(true);
+                self.shift(node, In::T2);
+                false
+            }
+        }
+    }
+
+    fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
+        self.nodes.warm(names);
+        names.iter().map(|name| u64::from(self.access(*name))).sum()
+    }
+
+    fn len(&self) -> u64 {
+        u64::from(self.size(In::T1)) + u64::from(self.size(In::T2))
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.nodes.ram_bytes() + self.place.len()
+    }
+}

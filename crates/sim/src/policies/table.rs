@@ -1,0 +1,144 @@
+//! A hash table from names to node numbers, as small and flat as it gets: open addressing with linear probing, one word a
+//! slot, no tombstones.
+
+/// A slot that holds nothing.
+const EMPTY: u64 = u64::MAX;
+
+/// Mixes a name so that every bit of it reaches every bit of the hash; one to one.
+const fn mix(name: u64) -> u64 {
+    let x = (name ^ (name >> 32)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 32)
+}
+
+/// Numbers of nodes by name. A slot is the upper half of the name's hash and the node's number; its home place is the hash's
+/// top bits, so that both searching and closing the gap of a removed slot look at nothing but slots.
+#[derive(Debug, Clone)]
+pub struct Table {
+    slots: Box<[u64]>,
+    mask: usize,
+    shift: u32,
+}
+
+impl Table {
+    /// For up to `capacity` names at a load of at most two thirds.
+    pub fn new(capacity: u32) -> Self {
+        let slots = (u64::from(capacity) * 3 / 2 + 1).next_power_of_two() as usize;
+        let shift = 64 - slots.trailing_zeros();
+        Self { slots: vec![EMPTY; slots].into_boxed_slice(), mask: slots - 1, shift }
+    }
+
+    fn home(&self, hash: u64) -> usize {
+        // A table of one slot would shift by 64; the smallest has two.
+        (hash >> (self.shift & 63)) as usize & self.mask
+    }
+
+    fn tag_of(name: u64) -> u64 {
+        mix(name) & 0xFFFF_FFFF_0000_0000
+    }
+
+    /// The node number of `name`, if `bears` says that the candidate node bears that name.
+    #[inline]
+    pub fn find(&self, name: u64, bears: impl Fn(u32) -> bool) -> Option<u32> {
+        let tag = Self::tag_of(name);
+        let mut at = self.home(tag);
+        loop {
+            let slot = self.slots[at];
+            if slot == EMPTY {
+                return None;
+            }
+            if slot & 0xFFFF_FFFF_0000_0000 == tag && bears(slot as u32) {
+                return Some(slot as u32);
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// The first node number whose hash is like that of `name`: a guess, to have memory at hand before it is needed.
+    #[inline]
+    pub fn guess(&self, name: u64) -> Option<u32> {
+        let tag = Self::tag_of(name);
+        let at = self.home(tag);
+        let near = [self.slots[at], self.slots[(at + 1) & self.mask]];
+        near.into_iter().find(|slot| slot & 0xFFFF_FFFF_0000_0000 == tag && *slot != EMPTY).map(|slot| slot as u32)
+    }
+
+    /// Enters a name that is not in the table.
+    #[inline]
+    pub fn insert(&mut self, name: u64, node: u32) {
+        let tag = Self::tag_of(name);
+        let mut at = self.home(tag);
+        while self.slots[at] != EMPTY {
+            at = (at + 1) & self.mask;
+        }
+        self.slots[at] = tag | u64::from(node);
+    }
+
+    /// Removes a name that is in the table under that node number.
+    #[inline]
+    pub fn remove(&mut self, name: u64, node: u32) {
+        let tag = Self::tag_of(name);
+        let wanted = tag | u64::from(node);
+        let mut at = self.home(tag);
+        while self.slots[at] != wanted {
+            if self.slots[at] == EMPTY {
+                debug_assert!(false, "only names in the table are removed");
+                return;
+            }
+            at = (at + 1) & self.mask;
+        }
+        // Close the gap: what stands behind it moves up unless that would bring it before its home.
+        let mut behind = at;
+        loop {
+            behind = (behind + 1) & self.mask;
+            let slot = self.slots[behind];
+            if slot == EMPTY {
+                break;
+            }
+            let home = self.home(slot);
+            let from_home = behind.wrapping_sub(home) & self.mask;
+            let from_gap = behind.wrapping_sub(at) & self.mask;
+            if from_home >= from_gap {
+                self.slots[at] = slot;
+                at = behind;
+            }
+        }
+        self.slots[at] = EMPTY;
+    }
+
+    /// RAM in bytes.
+    pub fn ram_bytes(&self) -> usize {
+        self.slots.len() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #[test]
+        fn finds_what_a_map_finds(operations in prop::collection::vec((any::<bool>(), 0u64..60), 0..600)) {
+            let mut table = Table::new(64);
+            let mut model: HashMap<u64, u32> = HashMap::new();
+            let mut names: Vec<u64> = Vec::new();
+            for (insert, name) in operations {
+                if insert && !model.contains_key(&name) {
+                    let node = names.len() as u32;
+                    names.push(name);
+                    table.insert(name, node);
+                    model.insert(name, node);
+                } else if let (false, Some(node)) = (insert, model.get(&name).copied()) {
+                    table.remove(name, node);
+                    model.remove(&name);
+                }
+                for name in 0..60 {
+                    let found = table.find(name, |node| names[node as usize] == name);
+                    prop_assert_eq!(found, model.get(&name).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Runs a trace through a cache, one request after the other, without time.
+
+use crate::Error;
+use crate::model::{self, Model};
+use crate::outcome::{Counts, Measures, Outcome, Snapshot};
+use crate::settings::{PartialWrites, Settings, Warmup};
+use crate::workload::{Piece, Pieces};
+use hashbrown::HashMap;
+use nitro_cache::ObjectId;
+use nitro_cache::pattern::{StreamDetector, StreamSettings};
+use nitro_trace::Op;
+
+/// Pieces that are looked at together, so that reads of memory overlap.
+const WARM: usize = 16;
+
+/// Runs `pieces` through the cache that `settings` describe. `progress` is told the pieces done, now and then; it returns
+/// whether to go on.
+///
+/// # Errors
+/// Settings that are out of bounds or do not go together, and errors of `pieces`.
+pub fn simulate(
+    pieces: &mut dyn Pieces,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, Error> {
+    let mut run = Run::new(settings)?;
+    let mut batch = Vec::new();
+    let mut done = 0;
+    while pieces.next_batch(&mut batch)? {
+        run.take(&batch)?;
+        done += batch.len() as u64;
+        if !progress(done) {
+            return Err(Error::Stopped);
+        }
+    }
+    Ok(run.finish(pieces))
+}
+
+/// Divides the trace into the warm-up and periods.
+pub(crate) struct Windows {
+    warmup: Warmup,
+    period_ns: u64,
+    /// The warm-up is over.
+    measuring: bool,
+    /// When the period ends.
+    period_end_ns: u64,
+    warmup_requests: u64,
+    begin: Snapshot,
+    period_begin: Snapshot,
+    periods: Vec<Measures>,
+}
+
+impl Windows {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let measuring = settings.warmup == Warmup::None;
+        let period_end_ns = if settings.period_ns == 0 { u64::MAX } else { settings.period_ns };
+        Self {
+            warmup: settings.warmup,
+            period_ns: settings.period_ns,
+            measuring,
+            period_end_ns,
+            warmup_requests: 0,
+            begin: Snapshot::default(),
+            period_begin: Snapshot::default(),
+            periods: Vec::new(),
+        }
+    }
+
+    /// Whether a request at that time, the `number`th, begins a window.
+    pub(crate) fn is_due(&self, time_ns: u64, number: u64) -> bool {
+        match self.warmup {
+            _ if self.measuring => time_ns >= self.period_end_ns,
+            Warmup::None => true,
+            Warmup::Time(end) => time_ns >= end,
+            Warmup::Requests(count) => number >= count,
+        }
+    }
+
+    /// Begins a window; returns the measures of the period that is over, to which the caller may add.
+    pub(crate) fn turn(&mut self, now: Snapshot, page_bytes: u32) -> Option<&mut Measures> {
+        let over = self.measuring;
+        if over {
+            self.periods.push(Measures::between(&self.period_begin, &now, page_bytes));
+        } else {
+            self.measuring = true;
+            self.warmup_requests = now.counts.requests;
+            self.begin = now;
+        }
+        self.period_begin = now;
+        if self.period_ns > 0 {
+            let passed = now.time_ns.saturating_sub(self.begin.time_ns) / self.period_ns;
+            self.period_end_ns = self.begin.time_ns.saturating_add((passed + 1).saturating_mul(self.period_ns));
+        }
+        if over { self.periods.last_mut() } else { None }
+    }
+
+    pub(crate) fn finish(mut self, mut now: Snapshot, page_bytes: u32) -> (Measures, Vec<Measures>, u64) {
+        if !self.measuring {
+            // The trace ended within the warm-up: nothing was measured.
+            self.warmup_requests = now.counts.requests;
+            self.begin = now;
+            now.time_ns = now.time_ns.max(self.begin.time_ns);
+        } else if !self.periods.is_empty() {
+            self.periods.push(Measures::between(&self.period_begin, &now, page_bytes));
+        }
+        (Measures::between(&self.begin, &now, page_bytes), self.periods, self.warmup_requests)
+    }
+}
+
+/// Which reads belong to sequential streams.
+pub(crate) struct Streams {
+    threshold_bytes: u64,
+    by_object: HashMap<ObjectId, StreamDetector>,
+}
+
+impl Streams {
+    pub(crate) fn new(threshold_bytes: u64) -> Self {
+        Self { threshold_bytes, by_object: HashMap::new() }
+    }
+
+    pub(crate) fn is_sequential(&mut self, request: &[Piece], extent_bytes: u32) -> bool {
+        let (Some(first), true) = (request.first(), self.threshold_bytes > 0) else { return false };
+        let settings = StreamSettings { threshold_bytes: self.threshold_bytes, ..StreamSettings::default() };
+        let detector = self.by_object.entry(first.key.object()).or_insert_with(|| StreamDetector::new(settings));
+        let offset = first.key.index().0 * u64::from(extent_bytes) + u64::from(first.offset);
+        detector.read(offset, request.iter().map(|piece| u64::from(piece.len)).sum()).sequential
+    }
+}
+
+/// A run under way.
+struct Run<'a> {
+    settings: &'a Settings,
+    model: Box<dyn Model>,
+    windows: Windows,
+    streams: Streams,
+    counts: Counts,
+    /// The beginning of a request whose end is in the next batch.
+    rest: Vec<Piece>,
+    misses: Vec<Piece>,
+    last_ns: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(settings: &'a Settings) -> Result<Self, Error> {
+        Ok(Self {
+            settings,
+            model: model::build(settings)?,
+            windows: Windows::new(settings),
+            streams: Streams::new(settings.sequential_bytes),
+            counts: Counts::default(),
+            rest: Vec::new(),
+            misses: Vec::new(),
+            last_ns: 0,
+        })
+    }
+
+    fn take(&mut self, batch: &[Piece]) -> Result<(), Error> {
+        for group in batch.chunks(WARM) {
+            self.model.warm(group);
+            let mut at = 0;
+            for (end, _) in group.iter().enumerate().filter(|(_, piece)| piece.is_last()) {
+                let request = &group[at..=end];
+                at = end + 1;
+                if self.rest.is_empty() {
+                    self.request(request)?;
+                } else {
+                    let mut whole = std::mem::take(&mut self.rest);
+                    whole.extend_from_slice(request);
+                    self.request(&whole)?;
+                    whole.clear();
+                    self.rest = whole;
+                }
+            }
+            self.rest.extend_from_slice(&group[at..]);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn request(&mut self, request: &[Piece]) -> Result<(), Error> {
+        let first = &request[0];
+        if self.windows.is_due(first.time_ns, self.counts.requests) {
+            self.windows.turn(self.snapshot(first.time_ns), self.model.page_bytes());
+        }
+        self.last_ns = first.time_ns;
+        self.counts.requests += 1;
+        self.counts.extents += request.len() as u64;
+        match first.op() {
+            Op::Read => self.read(request),
+            Op::Write => self.write(request),
+            _ => {
+                self.counts.trims += 1;
+                request.iter().try_for_each(|piece| self.model.forget(piece).map(drop))
+            }
+        }
+    }
+
+    fn read(&mut self, request: &[Piece]) -> Result<(), Error> {
+        let sequential = self.streams.is_sequential(request, self.settings.extent_bytes);
+        self.misses.clear();
+        for piece in request {
+            self.counts.read_bytes += u64::from(piece.len);
+            if self.model.read(piece)?.is_some() {
+                continue;
+            }
+            if self.settings.recipes && self.model.read_by_content(piece)?.is_some() {
+                self.counts.content_hits += 1;
+                continue;
+            }
+            self.misses.push(*piece);
+        }
+        let misses = self.misses.len() as u64;
+        self.counts.reads += 1;
+        self.counts.read_hits += u64::from(misses == 0);
+        self.counts.read_extents += request.len() as u64;
+        self.counts.read_extent_hits += request.len() as u64 - misses;
+        if sequential {
+            self.counts.bypassed_extents += misses;
+            return Ok(());
+        }
+        self.misses.iter().try_for_each(|piece| self.model.insert(piece))
+    }
+
+    fn write(&mut self, request: &[Piece]) -> Result<(), Error> {
+        self.counts.writes += 1;
+        self.misses.clear();
+        for piece in request {
+            self.counts.written_bytes += u64::from(piece.len);
+            let known = self.model.forget(piece)?;
+            if piece.len < self.settings.extent_bytes {
+                self.counts.partial_writes += 1;
+                if !known {
+                    if self.settings.partial_writes == PartialWrites::Merge {
+                        continue;
+                    }
+                    self.counts.fetched_extents += 1;
+                }
+            }
+            self.misses.push(*piece);
+        }
+        self.misses.iter().try_for_each(|piece| self.model.insert(piece))
+    }
+
+    fn snapshot(&self, time_ns: u64) -> Snapshot {
+        Snapshot { time_ns, counts: self.counts, totals: self.model.totals() }
+    }
+
+    fn finish(self, pieces: &dyn Pieces) -> Outcome {
+        let now = self.snapshot(self.last_ns);
+        let (measured, periods, warmup_requests) = self.windows.finish(now, self.model.page_bytes());
+        Outcome {
+            measured,
+            ram_bytes: self.model.ram_bytes(),
+            usable_bytes: self.model.usable_bytes(),
+            warmup_requests,
+            ignored_requests: pieces.ignored(),
+            bad_records: pieces.skipped(),
+            periods,
+            settings: *self.settings,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What a simulation is set to.
+
+use crate::Error;
+use crate::policies::PolicyKind;
+use crate::timing::Timing;
+use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
+use nitro_trace::content::Compressibility;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How the SSD is used: Nitro, and what the paper compares it with (§4, §6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Variant {
+    /// Nitro: write-evict units on an SSD as it is sold, with hybrid mapping.
+    #[default]
+    Weu,
+    /// WEU-LRU-mod: on an SSD made for it, which chooses what is evicted and reserves nothing.
+    WeuLruMod,
+    /// WEU-LRU-TRIM: Nitro that trims each evicted unit.
+    WeuLruTrim,
+    /// Extents in places of their own, each replaced by itself in LRU order among `ways` places (0: all), on a page-mapped SSD.
+    Extent {
+        /// Places that an extent can be in; 1 is direct-mapped.
+        ways: u32,
+    },
+    /// Extent-LRU-mod: FlashTier with LRU. The page-mapped SSD knows which extents are cached, and reserves nothing beyond
+    /// what it cannot work without.
+    ExtentLruMod,
+    /// Extent-LRU-TRIM: extents on a page-mapped SSD that is told of each eviction.
+    ExtentLruTrim,
+    /// Extents on an SSD with hybrid mapping that is told nothing.
+    Naive,
+    /// A plain policy over extents, with neither duplicates nor compression nor an SSD.
+    Policy(PolicyKind),
+    /// Belady's optimum over extents.
+    Belady,
+    /// No cache: the origin alone.
+    None,
+}
+
+impl Variant {
+    /// Those without a parameter of their own, and some with.
+    const NAMED: [(&'static str, Self); 16] = [
+        ("weu", Self::Weu),
+        ("weu-lru-mod", Self::WeuLruMod),
+        ("weu-lru-trim", Self::WeuLruTrim),
+        ("extent", Self::Extent { ways: 0 }),
+        ("direct-mapped", Self::Extent { ways: 1 }),
+        ("extent-lru-mod", Self::ExtentLruMod),
+        ("extent-lru-trim", Self::ExtentLruTrim),
+        ("naive", Self::Naive),
+        ("lru", Self::Policy(PolicyKind::Lru)),
+        ("fifo", Self::Policy(PolicyKind::Fifo)),
+        ("clock", Self::Policy(PolicyKind::Clock)),
+        ("arc", Self::Policy(PolicyKind::Arc)),
+        ("s3-fifo", Self::Policy(PolicyKind::S3Fifo)),
+        ("belady", Self::Belady),
+        ("none", Self::None),
+        ("fully-associative", Self::Extent { ways: 0 }),
+    ];
+
+    /// Whether extents are packed into write-evict units.
+    #[must_use]
+    pub const fn has_weus(self) -> bool {
+        matches!(self, Self::Weu | Self::WeuLruMod | Self::WeuLruTrim)
+    }
+
+    /// Whether extents have places of their own on an SSD.
+    #[must_use]
+    pub const fn has_places(self) -> bool {
+        matches!(self, Self::Extent { .. } | Self::ExtentLruMod | Self::ExtentLruTrim | Self::Naive)
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, Self::NAMED.iter().find(|(_, variant)| variant == self)) {
+            (_, Some((name, _))) => f.write_str(name),
+            (Self::Extent { ways }, None) => write!(f, "{ways}-way"),
+            (_, None) => f.write_str("none"),
+        }
+    }
+}
+
+impl FromStr for Variant {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if let Some((_, variant)) = Self::NAMED.iter().find(|(known, _)| *known == name) {
+            return Ok(*variant);
+        }
+        if let Some(ways) = name.strip_suffix("-way").and_then(|ways| ways.parse().ok()).filter(|ways| *ways > 0) {
+            return Ok(Self::Extent { ways });
+        }
+        let names: Vec<_> = Self::NAMED.iter().map(|(name, _)| *name).collect();
+        Err(format!("no variant {name:?}; there are: {}, and 2-way, 4-way and so on", names.join(", ")))
+    }
+}
+
+impl Serialize for Variant {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Variant {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What becomes of a write that covers a part of an extent only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartialWrites {
+    /// It is merged with the extent if that is cached; otherwise the extent stays uncached, as in the server.
+    #[default]
+    Merge,
+    /// As above, but the rest of an extent that is not cached is read from the origin (Nitro §6.2 on Mail).
+    Fetch,
+}
+
+/// What is not measured, since the cache is still filling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Warmup {
+    /// All is measured.
+    #[default]
+    None,
+    /// Requests before this time of the trace, in nanoseconds.
+    Time(u64),
+    /// So many requests.
+    Requests(u64),
+}
+
+/// All settings of a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Bytes that the SSD, as it is sold, offers to the cache. [`Variant::WeuLruMod`] and [`Variant::ExtentLruMod`] use
+    /// what such an SSD would reserve, too (Nitro §5.3).
+    pub cache_bytes: u64,
+    /// The unit of caching, in bytes.
+    pub extent_bytes: u32,
+    /// Bytes of a write-evict unit.
+    pub weu_bytes: u32,
+    /// Duplicates are stored once (D, else ND).
+    pub dedup: bool,
+    /// Extents are stored compressed (C, else NC); in write-evict units only.
+    pub compress: bool,
+    /// Share of the cached extents whose fingerprints are kept, in percent.
+    pub fingerprint_index_percent: u8,
+    /// See [`Variant`].
+    pub variant: Variant,
+    /// The origin tells fingerprints without being read for data (a recipe cache, Nitro §3): a read that the file index misses
+    /// is looked up by content.
+    pub recipes: bool,
+    /// See [`PartialWrites`].
+    pub partial_writes: PartialWrites,
+    /// Reads of a stream of at least so many consecutive bytes do not go into the cache; 0: all do. The server holds such data
+    /// in RAM, which is not modelled.
+    pub sequential_bytes: u64,
+    /// The mean of the normally distributed compression ratio, for traces that do not tell sizes.
+    pub compression_mean: f64,
+    /// The variance of that.
+    pub compression_variance: f64,
+    /// See [`Warmup`].
+    pub warmup: Warmup,
+    /// The trace's requests after the warm-up are also counted in periods of so many nanoseconds; 0: in one.
+    pub period_ns: u64,
+    /// Devices, if their time is to be modelled.
+    pub timing: Option<Timing>,
+    /// Mixed into hashes, and into what is drawn by chance.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// The paper's defaults (Table 1) for a cache of `cache_bytes`: WEU (D, C), extents of 8 KiB, no timing.
+    #[must_use]
+    pub fn new(cache_bytes: u64) -> Self {
+        let Compressibility { mean, variance, seed } = Compressibility::default();
+        Self {
+            cache_bytes,
+            extent_bytes: EXTENT_BYTES.default as u32,
+            weu_bytes: WEU_BYTES.default as u32,
+            dedup: true,
+            compress: true,
+            fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
+            variant: Variant::Weu,
+            recipes: false,
+            partial_writes: PartialWrites::Merge,
+            sequential_bytes: 0,
+            compression_mean: mean,
+            compression_variance: variance,
+            warmup: Warmup::None,
+            period_ns: 0,
+            timing: None,
+            seed,
+        }
+    }
+
+    /// The cache manager's settings.
+    #[must_use]
+    pub fn manager(&self) -> nitro_cache::Settings {
+        nitro_cache::Settings {
+            extent_bytes: self.extent_bytes,
+            weu_bytes: self.weu_bytes,
+            dedup: self.dedup,
+            fingerprint_index_percent: self.fingerprint_index_percent,
+            seed: self.seed,
+            ..nitro_cache::Settings::new(self.cache_bytes)
+        }
+    }
+
+    pub(crate) fn compressibility(&self) -> Compressibility {
+        Compressibility { mean: self.compression_mean, variance: self.compression_variance, seed: self.seed }
+    }
+
+    /// Checks what can be told without making anything.
+    ///
+    /// # Errors
+    /// The first setting that is out of bounds, or that does not go with another.
+    pub fn check(&self) -> Result<(), Error> {
+        EXTENT_BYTES.check(self.extent_bytes.into())?;
+        if self.variant.has_weus() {
+            self.manager().check()?;
+        } else if self.cache_bytes < u64::from(self.extent_bytes) && self.variant != Variant::None {
+            return Err(Error::setting("the cache is smaller than an extent"));
+        }
+        FINGERPRINT_INDEX_RATIO.check(self.fingerprint_index_percent.into())?;
+        if self.dedup && matches!(self.variant, Variant::Extent { ways: 1.. }) {
+            return Err(Error::setting(
+                "deduplication needs a fully associative cache; switch it off for direct-mapped and N-way ones",
+            ));
+        }
+        if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
+            return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
+        }
+        if self.recipes && !self.dedup {
+            return Err(Error::setting("recipes are of use only with deduplication"));
+        }
+        self.timing.as_ref().map_or(Ok(()), Timing::check)
+    }
+}

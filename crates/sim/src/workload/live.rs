@@ -1,0 +1,174 @@
+//! Pieces made while a trace is read.
+
+use super::piece::Piece;
+use super::{BATCH_PIECES, Pieces};
+use crate::Error;
+use hashbrown::HashMap;
+use nitro_cache::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
+use nitro_trace::content::Contents;
+use nitro_trace::{Op, Reader, Request};
+
+/// Objects have 16 bits in an extent's key; the rest of an object's number goes to the top of the extent's.
+const OBJECT_INDEX_SHIFT: u32 = 40;
+/// Bytes of the blocks that contents are kept in.
+const BLOCK_BYTES: u32 = 4096;
+
+/// Where fingerprints come from.
+enum Content {
+    /// The trace has none: every write, and every fill of the cache, brings content of its own.
+    Unique { made: u64 },
+    /// From the trace's, by Nitro §5.2.
+    Known(Box<Contents>),
+}
+
+/// The pieces of what a reader reads.
+pub struct Live<R> {
+    reader: R,
+    request: Request,
+    extent_bytes: u64,
+    content: Content,
+    /// Numbers of objects, from 0 on.
+    objects: HashMap<u32, u32>,
+    /// The last request's object.
+    object: (u32, u32),
+    first_ns: Option<u64>,
+    prints: Vec<Fingerprint>,
+    ignored: u64,
+}
+
+/// A fingerprint that stands for content which nothing else has.
+fn unique(number: u64) -> Fingerprint {
+    let mut print = [0; 20];
+    print[..8].copy_from_slice(&mix(number).to_le_bytes());
+    print[8..16].copy_from_slice(&mix(!number).to_le_bytes());
+    Fingerprint(print)
+}
+
+/// The finaliser of SplitMix64, one to one.
+const fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+/// Fingerprints of larger blocks as those of blocks of 4 KiB, which is what [`Contents`] keeps.
+pub(super) fn refine(request: &mut Request) {
+    let parts = request.block_bytes / BLOCK_BYTES;
+    if parts < 2 || !request.block_bytes.is_multiple_of(BLOCK_BYTES) {
+        return;
+    }
+    let whole = std::mem::take(&mut request.fingerprints);
+    let count = request.len.div_ceil(BLOCK_BYTES.into()) as usize;
+    let part = |print: &Fingerprint, part: u32| {
+        let mut fine = *print;
+        let (head, _) = fine.0.split_at_mut(8);
+        let mut word = [0; 8];
+        word.copy_from_slice(head);
+        head.copy_from_slice(&mix(u64::from_le_bytes(word) ^ u64::from(part)).to_le_bytes());
+        fine
+    };
+    let all = whole.iter().flat_map(|print| (0..parts).map(move |number| part(print, number)));
+    request.fingerprints = all.take(count).collect();
+    request.block_bytes = BLOCK_BYTES;
+}
+
+/// The first pass, for [`Contents::prepare`].
+pub(super) struct Refined<R>(pub(super) R);
+
+impl<R: Reader> Reader for Refined<R> {
+    fn next(&mut self, request: &mut Request) -> Result<bool, nitro_trace::TraceError> {
+        let more = self.0.next(request)?;
+        refine(request);
+        Ok(more)
+    }
+}
+
+impl<R: Reader> Live<R> {
+    /// Without `contents`, the trace's fingerprints are not looked at.
+    pub(super) fn new(reader: R, extent_bytes: u32, contents: Option<Contents>) -> Self {
+        Self {
+            reader,
+            request: Request::default(),
+            extent_bytes: extent_bytes.into(),
+            content: contents.map_or(Content::Unique { made: 0 }, |contents| Content::Known(Box::new(contents))),
+            objects: HashMap::new(),
+            object: (0, u32::MAX),
+            first_ns: None,
+            prints: Vec::new(),
+            ignored: 0,
+        }
+    }
+
+    fn key(&self, object: u32, index: u64) -> ExtentKey {
+        let high = u64::from(object >> 16) << OBJECT_INDEX_SHIFT;
+        ExtentKey::new(ObjectId(object as u16), ExtentIndex(index | high))
+    }
+
+    fn object(&mut self) -> u32 {
+        let name = self.request.object;
+        if self.object.0 != name || self.object.1 == u32::MAX {
+            let next = self.objects.len() as u32;
+            self.object = (name, *self.objects.entry(name).or_insert(next));
+        }
+        self.object.1
+    }
+
+    fn split(&mut self, out: &mut Vec<Piece>) {
+        let request = &self.request;
+        let first_ns = *self.first_ns.get_or_insert(request.time_ns);
+        if !matches!(request.op, Op::Read | Op::Write | Op::Trim) || request.len == 0 {
+            self.ignored += 1;
+            return;
+        }
+        self.prints.clear();
+        if let Content::Known(contents) = &mut self.content {
+            refine(&mut self.request);
+            contents.apply(&self.request, |_, print| self.prints.push(print));
+        }
+        let object = self.object();
+        let request = &self.request;
+        let (time_ns, extent_bytes) = (request.time_ns.saturating_sub(first_ns), self.extent_bytes);
+        let compressed = request.compressed_bytes.filter(|_| request.op != Op::Trim).map(|bytes| {
+            let share = u128::from(bytes) * u128::from(extent_bytes) / u128::from(request.len);
+            share.min(extent_bytes.into()) as u32
+        });
+        let extents = request.blocks(extent_bytes);
+        for (number, index) in extents.clone().enumerate() {
+            let start = index * extent_bytes;
+            let from = request.offset.max(start) - start;
+            let to = request.end().min(start + extent_bytes) - start;
+            let print = match &mut self.content {
+                Content::Unique { made } => {
+                    *made += 1;
+                    unique(*made)
+                }
+                Content::Known(_) => self.prints.get(number).copied().unwrap_or(Fingerprint([0; 20])),
+            };
+            let last = index + 1 == extents.end;
+            let about = (time_ns, request.op, last);
+            out.push(Piece::new(about, self.key(object, index), (from as u32, (to - from) as u32), print, compressed));
+        }
+    }
+}
+
+impl<R: Reader> Pieces for Live<R> {
+    fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error> {
+        out.clear();
+        while out.len() < BATCH_PIECES {
+            if !self.reader.next(&mut self.request)? {
+                break;
+            }
+            self.split(out);
+        }
+        Ok(!out.is_empty())
+    }
+
+    fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    fn skipped(&self) -> u64 {
+        self.reader.skipped().count
+    }
+}

@@ -1,0 +1,93 @@
+//! A trace as extents: what each request does to which extents, and what those hold afterwards.
+//!
+//! Traces with fingerprints go through the multi-pass algorithm of Nitro §5.2 ([`nitro_trace::content`]). Traces without
+//! have no duplicates: an extent's content is new each time that it is written, and each time that the cache is filled with it;
+//! since no other extent could have the same, that comes to the same as content named by extent and version.
+
+mod live;
+mod piece;
+mod stored;
+
+pub use live::Live;
+pub use piece::Piece;
+pub use stored::{Replay, Stored};
+
+use crate::Error;
+use live::Refined;
+use nitro_cache::settings::EXTENT_BYTES;
+use nitro_trace::content::Contents;
+use nitro_trace::{Reader, Request, TraceError};
+
+/// Pieces of a batch, about.
+pub const BATCH_PIECES: usize = 4096;
+/// If none of so many requests has a fingerprint, the trace has none.
+const PEEKED: u64 = 1 << 16;
+
+/// Pieces in the order of their requests, in batches.
+pub trait Pieces {
+    /// Overwrites `out` with the next pieces; `false`: there are no more.
+    ///
+    /// # Errors
+    /// Those of the trace, or of the scratch file.
+    fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error>;
+
+    /// Requests so far that are neither reads, writes nor trims, or are empty.
+    fn ignored(&self) -> u64;
+
+    /// Bad records left out so far.
+    fn skipped(&self) -> u64;
+}
+
+impl<P: Pieces + ?Sized> Pieces for Box<P> {
+    fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error> {
+        (**self).next_batch(out)
+    }
+
+    fn ignored(&self) -> u64 {
+        (**self).ignored()
+    }
+
+    fn skipped(&self) -> u64 {
+        (**self).skipped()
+    }
+}
+
+/// Opens a trace, each time from its beginning.
+pub type Open<'a> = dyn Fn() -> Result<Box<dyn Reader>, TraceError> + 'a;
+
+/// The pieces of a trace for extents of `extent_bytes`, made while it is read. Traces with fingerprints are read to their end
+/// before.
+///
+/// # Errors
+/// Those of the trace, or an extent size that is out of bounds.
+pub fn live(open: &Open<'_>, extent_bytes: u32) -> Result<Live<Box<dyn Reader>>, Error> {
+    EXTENT_BYTES.check(extent_bytes.into())?;
+    let mut contents = None;
+    if has_fingerprints(&mut *open()?)? {
+        let mut known = Contents::new(extent_bytes.into())?;
+        known.prepare(&mut Refined(open()?))?;
+        contents = Some(known);
+    }
+    Ok(Live::new(open()?, extent_bytes, contents))
+}
+
+/// The pieces of a trace, kept for many runs.
+///
+/// # Errors
+/// As [`live`], and those of the scratch file.
+pub fn stored(open: &Open<'_>, extent_bytes: u32) -> Result<Stored, Error> {
+    Stored::keep(&mut live(open, extent_bytes)?)
+}
+
+fn has_fingerprints(reader: &mut dyn Reader) -> Result<bool, Error> {
+    let mut request = Request::default();
+    for _ in 0..PEEKED {
+        if !reader.next(&mut request)? {
+            break;
+        }
+        if !request.fingerprints.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,117 @@
+//! One extent's share of a request.
+
+use nitro_cache::{ExtentKey, Fingerprint};
+use nitro_trace::Op;
+
+/// Bytes of an encoded piece.
+pub(super) const PIECE_BYTES: usize = 48;
+/// The highest bit of `packed`: the last piece of its request.
+const LAST: u32 = 1 << 31;
+const OP_SHIFT: u32 = 24;
+/// The size after compression is told; in the lower bits.
+const KNOWN: u32 = 1 << 23;
+const SIZE_MASK: u32 = KNOWN - 1;
+
+/// What a request does to one extent, with what the extent holds afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Nanoseconds since the trace's first request.
+    pub time_ns: u64,
+    /// The extent.
+    pub key: ExtentKey,
+    /// What all of the extent holds after the request.
+    pub fingerprint: Fingerprint,
+    /// First byte within the extent that the request is about.
+    pub offset: u32,
+    /// How many bytes.
+    pub len: u32,
+    packed: u32,
+}
+
+impl Piece {
+    /// A piece; `compressed_bytes` of the whole extent, where that is known, below 8 MiB.
+    pub(super) fn new(
+        (time_ns, op, last): (u64, Op, bool),
+        key: ExtentKey,
+        (offset, len): (u32, u32),
+        fingerprint: Fingerprint,
+        compressed_bytes: Option<u32>,
+    ) -> Self {
+        let number = Op::ALL.iter().position(|o| *o == op).unwrap_or_default() as u32;
+        let size = compressed_bytes.map_or(0, |bytes| KNOWN | bytes.min(SIZE_MASK));
+        let packed = number << OP_SHIFT | size | if last { LAST } else { 0 };
+        Self { time_ns, key, fingerprint, offset, len, packed }
+    }
+
+    /// What is asked for.
+    #[must_use]
+    pub const fn op(&self) -> Op {
+        match (self.packed & !LAST) >> OP_SHIFT {
+            0 => Op::Read,
+            1 => Op::Write,
+            2 => Op::Trim,
+            3 => Op::Flush,
+            _ => Op::Other,
+        }
+    }
+
+    /// Whether it is the last piece of its request.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.packed & LAST != 0
+    }
+
+    /// What the whole extent takes when compressed, where the trace tells, in bytes.
+    #[must_use]
+    pub const fn compressed_bytes(&self) -> Option<u32> {
+        if self.packed & KNOWN == 0 { None } else { Some(self.packed & SIZE_MASK) }
+    }
+
+    pub(super) fn encode(&self, to: &mut [u8; PIECE_BYTES]) {
+        to[..8].copy_from_slice(&self.time_ns.to_le_bytes());
+        to[8..16].copy_from_slice(&self.key.raw().to_le_bytes());
+        to[16..36].copy_from_slice(&self.fingerprint.0);
+        to[36..40].copy_from_slice(&self.offset.to_le_bytes());
+        to[40..44].copy_from_slice(&self.len.to_le_bytes());
+        to[44..].copy_from_slice(&self.packed.to_le_bytes());
+    }
+
+    pub(super) fn decode(from: &[u8; PIECE_BYTES]) -> Self {
+        let word = |at: usize| u32::from_le_bytes([from[at], from[at + 1], from[at + 2], from[at + 3]]);
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let mut fingerprint = [0; 20];
+        fingerprint.copy_from_slice(&from[16..36]);
+        Self {
+            time_ns: long(0),
+            key: ExtentKey::from_raw(long(8)),
+            fingerprint: Fingerprint(fingerprint),
+            offset: word(36),
+            len: word(40),
+            packed: word(44),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_cache::{ExtentIndex, ObjectId};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pieces_survive_encoding(
+            (time, op, last) in (any::<u64>(), 0usize..5, any::<bool>()),
+            (object, index, offset, len) in (any::<u16>(), 0u64..1 << 48, any::<u32>(), any::<u32>()),
+            print in any::<[u8; 20]>(),
+            size in prop::option::of(0u32..1 << 23),
+        ) {
+            let key = ExtentKey::new(ObjectId(object), ExtentIndex(index));
+            let piece = Piece::new((time, Op::ALL[op], last), key, (offset, len), Fingerprint(print), size);
+            prop_assert_eq!((piece.op(), piece.is_last(), piece.compressed_bytes()), (Op::ALL[op], last, size));
+            let mut bytes = [0; PIECE_BYTES];
+            piece.encode(&mut bytes);
+            prop_assert_eq!(Piece::decode(&bytes), piece);
+        }
+    }
+}

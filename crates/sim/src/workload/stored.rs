@@ -1,0 +1,125 @@
+//! Pieces kept for many runs: in RAM while they are few, then in a file without a name.
+
+use super::piece::{PIECE_BYTES, Piece};
+use super::{BATCH_PIECES, Pieces};
+use crate::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Up to so many bytes stay in RAM.
+const RAM_BYTES: usize = 64 << 20;
+/// Bytes read from the file at once.
+const READ_BYTES: usize = BATCH_PIECES * PIECE_BYTES;
+
+#[derive(Debug)]
+enum Place {
+    Ram(Vec<u8>),
+    File(File),
+}
+
+/// What was kept; cheap to clone, and read by any number of runs at once.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    place: Arc<Place>,
+    bytes: u64,
+    requests: u64,
+    ignored: u64,
+    skipped: u64,
+}
+
+impl Stored {
+    /// Keeps all of `pieces`.
+    ///
+    /// # Errors
+    /// Those of `pieces`, and of the scratch file.
+    pub fn keep(pieces: &mut dyn Pieces) -> Result<Self, Error> {
+        let (mut ram, mut file, mut bytes, mut requests) = (Vec::new(), None, 0, 0);
+        let mut batch = Vec::with_capacity(BATCH_PIECES);
+        let mut encoded = [0; PIECE_BYTES];
+        while pieces.next_batch(&mut batch)? {
+            for piece in &batch {
+                piece.encode(&mut encoded);
+                match &mut file {
+                    None => ram.extend_from_slice(&encoded),
+                    Some(file) => BufWriter::write_all(file, &encoded).map_err(Error::Scratch)?,
+                }
+                requests += u64::from(piece.is_last());
+            }
+            bytes += (batch.len() * PIECE_BYTES) as u64;
+            if ram.len() > RAM_BYTES {
+                let made = tempfile::tempfile().map_err(Error::Scratch)?;
+                let mut made = BufWriter::with_capacity(1 << 20, made);
+                made.write_all(&ram).map_err(Error::Scratch)?;
+                (ram, file) = (Vec::new(), Some(made));
+            }
+        }
+        let place = match file {
+            None => Place::Ram(ram),
+            Some(file) => Place::File(file.into_inner().map_err(|e| Error::Scratch(e.into_error()))?),
+        };
+        Ok(Self { place: Arc::new(place), bytes, requests, ignored: pieces.ignored(), skipped: pieces.skipped() })
+    }
+
+    /// Requests.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Pieces: extents that the requests touch, one after the other.
+    #[must_use]
+    pub const fn pieces(&self) -> u64 {
+        self.bytes / PIECE_BYTES as u64
+    }
+
+    /// Reads them from the beginning.
+    #[must_use]
+    pub fn replay(&self) -> Replay {
+        Replay { stored: self.clone(), at: 0, buf: vec![0; READ_BYTES] }
+    }
+}
+
+/// Reads what was kept.
+#[derive(Debug)]
+pub struct Replay {
+    stored: Stored,
+    at: u64,
+    buf: Vec<u8>,
+}
+
+impl Replay {
+    /// Pieces read so far.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.at / PIECE_BYTES as u64
+    }
+}
+
+impl Pieces for Replay {
+    /// A batch may end within a request.
+    fn next_batch(&mut self, out: &mut Vec<Piece>) -> Result<bool, Error> {
+        out.clear();
+        let len = (self.stored.bytes - self.at).min(READ_BYTES as u64) as usize;
+        let bytes = match &*self.stored.place {
+            Place::Ram(all) => &all[self.at as usize..self.at as usize + len],
+            Place::File(file) => {
+                file.read_exact_at(&mut self.buf[..len], self.at).map_err(Error::Scratch)?;
+                &self.buf[..len]
+            }
+        };
+        let (pieces, _) = bytes.as_chunks::<PIECE_BYTES>();
+        out.extend(pieces.iter().map(Piece::decode));
+        self.at += len as u64;
+        Ok(len > 0)
+    }
+
+    fn ignored(&self) -> u64 {
+        self.stored.ignored
+    }
+
+    fn skipped(&self) -> u64 {
+        self.stored.skipped
+    }
+}
