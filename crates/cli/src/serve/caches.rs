@@ -137,9 +137,7 @@ async fn reopen(
     settings.manager.seed = seed;
     let uuid = Uuid(superblock.uuid);
     if witness::is_noted(uuid) {
-        tracing::warn!(
-            "{what}: it failed while volumes went on without it: clean contents are left out; --format makes it anew"
-        );
+        tracing::warn!("{what}: it failed while volumes went on without it: clean contents are left out");
         settings.distrust_clean = true;
     }
     announce(&settings);

@@ -5,6 +5,10 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// How long systemd is to wait for further news while the service ends.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Clients can connect.
 pub(super) fn ready() {
@@ -14,6 +18,11 @@ pub(super) fn ready() {
 /// The service is about to end.
 pub(super) fn stopping() {
     tell("STOPPING=1\n");
+}
+
+/// Ending takes its time; `status` is what `systemctl status` shows. To be said again within [`PATIENCE`].
+pub(super) fn still_stopping(status: &str) {
+    tell(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}\n", PATIENCE.as_micros()));
 }
 
 fn tell(state: &str) {

@@ -3,7 +3,7 @@
 use super::connections::{Drain, sleep};
 use super::latch::Latch;
 use super::reactors::Reactors;
-use super::{Served, name};
+use super::{Served, name, notify};
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::progress::eta;
@@ -67,7 +67,9 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) {
             let left = export.dirty_bytes();
             let eta = eta(begun.1.saturating_sub(left), left, begun.0.elapsed());
             if left > 0 {
-                tracing::info!("volume {}: {} of dirty data to write back{eta}", export.name, Size(left));
+                let news = format!("volume {}: {} of dirty data to write back{eta}", export.name, Size(left));
+                tracing::info!("{news}");
+                notify::still_stopping(&news);
             }
             sleep(PROGRESS_EVERY).await;
         }

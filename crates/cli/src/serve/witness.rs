@@ -1,11 +1,17 @@
 //! A note beside the cache device, for when that fails: what is clean in this cache must not be believed any more, since
 //! origins changed without its knowing. Volumes in write-through go on once the note is durable.
 
+use super::caches::CacheEntry;
+use super::connections::sleep;
 use super::fence::{Uuid, state_folder};
 use crate::export::ServedCache;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often it is asked whether all of a cache has been read.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn place(uuid: Uuid) -> PathBuf {
     state_folder().join(format!("cache-{uuid}.distrusted"))
@@ -38,4 +44,29 @@ fn note(uuid: Uuid, reason: &str) -> io::Result<()> {
     writeln!(file, "{reason}")?;
     file.sync_all()?;
     File::open(state_folder())?.sync_all()
+}
+
+/// Takes a note back once the cache itself knows, durably, what must not be believed.
+pub(super) async fn take_back(entry: &CacheEntry) {
+    if !is_noted(entry.uuid) {
+        return;
+    }
+    while entry.cache.is_restoring() {
+        sleep(LOOK_EVERY).await;
+    }
+    // Where it fails the cache is given up anew, and stays noted.
+    if entry.cache.sync().await.is_err() {
+        return;
+    }
+    let place = place(entry.uuid);
+    match fs::remove_file(&place) {
+        Ok(()) => tracing::info!("cache {}: what it held clean is forgotten; it is believed again", entry.name),
+        Err(error) => {
+            tracing::warn!("{}: {error}: the next start will forget clean contents once more", place.display())
+        }
+    }
+    // It may have failed since: that note must not be lost.
+    if let Some(reason) = entry.cache.status().failed {
+        let _ = note(entry.uuid, &reason);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::caches::CacheEntry;
 use super::open::Caches;
+use super::witness;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
@@ -45,7 +46,8 @@ impl CacheWorkers {
 
 /// Until the cache is closed, whether or not there is a journal to keep.
 async fn work(entry: &Arc<CacheEntry>) {
-    let (inserting, keeping) = (pin!(entry.cache.insertion_worker()), pin!(entry.cache.journal_worker()));
+    let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
+    let (inserting, keeping) = (pin!(entry.cache.insertion_worker()), pin!(keeping));
     if let Either::Right(((), inserting)) = select(inserting, keeping).await {
         inserting.await;
     }

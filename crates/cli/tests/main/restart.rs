@@ -194,3 +194,32 @@ fn a_signal_at_once_is_heeded() {
     let _server = place.serve(AGAIN);
     assert_eq!(hits(&place, 8, &data), 8 * 128);
 }
+
+#[test]
+fn what_a_failed_cache_held_is_not_believed_again() {
+    let (place, server, mut data) = warmed(4);
+    assert!(server.stop().0.success());
+    let server = place.serve_limited(AGAIN);
+    assert_eq!(hits(&place, 4, &data), 4 * 128);
+    // The cache's journal lies behind this, the first bytes of the volume do not.
+    server.limit_files(8192);
+    let new = noise(13, 8192);
+    assert_eq!(place.client().write(0, &new), 0);
+    data[..8192].copy_from_slice(&new);
+    let status = place.until("given up", |s| s["caches"][0]["health"] == "pass-through");
+    assert!(status["caches"][0]["failed"].as_str().unwrap().contains("cache device"), "{status}");
+    assert!(place.client().read(0, 1 << 20) == data[..1 << 20]);
+    let noted = || fs::read_dir(place.path("state")).unwrap().count();
+    assert_eq!(noted(), 1);
+    server.kill();
+
+    // The cache has the old bytes, whole, and knows nothing of the write.
+    let server = place.serve(AGAIN);
+    assert_eq!(hits(&place, 4, &data), 0);
+    place.until("believed again", |_| noted() == 0);
+    place.until("inserted", |s| s["caches"][0]["insertions"].as_u64().unwrap() >= 4 * 128);
+    assert!(server.stop().1.contains("clean contents are left out"));
+    let server = place.serve(AGAIN);
+    hits(&place, 4, &data);
+    assert!(!server.stop().1.contains("clean contents are left out"));
+}

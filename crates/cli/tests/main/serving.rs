@@ -1,7 +1,7 @@
 //! Serving, from the `ready` line to the end.
 
-use crate::support::{Nbd, Place, noise};
-use rustix::process::Signal;
+use crate::support::{Nbd, Place, noise, wait};
+use rustix::process::{Pid, Signal};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -108,13 +108,20 @@ fn systemd_is_told() {
     let place = Place::new();
     place.file("vm.img", 1 << 20);
     let socket = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
-    let mut command = place.command("serve --origin vm.img --cache none");
+    let mut command = place.command("serve --origin vm.img --cache cache.img --cache-size 32M --mode write-back");
     let mut child = command.env("NOTIFY_SOCKET", place.path("notify")).spawn().unwrap();
-    let mut message = [0; 64];
-    let count = socket.recv(&mut message).unwrap();
-    assert_eq!(&message[..count], b"READY=1\n");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let told = || {
+        let mut message = [0; 256];
+        let count = socket.recv(&mut message).unwrap();
+        String::from_utf8_lossy(&message[..count]).into_owned()
+    };
+    assert_eq!(told(), "READY=1\n");
+    assert_eq!(place.client().write(0, &noise(44, 1 << 20)), 0);
+    rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(told(), "STOPPING=1\n");
+    let news = told();
+    assert!(news.starts_with("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=volume vm: 1 MiB of dirty data"), "{news}");
+    assert!(wait(&mut child).success());
 }
 
 #[test]

@@ -47,6 +47,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nitro"));
         command.args(arguments.split_whitespace()).current_dir(self.folder.path());
         command.env("XDG_RUNTIME_DIR", self.path("run")).env_remove("NITRO_LOG").env_remove("NOTIFY_SOCKET");
+        command.env("STATE_DIRECTORY", self.path("state"));
         command.stdin(Stdio::null());
         command
     }
@@ -98,7 +99,22 @@ impl Place {
 
     /// Starts a server and waits until it is ready.
     pub fn serve(&self, arguments: &str) -> Server {
-        Server::start(self.command(&format!("serve {arguments}")))
+        Server::start(&mut self.command(&format!("serve {arguments}")))
+    }
+
+    /// The same, of a process whose files can be kept from growing and changing: see [`Server::limit_files`].
+    pub fn serve_limited(&self, arguments: &str) -> Server {
+        let nitro = self.command(&format!("serve {arguments}"));
+        // Writes past the limit are to fail rather than to kill.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(nitro.get_program()).args(nitro.get_args());
+        for (name, value) in nitro.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Server::start(command.current_dir(self.folder.path()).stdin(Stdio::null()))
     }
 
     /// A server of a volume of 16 MiB with a cache of 32 MiB.
@@ -115,7 +131,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(mut command: Command) -> Self {
+    fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut ready = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
@@ -131,6 +147,13 @@ impl Server {
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// From now on, writes to files behind the first `bytes` fail.
+    pub fn limit_files(&self, bytes: u64) {
+        use rustix::process::{Pid, Resource, Rlimit, prlimit};
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        prlimit(Pid::from_raw(self.child.id() as i32), Resource::Fsize, limit).unwrap();
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {
