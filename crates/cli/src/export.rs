@@ -1,5 +1,6 @@
 //! The engine's volumes as NBD exports.
 
+use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
 use crate::size::Size;
 use bytes::Bytes;
@@ -11,10 +12,11 @@ use nitro_engine::port::{Allocation, Device};
 use nitro_engine::{ErrorKind, Volume, WriteMode};
 use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
 use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
+use nitro_trace::Op;
 use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// The volumes that the program serves.
 pub(crate) type ServedVolume = Volume<CacheDevice, OriginDevice, CompioClock>;
@@ -41,6 +43,8 @@ pub(crate) struct VolumeExport {
     /// A command is changing how it is served.
     pub(crate) busy: AtomicBool,
     pub(crate) clients: Count,
+    /// Where its requests are recorded, if they are.
+    pub(crate) recorder: OnceLock<VolumeRecorder>,
 }
 
 impl VolumeExport {
@@ -64,6 +68,7 @@ impl VolumeExport {
             ended: Latch::default(),
             busy: AtomicBool::new(false),
             clients: Count::default(),
+            recorder: OnceLock::new(),
         }
     }
 
@@ -175,7 +180,19 @@ fn errno(error: nitro_engine::Error) -> NbdErrno {
     }
 }
 
+/// Records a request without data.
+fn note(recording: Option<(&VolumeRecorder, Arrival)>, op: Op, offset: u64, len: u32) {
+    if let Some((recorder, arrival)) = recording {
+        recorder.other(arrival, op, offset, len);
+    }
+}
+
 impl VolumeExport {
+    /// Where a request that comes now is to be recorded, if it is.
+    fn recording(&self) -> Option<(&VolumeRecorder, Arrival)> {
+        self.recorder.get().map(|recorder| (recorder, recorder.arrival()))
+    }
+
     /// The origin's allocation map. It can be asked for whole blocks only; the client for any bytes.
     async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<StatusExtent>, NbdErrno> {
         let geometry = self.volume.origin().geometry();
@@ -208,27 +225,53 @@ impl Export for VolumeExport {
     }
 
     fn try_read(&self, offset: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
-        self.volume.try_read(offset, len.into()).map(Ok)
+        let recording = self.recording();
+        let data = self.volume.try_read(offset, len.into())?;
+        if let Some((recorder, arrival)) = recording {
+            recorder.read(arrival, offset, len, data.clone());
+        }
+        Some(Ok(data))
     }
 
     async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
-        self.volume.read(offset, len.into()).await.map_err(errno)
+        let recording = self.recording();
+        let data = self.volume.read(offset, len.into()).await.map_err(errno)?;
+        if let Some((recorder, arrival)) = recording {
+            recorder.read(arrival, offset, len, data.clone());
+        }
+        Ok(data)
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), NbdErrno> {
-        self.volume.write(offset, data, fua).await.map_err(errno)
+        let recording = self.recording().map(|recording| (recording, data.clone()));
+        self.volume.write(offset, data, fua).await.map_err(errno)?;
+        if let Some(((recorder, arrival), data)) = recording {
+            recorder.write(arrival, offset, data);
+        }
+        Ok(())
     }
 
     async fn flush(&self) -> Result<(), NbdErrno> {
-        self.volume.flush().await.map_err(errno)
+        let recording = self.recording();
+        self.volume.flush().await.map_err(errno)?;
+        note(recording, Op::Flush, 0, 0);
+        Ok(())
     }
 
     async fn trim(&self, offset: u64, len: u32, fua: bool) -> Result<(), NbdErrno> {
-        self.volume.trim(offset, len.into(), fua).await.map_err(errno)
+        let recording = self.recording();
+        self.volume.trim(offset, len.into(), fua).await.map_err(errno)?;
+        note(recording, Op::Trim, offset, len);
+        Ok(())
     }
 
     async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
-        self.volume.write_zeroes(offset, len.into(), !flags.no_hole, flags.fast, flags.fua).await.map_err(errno)
+        let recording = self.recording();
+        let zeroing = self.volume.write_zeroes(offset, len.into(), !flags.no_hole, flags.fast, flags.fua);
+        zeroing.await.map_err(errno)?;
+        // As a trim, zeroes make the cache forget, and are not inserted.
+        note(recording, Op::Trim, offset, len);
+        Ok(())
     }
 
     async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {

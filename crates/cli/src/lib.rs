@@ -15,9 +15,11 @@ mod iostat;
 mod logging;
 mod output;
 mod progress;
+mod record;
 mod serve;
 mod size;
 mod status;
+mod trace;
 mod volume;
 
 pub use config::Config;
@@ -48,6 +50,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),
         Command::Estimate(args) => estimate::run(args),
+        Command::Trace { command } => trace::run(command),
         Command::Man { folder } => generate::man(folder),
         Command::Completions { shell } => generate::completions(*shell),
     }

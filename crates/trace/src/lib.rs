@@ -21,7 +21,7 @@ mod split;
 pub mod synth;
 
 pub use error::{ErrorKind, Place, Problem, TraceError};
-pub use format::{Format, Options, open, open_stream};
+pub use format::{Format, Options, Position, open, open_stream, recognise};
 pub use info::{Operations, Summary, summarize};
 pub use merge::Merged;
 pub use parquet::convert;

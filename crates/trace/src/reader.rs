@@ -12,13 +12,16 @@ pub enum BadRecords {
     Skip,
 }
 
+/// Bad records that are kept to be shown.
+const SHOWN_MAX: usize = 8;
+
 /// Records that were left out.
 #[derive(Debug, Clone, Default)]
 pub struct Skipped {
     /// How many.
     pub count: u64,
-    /// The first of them.
-    pub first: Option<TraceError>,
+    /// The first few of them.
+    pub first: Vec<TraceError>,
 }
 
 impl Skipped {
@@ -28,16 +31,17 @@ impl Skipped {
             return Err(error);
         }
         self.count += 1;
-        self.first.get_or_insert(error);
+        if self.first.len() < SHOWN_MAX {
+            self.first.push(error);
+        }
         Ok(())
     }
 
     /// Adds those of another reader.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count += other.count;
-        if self.first.is_none() {
-            self.first.clone_from(&other.first);
-        }
+        let room = SHOWN_MAX - self.first.len();
+        self.first.extend(other.first.iter().take(room).cloned());
     }
 }
 

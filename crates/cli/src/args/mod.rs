@@ -2,10 +2,15 @@
 
 mod cache;
 mod serve;
+mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use serve::ServeArgs;
+pub(crate) use trace::{
+    BadRecordsName, BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs,
+    SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,
+};
 pub(crate) use volume::{AddArgs, FlushArgs, VolumeCommand};
 
 use crate::output::Format;
@@ -70,6 +75,11 @@ pub(crate) enum Command {
     /// Tell what deduplication and compression an existing image would give, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),
+    /// Tell of, convert and make traces of requests
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
     /// Write the manual pages into a directory
     Man {
         /// Where to; created if it does not exist

@@ -134,6 +134,9 @@ struct ServerArgs {
     /// The control socket for status and iostat [default: beside the NBD socket]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Record what clients ask for in a new Parquet file: times, addresses, and fingerprints of contents, but no data
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Threads that serve clients [default: the machine's cores, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -245,6 +248,7 @@ impl ServerArgs {
         }
         let paths = [
             (&self.control, &mut server.control),
+            (&self.record, &mut server.record),
             (&self.tls_cert, &mut server.tls_cert),
             (&self.tls_key, &mut server.tls_key),
             (&self.tls_client_ca, &mut server.tls_client_ca),

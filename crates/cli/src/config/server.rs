@@ -23,6 +23,8 @@ pub struct ServerConfig {
     pub max_connections: Option<usize>,
     /// Bring the origins up to date before the server ends; it does if not given.
     pub destage_on_exit: Option<bool>,
+    /// A new file in which what clients ask for is recorded, without data.
+    pub record: Option<PathBuf>,
     /// Whether clients may or must use TLS.
     #[serde(default)]
     pub tls: TlsMode,

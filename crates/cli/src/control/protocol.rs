@@ -121,6 +121,18 @@ pub(crate) struct Server {
     pub(crate) connections: u64,
     pub(crate) connections_total: u64,
     pub(crate) uris: Vec<String>,
+    /// What clients ask for is recorded.
+    #[serde(default)]
+    pub(crate) recording: Option<Recording>,
+}
+
+/// A recording under way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Recording {
+    pub(crate) path: String,
+    /// Requests recorded, and those left out because the recorder did not keep up, or cannot write any more.
+    pub(crate) requests: u64,
+    pub(crate) dropped: u64,
 }
 
 /// A cache. Ratios are 1 where nothing was inserted.

@@ -1,6 +1,6 @@
 //! The engine's counters as the control protocol tells them.
 
-use super::protocol::{Cache, KnownVolume, Latency, Recovered, Server, Status, Volume};
+use super::protocol::{Cache, KnownVolume, Latency, Recording, Recovered, Server, Status, Volume};
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, Served, mode_of_byte};
 use nitro_engine::metrics;
@@ -21,6 +21,10 @@ pub(crate) fn status(served: &Served) -> Status {
             connections: served.connections.now() as u64,
             connections_total: served.connections.total() as u64,
             uris: served.uris(),
+            recording: served.recorder.as_ref().map(|recorder| {
+                let (path, requests, dropped) = recorder.progress();
+                Recording { path: path.display().to_string(), requests, dropped }
+            }),
         },
         caches: served.caches.values().map(|entry| cache_status(entry, |name| served.volume(name).is_some())).collect(),
         volumes: served.all().iter().map(|export| volume_status(export)).collect(),

@@ -38,6 +38,7 @@ pub(crate) use served::Served;
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;
 use crate::error::Error;
+use crate::record::Recorder;
 use futures_util::future::{Either, join, select};
 use nitro_device::Reactor;
 use nitro_device::runtime::{Shutdown, wait_for_shutdown};
@@ -96,9 +97,11 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
 }
 
 async fn serve_all(config: &Config, mut prepared: Prepared, mut sockets: Sockets, tls: TlsPolicy) -> Result<(), Error> {
+    let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
     let volumes = prepared.admit(config).await?;
     let connections_max = config.server.max_connections.unwrap_or(CONNECTIONS_MAX);
-    let served = Arc::new(Served::new(prepared.caches, volumes, sockets.addresses(), connections_max)?);
+    let served = Served::new(prepared.caches, volumes, sockets.addresses(), connections_max, recorder)?;
+    let served = Arc::new(served);
     let options = ServerOptions { tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let reactors = Reactors::start(&served, options, threads)?;
@@ -108,10 +111,12 @@ async fn serve_all(config: &Config, mut prepared: Prepared, mut sockets: Sockets
     // The control socket goes on answering: destage may take its time.
     let answering = pin!(control::serve(&sockets.control, &served));
     let leaving = pin!(shutdown::leave(&served, reactors, config.server.destage_on_exit.unwrap_or(true)));
-    match select(leaving, answering).await {
+    let left = match select(leaving, answering).await {
         Either::Left((result, _)) => result,
         Either::Right(((), leaving)) => leaving.await,
-    }
+    };
+    let recorded = served.recorder.as_ref().map_or(Ok(()), Recorder::finish);
+    left.and(recorded)
 }
 
 /// Accepts clients until a signal arrives.

@@ -181,8 +181,7 @@ impl Served {
         let origin = volumes::open_origin(&name, &config)?;
         let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty)?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
-        self.volumes.write().push(Arc::clone(&export));
-        self.workers.tend(&export);
+        self.take(Arc::clone(&export));
         let uris = self.uris_of(&name);
         tracing::info!("volume {name}: served from now on");
         Ok(Outcome { uris, ..outcome(&export, format_args!("volume {name}: served from now on")) })

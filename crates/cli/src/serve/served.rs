@@ -6,6 +6,7 @@ use super::sockets::uri;
 use super::workers::VolumeWorkers;
 use crate::error::Error;
 use crate::export::VolumeExport;
+use crate::record::Recorder;
 use nitro_device::net::ListenAddress;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct Served {
     pub(crate) connections: Connections,
     addresses: Vec<ListenAddress>,
     pub(super) workers: VolumeWorkers,
+    /// What clients ask for is recorded there.
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl Served {
@@ -27,17 +30,31 @@ impl Served {
         volumes: Vec<Arc<VolumeExport>>,
         addresses: Vec<ListenAddress>,
         connections_max: usize,
+        recorder: Option<Recorder>,
     ) -> Result<Self, Error> {
         let workers = VolumeWorkers::start()?;
-        volumes.iter().for_each(|export| workers.tend(export));
-        Ok(Self {
+        let served = Self {
             started: Instant::now(),
             caches,
-            volumes: RwLock::new(volumes),
+            volumes: RwLock::default(),
             connections: Connections::new(connections_max),
             addresses,
             workers,
-        })
+            recorder,
+        };
+        volumes.into_iter().for_each(|export| served.take(export));
+        Ok(served)
+    }
+
+    /// Serves a volume from now on.
+    pub(super) fn take(&self, export: Arc<VolumeExport>) {
+        if let Some(recorder) = &self.recorder {
+            let extent_bytes = export.volume.cache().settings().manager.extent_bytes;
+            // A volume is taken once.
+            let _ = export.recorder.set(recorder.follow(&export.name, extent_bytes));
+        }
+        self.workers.tend(&export);
+        self.volumes.write().push(export);
     }
 
     /// A volume by its name.

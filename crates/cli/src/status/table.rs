@@ -1,6 +1,6 @@
 //! The state of a server, for people.
 
-use crate::control::protocol::{Cache, KnownVolume, Latency, Recovered, Server, Status, Volume};
+use crate::control::protocol::{Cache, KnownVolume, Latency, Recording, Recovered, Server, Status, Volume};
 use crate::output::Table;
 use crate::size::Size;
 use std::time::Duration;
@@ -37,6 +37,9 @@ fn server(server: &Server) -> String {
     let clients = format!("{} now, {} since the start", server.connections, server.connections_total);
     let mut lines = vec![("clients", clients)];
     lines.extend(server.uris.iter().map(|uri| ("serves", uri.clone())));
+    if let Some(Recording { path, requests, dropped }) = &server.recording {
+        lines.push(("records", format!("{path}: {requests} requests, {dropped} left out")));
+    }
     block(&heading, &lines)
 }
 

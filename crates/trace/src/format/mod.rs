@@ -14,15 +14,18 @@ mod volumes;
 
 pub use blkparse::BlockEvent;
 pub use columns::Columns;
+pub(crate) use detect::PARQUET_MAGIC;
 
 use crate::parquet::ParquetReader;
 use crate::source::{Compression, Window};
 use crate::{BadRecords, ErrorKind, Place, Reader, Request, Skipped, TraceError};
 use binary::BinaryReader;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use text::{LineParser, TextReader};
 
 /// A format of traces.
@@ -139,6 +142,41 @@ pub struct Options {
     pub bad_records: BadRecords,
     /// For blktrace and blkparse: the event that stands for a request.
     pub event: BlockEvent,
+    /// Where to note how many of the file's bytes have been read, for those who wait.
+    pub position: Option<Position>,
+}
+
+/// How many bytes of a file have been read, as it is before decompression.
+#[derive(Debug, Clone, Default)]
+pub struct Position(Arc<AtomicU64>);
+
+impl Position {
+    /// Bytes so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// More bytes were read.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Notes what is read of `input`.
+struct Noted<R> {
+    input: R,
+    position: Option<Position>,
+}
+
+impl<R: Read> Read for Noted<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(bytes)?;
+        if let Some(position) = &self.position {
+            position.add(read as u64);
+        }
+        Ok(read)
+    }
 }
 
 /// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all.
@@ -157,7 +195,8 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceErro
         _ => beginning == detect::PARQUET_MAGIC,
     };
     let reader: Box<dyn Reader> = if parquet {
-        Box::new(ParquetReader::new(file, options.bad_records).map_err(named)?)
+        let reader = ParquetReader::new(file, options.bad_records).map_err(named)?;
+        Box::new(reader.noting(options.position.clone()))
     } else {
         file.rewind().map_err(io)?;
         open_stream(file, options).map_err(named)?
@@ -171,19 +210,13 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceErro
 /// The stream cannot be read, or is of no known format.
 pub fn open_stream(input: impl Read + Send + 'static, options: &Options) -> Result<Box<dyn Reader>, TraceError> {
     let io = |error| TraceError::io(error, Place::Whole);
+    let input = Noted { input, position: options.position.clone() };
     let mut window = Window::new(Compression::undo(input).map_err(io)?);
     if let Some(columns) = &options.columns {
         return Ok(Box::new(TextReader::new(window, columns.parser(), options.bad_records)));
     }
     let beginning = window.peek(detect::BEGINNING_BYTES).map_err(io)?;
-    let format = match options.format {
-        Some(format) => format,
-        None => detect::format(beginning, options).ok_or(TraceError::new(
-            ErrorKind::UnknownFormat,
-            Place::Whole,
-            "no known format fits its beginning",
-        ))?,
-    };
+    let format = of_beginning(beginning, options)?;
     let policy = options.bad_records;
     if let Some(parser) = format.parser(options) {
         return Ok(Box::new(TextReader::new(window, parser, policy)));
@@ -207,6 +240,25 @@ pub fn open_stream(input: impl Read + Send + 'static, options: &Options) -> Resu
     })
 }
 
+fn of_beginning(beginning: &[u8], options: &Options) -> Result<Format, TraceError> {
+    let unknown = || TraceError::new(ErrorKind::UnknownFormat, Place::Whole, "no known format fits its beginning");
+    options.format.or_else(|| detect::format(beginning, options)).ok_or_else(unknown)
+}
+
+/// The format in which [`open`] would read `path`; `None` for columns that the user describes.
+///
+/// # Errors
+/// The file cannot be read, or is of no known format.
+pub fn recognise(path: &Path, options: &Options) -> Result<Option<Format>, TraceError> {
+    if options.columns.is_some() {
+        return Ok(None);
+    }
+    let io = |error| TraceError::io(error, Place::Whole).in_file(path);
+    let mut window = Window::new(File::open(path).and_then(Compression::undo).map_err(io)?);
+    let beginning = window.peek(detect::BEGINNING_BYTES).map_err(io)?;
+    of_beginning(beginning, options).map(Some).map_err(|error| error.in_file(path))
+}
+
 /// Names the file in errors.
 struct InFile {
     reader: Box<dyn Reader>,
@@ -220,7 +272,7 @@ impl Reader for InFile {
 
     fn skipped(&self) -> Skipped {
         let mut skipped = self.reader.skipped();
-        skipped.first = skipped.first.map(|error| error.in_file(&self.path));
+        skipped.first = skipped.first.into_iter().map(|error| error.in_file(&self.path)).collect();
         skipped
     }
 }

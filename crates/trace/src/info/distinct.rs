@@ -35,18 +35,19 @@ impl Distinct {
         Self { kept: HashSet::default(), max: max.max(1), halvings: 0 }
     }
 
-    /// Counts a thing by a hash of it, all of whose bits are good.
-    pub fn add(&mut self, hash: u64) {
+    /// Counts a thing by a hash of it, all of whose bits are good; `false` if it is known to be there already.
+    pub fn add(&mut self, hash: u64) -> bool {
         if hash & self.mask() != 0 {
-            return;
+            return true;
         }
-        let Entry::Vacant(entry) = self.kept.entry(hash) else { return };
+        let Entry::Vacant(entry) = self.kept.entry(hash) else { return false };
         entry.insert();
         while self.kept.len() > self.max {
             self.halvings += 1;
             let mask = self.mask();
             self.kept.retain(|hash| hash & mask == 0);
         }
+        true
     }
 
     /// Bits in the middle, since the table uses those at both ends.
@@ -74,10 +75,12 @@ mod tests {
     fn exact_while_it_can_be_then_within_a_few_percent() {
         let mut distinct = Distinct::new(10_000);
         for round in 0..2 {
-            (0..10_000).for_each(|thing| distinct.add(hash(1, thing)));
+            (0..10_000).for_each(|thing| assert_eq!(distinct.add(hash(1, thing)), round == 0));
             assert_eq!((distinct.count(), distinct.is_exact()), (10_000, true), "round {round}");
         }
-        (0..1_000_000).for_each(|thing| distinct.add(hash(1, thing)));
+        for thing in 0..1_000_000 {
+            distinct.add(hash(1, thing));
+        }
         assert!(!distinct.is_exact());
         let error = distinct.count() as f64 / 1e6 - 1.0;
         assert!(error.abs() < 0.05, "{error}");

@@ -5,6 +5,8 @@ mod distinct;
 use crate::rng::hash;
 use crate::{Op, Reader, Request, TraceError};
 use distinct::Distinct;
+use hashbrown::HashMap;
+use nitro_cache::pattern::{StreamDetector, StreamSettings};
 use serde::Serialize;
 use std::fmt;
 
@@ -12,6 +14,8 @@ use std::fmt;
 const BLOCK_BYTES: u64 = 4096;
 /// Distinct blocks and fingerprints are counted exactly up to so many.
 const DISTINCT_MAX: usize = 1 << 22;
+/// Streams are followed of so many objects, a kilobyte each; requests of further ones count as random.
+const STREAM_OBJECTS_MAX: usize = 1 << 16;
 /// Seeds of hashes.
 const ADDRESS: u64 = 1;
 const OBJECT: u64 = 2;
@@ -56,6 +60,11 @@ pub struct Summary {
     pub read_footprint_bytes: u64,
     /// Those that were written.
     pub written_footprint_bytes: u64,
+    /// Bytes of distinct 4 KiB blocks that were read or written more than once: the working set, all that a cache can have
+    /// hits on.
+    pub working_set_bytes: u64,
+    /// Reads and writes that begin where one of the object's last 32 streams of requests ended, or within 16 KiB behind it.
+    pub sequential: u64,
     /// Reads and writes by size: element `n` counts those of at most 512 · 2ⁿ bytes, and above the one before.
     pub sizes: Vec<u64>,
     /// Blocks with fingerprints.
@@ -85,6 +94,12 @@ impl Summary {
     #[must_use]
     pub const fn span_ns(&self) -> u64 {
         self.last_ns - self.first_ns
+    }
+
+    /// Reads and writes that continue another, from 0 to 1.
+    #[must_use]
+    pub fn sequential_share(&self) -> f64 {
+        share(self.sequential, self.reads.count + self.writes.count)
     }
 
     /// Reads among reads and writes, from 0 to 1.
@@ -119,6 +134,8 @@ struct Counter {
     read: Distinct,
     written: Distinct,
     touched: Distinct,
+    again: Distinct,
+    streams: HashMap<u32, StreamDetector>,
     objects: Distinct,
     prints: Distinct,
     written_prints: Distinct,
@@ -133,6 +150,8 @@ impl Counter {
             read: distinct(),
             written: distinct(),
             touched: distinct(),
+            again: distinct(),
+            streams: HashMap::new(),
             objects: distinct(),
             prints: distinct(),
             written_prints: distinct(),
@@ -176,12 +195,26 @@ impl Counter {
         let sizes = &mut self.summary.sizes;
         sizes.resize(sizes.len().max(class + 1), 0);
         sizes[class] += 1;
+        self.add_stream(request);
         let object = hash(ADDRESS, request.object.into());
         for block in request.blocks(BLOCK_BYTES) {
             let address = hash(object, block);
-            self.touched.add(address);
-            if request.op == Op::Write { self.written.add(address) } else { self.read.add(address) }
+            if !self.touched.add(address) {
+                self.again.add(address);
+            }
+            let own = if request.op == Op::Write { &mut self.written } else { &mut self.read };
+            own.add(address);
         }
+    }
+
+    fn add_stream(&mut self, request: &Request) {
+        if !self.streams.contains_key(&request.object) && self.streams.len() >= STREAM_OBJECTS_MAX {
+            return;
+        }
+        // A stream's first request is never sequential; with this threshold all others are.
+        let settings = StreamSettings { threshold_bytes: 1, ..StreamSettings::default() };
+        let streams = self.streams.entry(request.object).or_insert_with(|| StreamDetector::new(settings));
+        self.summary.sequential += u64::from(streams.read(request.offset, request.len).sequential);
     }
 
     fn add_prints(&mut self, request: &Request) {
@@ -207,6 +240,7 @@ impl Counter {
             footprint_bytes: self.touched.count() * BLOCK_BYTES,
             read_footprint_bytes: self.read.count() * BLOCK_BYTES,
             written_footprint_bytes: self.written.count() * BLOCK_BYTES,
+            working_set_bytes: self.again.count() * BLOCK_BYTES,
             unique_prints: self.prints.count(),
             unique_written_prints: self.written_prints.count(),
             exact: counts.iter().all(|count| count.is_exact()),
@@ -216,7 +250,7 @@ impl Counter {
     }
 }
 
-/// Reads a trace to its end and tells what it is like, in under 500 MiB for traces of any length.
+/// Reads a trace to its end and tells what it is like, in under 700 MiB for traces of any length.
 ///
 /// # Errors
 /// The reader's.
@@ -269,6 +303,8 @@ impl fmt::Display for Summary {
         writeln!(f, "footprint     {}{about}", Bytes(self.footprint_bytes))?;
         writeln!(f, "  read        {}", Bytes(self.read_footprint_bytes))?;
         writeln!(f, "  written     {}", Bytes(self.written_footprint_bytes))?;
+        writeln!(f, "working set   {} touched more than once{about}", Bytes(self.working_set_bytes))?;
+        writeln!(f, "sequential    {:.1} % of reads and writes", 100.0 * self.sequential_share())?;
         if self.prints > 0 {
             writeln!(f, "duplicates    {:.1} % of {} blocks{about}", 100.0 * self.duplicate_share(), self.prints)?;
             let percent = 100.0 * self.written_duplicate_share();

@@ -11,11 +11,15 @@
 //! | `block` | INT32 (unsigned), optional | bytes that a fingerprint stands for |
 //! | `compressed` | INT32 (unsigned), optional | bytes of the request when compressed |
 //!
+//! A file that is [recoverable](ParquetWriter::recoverable) has a mark behind each row group, in a gap that other readers
+//! pass over; after its writer was killed it is read up to the last whole one.
+//!
 //! The file's metadata has `nitro.trace` = `1`, the version, and whatever the writer was told of the trace.
 
 mod column;
 mod damage;
 mod reader;
+mod torn;
 mod writer;
 
 pub use reader::ParquetReader;

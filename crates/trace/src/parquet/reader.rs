@@ -1,7 +1,9 @@
 //! Reads our own format.
 
 use super::column::Column;
+use super::torn::Mended;
 use super::{COLUMNS, PRINT_BYTES, VERSION, VERSION_KEY, damage, failed};
+use crate::format::{PARQUET_MAGIC, Position};
 use crate::reader::{BadRecords, Reader, Skipped};
 use crate::{ErrorKind, Op, Place, Problem, Request, TraceError};
 use ::parquet::column::reader::ColumnReaderImpl;
@@ -47,6 +49,7 @@ impl<T: DataType> Source<T> {
 /// alone; all but `time`, `op`, `offset` and `length` may be missing.
 pub struct ParquetReader {
     file: Box<dyn FileReader + Send>,
+    is_torn: bool,
     time: Source<Int64Type>,
     op: Source<ByteArrayType>,
     object: Source<Int32Type>,
@@ -64,10 +67,10 @@ pub struct ParquetReader {
     policy: BadRecords,
     skipped: Skipped,
     ended: bool,
+    position: Option<Position>,
 }
 
-/// The file's numbers of our columns, and whether each may be missing from a row.
-fn columns(file: &dyn FileReader) -> ParquetResult<[(Option<usize>, bool); COLUMNS.len()]> {
+fn columns(file: &dyn FileReader) -> ParquetResult<Found> {
     let metadata = file.metadata().file_metadata();
     let version = metadata.key_value_metadata().into_iter().flatten().find(|item| item.key == VERSION_KEY);
     if let Some(version) = version.and_then(|item| item.value.as_deref()).filter(|&version| version != VERSION) {
@@ -93,23 +96,44 @@ fn columns(file: &dyn FileReader) -> ParquetResult<[(Option<usize>, bool); COLUM
     Ok(found)
 }
 
+/// Our columns in a file: their numbers, and whether each may be missing from a row.
+type Found = [(Option<usize>, bool); COLUMNS.len()];
+
+/// Whether a file ends as Parquet does.
+fn has_end(input: &impl ChunkReader) -> ParquetResult<bool> {
+    let Some(start) = input.len().checked_sub(PARQUET_MAGIC.len() as u64) else { return Ok(true) };
+    Ok(input.get_bytes(start, PARQUET_MAGIC.len())? == PARQUET_MAGIC)
+}
+
+fn open(input: impl ChunkReader + 'static) -> ParquetResult<(Box<dyn FileReader + Send>, Found)> {
+    let file_bytes = input.len();
+    let file = SerializedFileReader::new(input)?;
+    damage::check(file.metadata(), file_bytes)?;
+    let columns = columns(&file)?;
+    Ok((Box::new(file), columns))
+}
+
 impl ParquetReader {
-    /// A reader of `input`: a file, or `Bytes`.
+    /// A reader of `input`: a file, or `Bytes`. A file whose writer was killed is read up to its last whole row group, if
+    /// it was [recoverable](super::ParquetWriter::recoverable).
     ///
     /// # Errors
     /// It is not Parquet, or lacks columns of a trace.
     pub fn new(input: impl ChunkReader + 'static, policy: BadRecords) -> Result<Self, TraceError> {
         let open = || {
-            let file_bytes = input.len();
-            let file = SerializedFileReader::new(input)?;
-            damage::check(file.metadata(), file_bytes)?;
-            let columns = columns(&file)?;
-            Ok((file, columns))
+            if has_end(&input)? {
+                return open(input).map(|file| (file, false));
+            }
+            match Mended::new(input)? {
+                Some(mended) => open(mended).map(|file| (file, true)),
+                None => Err(ParquetError::General("not Parquet, or without its end".to_owned())),
+            }
         };
-        let (file, columns) = damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
+        let ((file, columns), is_torn) = damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
         let [time, op, object, offset, len, fingerprint, block, compressed] = columns;
         Ok(Self {
-            file: Box::new(file),
+            file,
+            is_torn,
             time: Source::new(time.0, time.1),
             op: Source::new(op.0, op.1),
             object: Source::new(object.0, object.1),
@@ -125,14 +149,33 @@ impl ParquetReader {
             policy,
             skipped: Skipped::default(),
             ended: false,
+            position: None,
         })
+    }
+
+    /// Whether the file has no end, since its writer was killed.
+    #[must_use]
+    pub const fn is_torn(&self) -> bool {
+        self.is_torn
     }
 
     /// What the file's metadata says under `key`.
     #[must_use]
     pub fn note(&self, key: &str) -> Option<&str> {
-        let metadata = self.file.metadata().file_metadata();
-        metadata.key_value_metadata()?.iter().find(|item| item.key == key)?.value.as_deref()
+        self.notes().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// What the file's metadata says besides the format's version: keys and values.
+    pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.file.metadata().file_metadata().key_value_metadata();
+        let told = all.into_iter().flatten().filter(|item| item.key != VERSION_KEY);
+        told.filter_map(|item| Some((item.key.as_str(), item.value.as_deref()?)))
+    }
+
+    /// Tells there how much has been read, a row group at a time.
+    pub(crate) fn noting(mut self, position: Option<Position>) -> Self {
+        self.position = position;
+        self
     }
 
     /// Decodes the next rows; `false` behind the last.
@@ -143,6 +186,9 @@ impl ParquetReader {
             }
             let group = self.file.get_row_group(self.next_group)?;
             self.next_group += 1;
+            if let Some(position) = &self.position {
+                position.add(u64::try_from(group.metadata().compressed_size()).unwrap_or(0));
+            }
             let rows = u64::try_from(group.metadata().num_rows());
             self.group_rows = rows.map_err(|_| ParquetError::General("a negative number of rows".to_owned()))?;
             self.time.enter(&*group)?;

@@ -1,7 +1,7 @@
 //! Writes our own format.
 
 use super::column::Column;
-use super::{VERSION, VERSION_KEY, failed, schema};
+use super::{VERSION, VERSION_KEY, failed, schema, torn};
 use crate::{ErrorKind, Place, Reader, Request, TraceError};
 use ::parquet::basic::{Compression, Encoding, ZstdLevel};
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
@@ -37,18 +37,25 @@ pub struct ParquetWriter<W: Write + Send> {
     /// Bytes of fingerprints held.
     print_bytes: usize,
     requests: u64,
+    /// With marks: where the last one ends.
+    marked: Option<u64>,
+    notes: Vec<KeyValue>,
     /// Where fingerprints are put together, to save an allocation each.
     prints: BytesMut,
 }
 
-fn properties(notes: &[(&str, &str)]) -> ParquetResult<WriterProperties> {
-    let notes = notes.iter().map(|&(key, value)| KeyValue::new(key.to_owned(), value.to_owned()));
-    let version = KeyValue::new(VERSION_KEY.to_owned(), VERSION.to_owned());
+/// The version and what the trace is said to be.
+fn about(notes: &[(&str, &str)]) -> Vec<KeyValue> {
+    let all = [(VERSION_KEY, VERSION)].into_iter().chain(notes.iter().copied());
+    all.map(|(key, value)| KeyValue::new(key.to_owned(), value.to_owned())).collect()
+}
+
+fn properties(notes: Vec<KeyValue>) -> ParquetResult<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
-        .set_key_value_metadata(Some([version].into_iter().chain(notes).collect()))
+        .set_key_value_metadata(Some(notes))
         .set_created_by(format!("nitro-trace {}", env!("CARGO_PKG_VERSION")));
     // Times and addresses hardly repeat: differences are short, dictionaries long.
     for name in ["time", "offset"] {
@@ -77,7 +84,8 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// # Errors
     /// `output` cannot be written to.
     pub fn new(output: W, notes: &[(&str, &str)]) -> Result<Self, TraceError> {
-        let make = || SerializedFileWriter::new(output, Arc::new(schema()?), Arc::new(properties(notes)?));
+        let notes = about(notes);
+        let make = || SerializedFileWriter::new(output, Arc::new(schema()?), Arc::new(properties(notes.clone())?));
         let file = make().map_err(|error| failed(error, Place::Whole))?;
         Ok(Self {
             file,
@@ -92,8 +100,41 @@ impl<W: Write + Send> ParquetWriter<W> {
             rows: 0,
             print_bytes: 0,
             requests: 0,
+            marked: None,
+            notes,
             prints: BytesMut::new(),
         })
+    }
+
+    /// What has been written up to the last whole row group can be read even if this writer never finishes.
+    #[must_use]
+    pub fn recoverable(mut self) -> Self {
+        self.marked = Some(0);
+        self
+    }
+
+    /// Says something of the trace, under a key that has not been used.
+    pub fn note(&mut self, key: &str, value: &str) {
+        let note = KeyValue::new(key.to_owned(), value.to_owned());
+        self.notes.push(note.clone());
+        self.file.append_key_value_metadata(note);
+    }
+
+    /// Requests added so far.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Ends the row group, if it has any rows: more and smaller groups make for a larger file. A file has 32767 at most.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
+    pub fn end_group(&mut self) -> Result<(), TraceError> {
+        if self.rows == 0 {
+            return Ok(());
+        }
+        self.write_group().map_err(|error| failed(error, Place::Record(self.requests)))
     }
 
     /// Adds a request.
@@ -137,6 +178,9 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.block.write(&mut group)?;
         self.compressed.write(&mut group)?;
         group.close()?;
+        if let Some(before) = self.marked {
+            self.marked = Some(torn::mark(&mut self.file, Some(self.notes.clone()), before)?);
+        }
         (self.rows, self.print_bytes) = (0, 0);
         Ok(())
     }

@@ -95,3 +95,52 @@ fn a_request_that_breaks_its_promises_is_not_written() {
     assert_eq!(writer.finish().unwrap(), 1);
     assert_eq!(summarize(&mut ParquetReader::new(Bytes::from(bytes), BadRecords::Fatal).unwrap()).unwrap().requests, 1);
 }
+
+/// Three groups of 40 requests, recoverable, and the length of the file behind each group.
+fn in_groups(requests: &[Request]) -> (Vec<u8>, Vec<usize>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.parquet");
+    let mut writer = ParquetWriter::create(&path, &[("source", "a test")]).unwrap().recoverable();
+    let mut ends = Vec::new();
+    for group in requests.chunks(40) {
+        group.iter().for_each(|request| writer.write(request).unwrap());
+        writer.end_group().unwrap();
+        ends.push(std::fs::metadata(&path).unwrap().len() as usize);
+    }
+    writer.finish().unwrap();
+    (std::fs::read(&path).unwrap(), ends)
+}
+
+#[test]
+fn a_file_whose_writer_was_killed_is_read_up_to_its_last_whole_row_group() {
+    let requests: Vec<_> =
+        FiuLike::web_vm(0.0005, 1).reader().unwrap().requests().take(120).map(Result::unwrap).collect();
+    let (whole, ends) = in_groups(&requests);
+    assert_eq!(read(whole.clone().into()).unwrap(), requests);
+    assert!(!ParquetReader::new(Bytes::from(whole.clone()), BadRecords::Fatal).unwrap().is_torn());
+    for kept in (0..whole.len()).step_by(17).chain(ends.iter().flat_map(|&end| [end - 1, end, end + 1])) {
+        let torn = Bytes::from(whole[..kept].to_vec());
+        let groups = ends.iter().filter(|&&end| end <= kept).count();
+        if groups == 0 {
+            assert_eq!(read(torn).unwrap_err().kind, ErrorKind::Parquet, "{kept}");
+            continue;
+        }
+        let reader = ParquetReader::new(torn.clone(), BadRecords::Fatal).unwrap();
+        assert_eq!((reader.is_torn(), reader.note("source")), (true, Some("a test")));
+        assert_eq!(read(torn).unwrap(), requests[..40 * groups], "{kept}");
+    }
+}
+
+#[test]
+fn flipped_bits_of_a_torn_file_are_told_or_harmless() {
+    let requests: Vec<_> =
+        FiuLike::web_vm(0.0005, 1).reader().unwrap().requests().take(80).map(Result::unwrap).collect();
+    let (whole, ends) = in_groups(&requests);
+    let mut other = 0;
+    for bit in (0..ends[1] * 8).step_by(29) {
+        let mut torn = whole[..ends[1]].to_vec();
+        torn[bit / 8] ^= 1 << (bit % 8);
+        other += usize::from(read(torn.into()).ok().as_deref() != Some(&requests));
+    }
+    assert!(other > 0, "some bit must count");
+}

@@ -1,0 +1,296 @@
+//! `nitro trace ...`
+
+use super::OutputArgs;
+use crate::size::Size;
+use clap::{Args, Subcommand, ValueEnum};
+use nitro_trace::Format;
+use nitro_trace::format::{BlockEvent, Columns};
+use std::path::PathBuf;
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  nitro trace info homes-110108-112108.1.blkparse.gz
+  The files of one trace, in the order of their times; repeated records count once:
+    nitro trace info --drop-repeats webvm.*.blkparse
+  A table of one's own:
+    nitro trace info --columns time=0:ms,op=2,offset=3:sectors,len=4:sectors,object=1 mine.csv
+  From a pipe:
+    zcat trace.gz | nitro trace info -
+
+The format is recognised by what a file begins with, whatever its name and whether it is compressed (gzip, zstd, bzip2, xz).";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  nitro trace convert hm_0.csv.gz hm_0.parquet
+  nitro trace convert sda.blktrace.* sda.parquet
+  A recording that a crash cut off, up to its last whole part:
+    nitro trace convert recorded.parquet whole.parquet
+
+The columns of the result: time (ns), op, object, offset and length (bytes), fingerprint (20 bytes for each block of the request),
+block (bytes that a fingerprint stands for), compressed (bytes of the request when compressed).";
+
+const SYNTH_EXAMPLES: &str = "\
+Examples:
+  nitro trace synth webvm webvm.parquet --scale 0.1
+  nitro trace synth boot-storm storm.parquet --machines 60 --boot recorded-boot.parquet
+  nitro trace synth zipf zipf.parquet --requests 20000000 --exponent 0.9
+
+The same options, seed included, make the same file, byte for byte. None of these traces is a recording: their files say so,
+and `nitro trace info` repeats it.";
+
+/// `nitro trace ...`
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Tell what a trace is like
+    #[command(after_long_help = INFO_EXAMPLES)]
+    Info(InfoArgs),
+    /// Write a trace as Parquet
+    #[command(after_long_help = CONVERT_EXAMPLES)]
+    Convert(ConvertArgs),
+    /// Make a synthetic trace
+    #[command(after_long_help = SYNTH_EXAMPLES)]
+    Synth {
+        #[command(subcommand)]
+        kind: SynthCommand,
+    },
+}
+
+/// How traces are to be read.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Reading")]
+pub(crate) struct ReadArgs {
+    /// Format of the trace [default: recognised by its content]
+    #[arg(id = "trace_format", long = "format", value_name = "FORMAT", value_parser = format, conflicts_with = "columns")]
+    pub(crate) format: Option<Format>,
+    /// The columns of a table: ROLE=NUMBER[:UNIT],... with the roles time, op, offset, len, object, fingerprint, compressed
+    ///
+    /// Columns count from 0. Units: of time s (default), ms, us, ns, filetime; of op words (default), read0 (0 reads, 1
+    /// writes), read1, scsi; of offset, len and compressed bytes (default), sectors, kib, 4kib, or a number of bytes; of
+    /// fingerprint md5 (default), 160. Besides: sep=comma|tab|space|semicolon|pipe, skip=LINES.
+    #[arg(long, value_name = "MAP", value_parser = columns, verbatim_doc_comment)]
+    pub(crate) columns: Option<Columns>,
+    /// What becomes of records that cannot be read
+    #[arg(long, value_enum, default_value_t = BadRecordsName::Fail, value_name = "WHAT")]
+    pub(crate) bad_records: BadRecordsName,
+    /// For blktrace and blkparse: the event that stands for a request
+    #[arg(long, value_enum, default_value_t = EventName::Queued, value_name = "EVENT")]
+    pub(crate) event: EventName,
+    /// Leave out records that repeat another one of the same time to the letter
+    #[arg(long)]
+    pub(crate) drop_repeats: bool,
+}
+
+/// What becomes of bad records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BadRecordsName {
+    /// The first one ends the command.
+    #[default]
+    Fail,
+    /// They are left out, and counted.
+    Skip,
+}
+
+/// An event of the block layer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EventName {
+    /// As it was asked for.
+    #[default]
+    Queued,
+    /// As the device got it.
+    Issued,
+    /// When the device had done it.
+    Completed,
+}
+
+impl From<EventName> for BlockEvent {
+    fn from(name: EventName) -> Self {
+        match name {
+            EventName::Queued => Self::Queued,
+            EventName::Issued => Self::Issued,
+            EventName::Completed => Self::Completed,
+        }
+    }
+}
+
+/// `nitro trace info`
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// Traces, taken together; - is standard input
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro trace convert`
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// Traces, taken together, in the order of their times; - is standard input
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// The file to make
+    #[arg(value_name = "RESULT")]
+    pub(crate) result: PathBuf,
+    /// Replace what is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// What every synthetic trace has.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MakeArgs {
+    /// The file to make
+    #[arg(value_name = "RESULT")]
+    pub(crate) result: PathBuf,
+    /// Another seed makes another trace
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Replace what is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// One of the FIU-like traces.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FiuArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// Size beside the published one: of volume, footprint and requests
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    pub(crate) scale: f64,
+}
+
+/// `nitro trace synth ...`
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum SynthCommand {
+    /// Like FIU's WebVM: a virtual machine with two web servers, 21 days
+    Webvm(FiuArgs),
+    /// Like FIU's Mail: a mail server, 21 days
+    Mail(FiuArgs),
+    /// Like FIU's Homes: a file server with home directories, 21 days
+    Homes(FiuArgs),
+    /// Many virtual machines that boot at once
+    BootStorm(BootStormArgs),
+    /// Daily snapshots of one virtual machine: its writes, backups of it, or the restore of one
+    Snapshots(SnapshotArgs),
+    /// Random reads of a working set with duplicates
+    Random(RandomArgs),
+    /// Requests by Zipf's law
+    Zipf(ZipfArgs),
+}
+
+/// `nitro trace synth boot-storm`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BootStormArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// The boot of one machine, recorded by `nitro serve --record`; else one made up by the paper's figures
+    #[arg(long, value_name = "TRACE")]
+    pub(crate) boot: Option<PathBuf>,
+    /// Machines, each an object
+    #[arg(long, default_value_t = 60, value_name = "N")]
+    pub(crate) machines: u32,
+    /// Percentage of a machine's blocks that all machines share
+    #[arg(long, default_value_t = 90.0, value_name = "PCT", value_parser = percentage)]
+    pub(crate) overlap: f64,
+    /// Addresses differ between machines by up to this percentage of the address space
+    #[arg(long, default_value_t = 15.0, value_name = "PCT", value_parser = percentage)]
+    pub(crate) shift: f64,
+    /// Machines start within so many seconds
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) within: f64,
+}
+
+/// What of a chain of snapshots a trace has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SnapshotPass {
+    /// The machine's own writes: the image, then what each day overwrites.
+    Changes,
+    /// Every snapshot written whole.
+    Backups,
+    /// One snapshot read whole.
+    Restore,
+}
+
+/// `nitro trace synth snapshots`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SnapshotArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// What the trace has of it
+    #[arg(long, value_enum, default_value_t = SnapshotPass::Changes, value_name = "WHAT")]
+    pub(crate) pass: SnapshotPass,
+    /// The snapshot to restore, from 0 [default: the oldest]
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) snapshot: u32,
+    /// Snapshots
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub(crate) snapshots: u32,
+    /// Size of the image [default: 38 GB, as in the paper]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) image_size: Option<Size>,
+    /// Percentage of the image overwritten each day
+    #[arg(long, default_value_t = 2.3, value_name = "PCT", value_parser = percentage)]
+    pub(crate) daily_change: f64,
+}
+
+/// `nitro trace synth random`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RandomArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// Size of what is read from
+    #[arg(long, default_value = "1G", value_name = "SIZE")]
+    pub(crate) working_set: Size,
+    /// Bytes of it over bytes of its distinct content
+    #[arg(long, default_value_t = 1.0, value_name = "RATIO")]
+    pub(crate) dedup_ratio: f64,
+    /// Size of a read, and of duplicates
+    #[arg(long, default_value = "8K", value_name = "SIZE")]
+    pub(crate) request_size: Size,
+    /// Reads
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    pub(crate) requests: u64,
+}
+
+/// `nitro trace synth zipf`
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ZipfArgs {
+    #[command(flatten)]
+    pub(crate) make: MakeArgs,
+    /// Objects
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    pub(crate) objects: u64,
+    /// The exponent; 0: all are equally popular
+    #[arg(long, default_value_t = 1.0, value_name = "S")]
+    pub(crate) exponent: f64,
+    /// Requests
+    #[arg(long, default_value_t = 20_000_000, value_name = "N")]
+    pub(crate) requests: u64,
+    /// Percentage of them that write
+    #[arg(long, default_value_t = 0.0, value_name = "PCT", value_parser = percentage)]
+    pub(crate) writes: f64,
+    /// Size of an object
+    #[arg(long, default_value = "4K", value_name = "SIZE")]
+    pub(crate) object_size: Size,
+}
+
+fn format(name: &str) -> Result<Format, String> {
+    name.parse().map_err(|e: nitro_trace::TraceError| e.to_string())
+}
+
+fn columns(map: &str) -> Result<Columns, String> {
+    map.parse().map_err(|e: nitro_trace::TraceError| e.to_string())
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    super::between(text, 0.0, 100.0, "percent")
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    super::between(text, 0.0, 86_400.0, "seconds")
+}

@@ -1,0 +1,21 @@
+//! `nitro trace convert`
+
+use super::Input;
+use super::result::ResultFile;
+use crate::args::ConvertArgs;
+use crate::error::Error;
+
+/// Writes traces as one Parquet file.
+pub(super) fn run(args: &ConvertArgs) -> Result<(), Error> {
+    let result = ResultFile::new(&args.result, args.force)?;
+    let mut input = Input::open(&args.traces, &args.read)?;
+    let mut notes = std::mem::take(&mut input.notes);
+    if notes.is_empty() {
+        let names: Vec<_> = args.traces.iter().map(|path| path.display().to_string()).collect();
+        notes.push(("source".to_owned(), format!("converted from {}", names.join(", "))));
+    }
+    let notes: Vec<_> = notes.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    result.fill(&mut input, &notes)?;
+    input.tell_skipped();
+    Ok(())
+}

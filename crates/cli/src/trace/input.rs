@@ -1,0 +1,123 @@
+//! Traces as they are given to a command.
+
+use super::refused;
+use crate::args::{BadRecordsName, ReadArgs};
+use crate::error::Error;
+use crate::progress::Progress;
+use nitro_trace::parquet::ParquetReader;
+use nitro_trace::{
+    BadRecords, Format, Merged, Options, Position, Reader, Request, Skipped, TraceError, WithoutRepeats, open,
+    open_stream, recognise,
+};
+use std::fs::File;
+use std::io::stdin;
+use std::path::{Path, PathBuf};
+
+/// Requests between looks at how far it is.
+const LOOK_EVERY: u64 = 1 << 12;
+
+/// One or several files, read as one trace, showing how far it is.
+pub(crate) struct Input {
+    reader: Box<dyn Reader>,
+    /// What the files are, where one can tell before they are read.
+    pub(crate) formats: Vec<Option<Format>>,
+    /// What the first file says of itself.
+    pub(crate) notes: Vec<(String, String)>,
+    progress: Option<(Progress, Position)>,
+    requests: u64,
+}
+
+impl Input {
+    /// Opens traces in the order of their times.
+    pub(crate) fn open(paths: &[PathBuf], args: &ReadArgs) -> Result<Self, Error> {
+        let position = Position::default();
+        let options = args.options(&position);
+        let (mut readers, mut formats, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut total_bytes = Some(0);
+        for path in paths {
+            if path.as_os_str() == "-" {
+                readers.push(open_stream(stdin(), &options).map_err(|e| refused(&e.in_file(Path::new("stdin"))))?);
+                formats.push(options.format);
+                total_bytes = None;
+                continue;
+            }
+            if path.is_dir() {
+                let what = format!("trace {}", path.display());
+                return Err(Error::new(what, "it is a directory").or("name the files in it"));
+            }
+            let format = recognise(path, &options).map_err(|e| refused(&e))?;
+            readers.push(open(path, &options).map_err(|e| refused(&e))?);
+            if format == Some(Format::Parquet) && notes.is_empty() {
+                notes = notes_of(path);
+            }
+            formats.push(format);
+            let len = path.metadata().map_or(0, |found| found.len());
+            total_bytes = total_bytes.map(|bytes| bytes + len);
+        }
+        let merged: Box<dyn Reader> = match readers.pop() {
+            Some(only) if readers.is_empty() => only,
+            last => Box::new(Merged::new(readers.into_iter().chain(last))),
+        };
+        let reader = if args.drop_repeats { Box::new(WithoutRepeats::new(merged)) } else { merged };
+        let progress = total_bytes.map(|bytes| (Progress::new(bytes, "read"), position));
+        Ok(Self { reader, formats, notes, progress, requests: 0 })
+    }
+
+    /// Tells on standard error which records were left out.
+    pub(crate) fn tell_skipped(&self) {
+        let skipped = self.reader.skipped();
+        for error in &skipped.first {
+            eprintln!("left out: {error}");
+        }
+        let more = skipped.count - skipped.first.len() as u64;
+        if more > 0 {
+            eprintln!("left out: {more} more bad records");
+        }
+    }
+}
+
+/// What a Parquet file says of itself.
+fn notes_of(path: &Path) -> Vec<(String, String)> {
+    let reader = File::open(path).ok().and_then(|file| ParquetReader::new(file, BadRecords::Fatal).ok());
+    if reader.as_ref().is_some_and(ParquetReader::is_torn) {
+        let path = path.display();
+        eprintln!("{path}: it has no end, since its writer was killed; read up to its last whole part");
+    }
+    reader
+        .map_or_else(Vec::new, |reader| reader.notes().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+impl ReadArgs {
+    /// For the library.
+    fn options(&self, position: &Position) -> Options {
+        Options {
+            format: self.format,
+            columns: self.columns.clone(),
+            bad_records: match self.bad_records {
+                BadRecordsName::Fail => BadRecords::Fatal,
+                BadRecordsName::Skip => BadRecords::Skip,
+            },
+            event: self.event.into(),
+            position: Some(position.clone()),
+        }
+    }
+}
+
+impl Reader for Input {
+    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        let more = self.reader.next(request);
+        self.requests += 1;
+        if let Some((progress, position)) = &self.progress {
+            if !matches!(more, Ok(true)) {
+                progress.end();
+            } else if self.requests.is_multiple_of(LOOK_EVERY) {
+                progress.show(position.get());
+            }
+        }
+        more
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.reader.skipped()
+    }
+}

@@ -1,0 +1,36 @@
+//! `nitro trace`: what traces are like, as Parquet, and made up.
+
+mod convert;
+mod info;
+mod input;
+mod result;
+mod synth;
+
+pub(crate) use input::Input;
+
+use crate::args::TraceCommand;
+use crate::error::Error;
+use nitro_trace::{ErrorKind, TraceError};
+
+/// Runs one of its commands.
+pub(crate) fn run(command: &TraceCommand) -> Result<(), Error> {
+    match command {
+        TraceCommand::Info(args) => info::run(args),
+        TraceCommand::Convert(args) => convert::run(args),
+        TraceCommand::Synth { kind } => synth::run(kind),
+    }
+}
+
+/// What is wrong with a trace, with the way out.
+pub(crate) fn refused(error: &TraceError) -> Error {
+    let way_out = match error.kind {
+        ErrorKind::Io => "check the path, its permissions, and whether the file is whole",
+        ErrorKind::UnknownFormat => "name the format with --format, or describe the table's columns with --columns",
+        ErrorKind::BadRecord => "--bad-records skip leaves such records out; is it the right --format?",
+        ErrorKind::Parquet => {
+            "check whether the file is whole, and was made by `nitro trace` or `nitro serve --record`"
+        }
+        ErrorKind::Setting => "see --help for what can be chosen",
+    };
+    Error::told(&error.to_string()).or(way_out)
+}

@@ -1,0 +1,143 @@
+//! `nitro trace synth`
+
+use super::Input;
+use super::refused;
+use super::result::ResultFile;
+use crate::args::{
+    BootStormArgs, FiuArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs, SnapshotPass, SynthCommand, ZipfArgs,
+};
+use crate::error::Error;
+use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template};
+use nitro_trace::{Reader, TraceError};
+use std::slice;
+
+/// Bytes in which the sizes of snapshots are counted.
+const SNAPSHOT_UNIT_BYTES: u64 = 512 << 10;
+
+/// A trace to be made.
+struct Made<'a> {
+    make: &'a MakeArgs,
+    reader: Box<dyn Reader>,
+    /// What it is, as its file says.
+    source: &'static str,
+    /// The options that make it again.
+    generator: String,
+}
+
+/// Makes a trace.
+pub(super) fn run(kind: &SynthCommand) -> Result<(), Error> {
+    let mut made = match kind {
+        SynthCommand::Webvm(args) => fiu(args, "webvm", FiuLike::web_vm(args.scale, args.make.seed)),
+        SynthCommand::Mail(args) => fiu(args, "mail", FiuLike::mail(args.scale, args.make.seed)),
+        SynthCommand::Homes(args) => fiu(args, "homes", FiuLike::homes(args.scale, args.make.seed)),
+        SynthCommand::BootStorm(args) => boot_storm(args),
+        SynthCommand::Snapshots(args) => snapshots(args),
+        SynthCommand::Random(args) => random(args),
+        SynthCommand::Zipf(args) => zipf(args),
+    }?;
+    let generator = format!("nitro trace synth {} --seed {}", made.generator, made.make.seed);
+    let notes = [("source", made.source), ("generator", &generator)];
+    ResultFile::new(&made.make.result, made.make.force)?.fill(&mut made.reader, &notes)
+}
+
+fn boxed<R: Reader + 'static>(reader: Result<R, TraceError>) -> Result<Box<dyn Reader>, Error> {
+    match reader {
+        Ok(reader) => Ok(Box::new(reader)),
+        Err(error) => Err(Error::new("synthetic trace", error.reason).or("see --help for what can be chosen")),
+    }
+}
+
+fn fiu<'a>(args: &'a FiuArgs, name: &str, parameters: FiuLike) -> Result<Made<'a>, Error> {
+    Ok(Made {
+        make: &args.make,
+        reader: boxed(parameters.reader())?,
+        source: "synthetic: made by the published figures of an FIU trace, not a recording",
+        generator: format!("{name} --scale {}", args.scale),
+    })
+}
+
+fn boot_storm(args: &BootStormArgs) -> Result<Made<'_>, Error> {
+    let seed = args.make.seed;
+    let (storm, source, boot) = match &args.boot {
+        Some(path) => {
+            let mut boot = Input::open(slice::from_ref(path), &ReadArgs::default())?;
+            let storm = BootStorm::recorded(&mut boot, args.machines, seed).map_err(|e| refused(&e))?;
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            (storm, "synthetic: a storm made from one recorded boot", format!(" --boot {name}"))
+        }
+        None => {
+            let storm = BootStorm::new(boot_template(seed), args.machines, seed);
+            (storm, "synthetic: a storm made from a boot that is made up", String::new())
+        }
+    };
+    let storm = BootStorm {
+        overlap: args.overlap / 100.0,
+        shift_max: args.shift / 100.0,
+        start_within_ns: (args.within * 1e9) as u64,
+        ..storm
+    };
+    let (machines, overlap, shift, within) = (args.machines, args.overlap, args.shift, args.within);
+    let generator =
+        format!("boot-storm{boot} --machines {machines} --overlap {overlap} --shift {shift} --within {within}");
+    Ok(Made { make: &args.make, reader: boxed(storm.reader())?, source, generator })
+}
+
+fn snapshots(args: &SnapshotArgs) -> Result<Made<'_>, Error> {
+    let mut chain = SnapshotChain {
+        snapshots: args.snapshots,
+        daily_change: args.daily_change / 100.0,
+        seed: args.make.seed,
+        ..SnapshotChain::default()
+    };
+    if let Some(size) = args.image_size {
+        chain.image_bytes = size.0 / SNAPSHOT_UNIT_BYTES * SNAPSHOT_UNIT_BYTES;
+    }
+    let (reader, pass) = match args.pass {
+        SnapshotPass::Changes => (chain.changes(), "changes".to_owned()),
+        SnapshotPass::Backups => (chain.backups(), "backups".to_owned()),
+        SnapshotPass::Restore => (chain.restore(args.snapshot), format!("restore --snapshot {}", args.snapshot)),
+    };
+    let (count, bytes, change) = (args.snapshots, chain.image_bytes, args.daily_change);
+    Ok(Made {
+        make: &args.make,
+        reader: boxed(reader)?,
+        source: "synthetic: snapshots of a virtual machine that is made up",
+        generator: format!("snapshots --pass {pass} --snapshots {count} --image-size {bytes} --daily-change {change}"),
+    })
+}
+
+fn random(args: &RandomArgs) -> Result<Made<'_>, Error> {
+    let reads = RandomReads {
+        working_set_bytes: args.working_set.0,
+        dedup_ratio: args.dedup_ratio,
+        // A larger size fails, as 0 does.
+        request_bytes: u32::try_from(args.request_size.0).unwrap_or(0),
+        requests: args.requests,
+        interval_ns: 1_000_000,
+        seed: args.make.seed,
+    };
+    let generator = format!(
+        "random --working-set {} --dedup-ratio {} --request-size {} --requests {}",
+        args.working_set.0, args.dedup_ratio, args.request_size.0, args.requests
+    );
+    let source = "synthetic: random reads";
+    Ok(Made { make: &args.make, reader: boxed(reads.reader())?, source, generator })
+}
+
+fn zipf(args: &ZipfArgs) -> Result<Made<'_>, Error> {
+    let zipf = Zipf {
+        objects: args.objects,
+        exponent: args.exponent,
+        requests: args.requests,
+        write_share: args.writes / 100.0,
+        object_bytes: u32::try_from(args.object_size.0).unwrap_or(0),
+        seed: args.make.seed,
+        ..Zipf::default()
+    };
+    let generator = format!(
+        "zipf --objects {} --exponent {} --requests {} --writes {} --object-size {}",
+        args.objects, args.exponent, args.requests, args.writes, args.object_size.0
+    );
+    let source = "synthetic: requests by Zipf's law";
+    Ok(Made { make: &args.make, reader: boxed(zipf.reader())?, source, generator })
+}

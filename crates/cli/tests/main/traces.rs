@@ -1,0 +1,175 @@
+//! `nitro trace`: what it reads, writes, makes and refuses.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn info(place: &Place, arguments: &str) -> Value {
+    serde_json::from_str(&place.stdout(&format!("trace info -o json {arguments}"))).unwrap()
+}
+
+/// The samples, where they are at hand.
+fn samples() -> Option<std::path::PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    if folder.exists() {
+        return Some(folder);
+    }
+    eprintln!("skipped: {} is not there", folder.display());
+    None
+}
+
+#[test]
+fn every_sample_is_recognised_and_read_to_its_last_record() {
+    let Some(folder) = samples() else { return };
+    let place = Place::new();
+    for (name, format, reads, writes) in [
+        ("fiu/homes-sample.blkparse", "fiu", 0, 1000),
+        ("fiu/web-vm-sample.blkparse", "fiu", 0, 1000),
+        ("fiu/smalltrace.tsv", "fiu", 8905, 1095),
+        ("cloudphysics/cloudPhysicsIO.csv", "cloudphysics-csv", 46_974, 66_898),
+        ("cloudphysics/cloudPhysicsIO.vscsi", "vscsi", 46_974, 66_898),
+        ("cloudphysics/cloudPhysicsIO.oracleGeneral.bin", "oracle-general", 113_872, 0),
+        ("msr/msr-cambridge1-sample.csv", "msr", 508, 492),
+        ("systor/systor17-traces-sample.csv.gz", "systor", 826, 173),
+        ("tencent/cloud_storage-sample.bz2", "tencent", 24_521, 25_479),
+        ("arc/P3.lis.zst", "arc", 238_578, 0),
+        ("disksim/tpcc-small.trace", "disksim", 4381, 2618),
+        ("disksim/DTRS1K.trace.zst", "disksim", 113_123, 13_920),
+    ] {
+        let told = info(&place, &folder.join(name).display().to_string());
+        assert_eq!(told["formats"][0], format, "{name}");
+        assert_eq!((&told["reads"]["count"], &told["writes"]["count"]), (&reads.into(), &writes.into()), "{name}");
+        assert_eq!((&told["skipped"], &told["exact"]), (&0.into(), &true.into()), "{name}");
+    }
+    let repeats = info(&place, &format!("--drop-repeats {}", folder.join("fiu/smalltrace.tsv").display()));
+    assert_eq!(repeats["requests"], 9418);
+}
+
+/// Sectors 0 to 7 read and read again, 8 to 15 written behind the first, and one bad line.
+const TABLE: &str = "when;what;where;how many\n0.5;R;0;8\n1;W;8;8\n1.25;R;-;8\n1.5;R;0;8\n";
+const COLUMNS: &str = "--columns time=0,op=1,offset=2:sectors,len=3:sectors,sep=semicolon";
+
+#[test]
+fn a_table_is_read_by_a_map_of_its_columns() {
+    let place = Place::new();
+    place.write("table.csv", TABLE);
+    let said = place.failure(&format!("trace info {COLUMNS} table.csv"), 1);
+    assert!(said.contains("table.csv:4: ") && said.contains("offset: "), "{said}");
+    assert!(said.contains("--bad-records skip"), "{said}");
+    let output = place.run(&format!("trace info {COLUMNS} --bad-records skip -o json table.csv"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("left out: table.csv:4: offset"), "{said}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["skipped"], 1);
+    assert_eq!((&told["requests"], &told["duration_seconds"]), (&3.into(), &1.0.into()));
+    assert_eq!((&told["footprint_bytes"], &told["working_set_bytes"]), (&8192.into(), &4096.into()));
+    assert_eq!(told["sequential"], 1, "the write begins where the first read ended");
+    let table = place.stdout(&format!("trace info {COLUMNS} --bad-records skip table.csv"));
+    assert!(table.contains("working set   4.0 KiB") && table.contains("33.3 % of reads and writes"), "{table}");
+    let csv = place.stdout(&format!("trace info {COLUMNS} --bad-records skip -o csv table.csv"));
+    assert!(csv.starts_with("requests,reads,read_bytes,") && csv.lines().count() == 2, "{csv}");
+}
+
+#[test]
+fn what_is_converted_is_the_same_trace() {
+    let place = Place::new();
+    place.write("table.csv", TABLE.replace("1.25;R;-;8\n", ""));
+    let told = place.stdout(&format!("trace convert {COLUMNS} table.csv table.parquet"));
+    assert!(told.starts_with("3 requests in table.parquet"), "{told}");
+    let (before, after) = (info(&place, &format!("{COLUMNS} table.csv")), info(&place, "table.parquet"));
+    for key in ["requests", "reads", "writes", "first_ns", "last_ns", "footprint_bytes", "sizes", "sequential"] {
+        assert_eq!(before[key], after[key], "{key}");
+    }
+    assert_eq!(after["notes"]["source"], "converted from table.csv");
+    // Twice the same trace, merged by time.
+    let twice = info(&place, "table.parquet table.parquet");
+    assert_eq!((&twice["requests"], &twice["out_of_order"]), (&6.into(), &0.into()));
+    assert!(place.failure("trace convert table.parquet table.parquet", 1).contains("it exists"));
+    place.stdout("trace convert --force table.parquet table.parquet");
+    assert_eq!(info(&place, "table.parquet")["requests"], 3);
+    assert_eq!(info(&place, "table.parquet")["notes"]["source"], "converted from table.csv");
+}
+
+#[test]
+fn one_seed_makes_one_file_and_it_says_that_it_is_synthetic() {
+    let place = Place::new();
+    for (number, kind) in [
+        "webvm --scale 0.002",
+        "mail --scale 0.0005",
+        "homes --scale 0.0005",
+        "boot-storm --machines 3",
+        "snapshots --image-size 8M --snapshots 9",
+        "snapshots --image-size 8M --snapshots 9 --pass backups",
+        "snapshots --image-size 8M --snapshots 9 --pass restore --snapshot 3",
+        "random --working-set 1M --requests 999 --dedup-ratio 2",
+        "zipf --objects 99 --requests 999 --writes 10",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for (name, seed) in [("a", 7), ("b", 7), ("c", 8)] {
+            place.stdout(&format!("trace synth {kind} {name}{number} --seed {seed}"));
+        }
+        let bytes = |name: &str| fs::read(place.path(&format!("{name}{number}"))).unwrap();
+        assert!(bytes("a") == bytes("b"), "{kind}");
+        assert!(bytes("a") != bytes("c"), "{kind}");
+        let told = info(&place, &format!("a{number}"));
+        assert!(told["requests"].as_u64().unwrap() > 0 && told["formats"][0] == "parquet", "{told}");
+        assert!(told["notes"]["source"].as_str().unwrap().starts_with("synthetic: "), "{told}");
+        // What the file says of its making makes it again.
+        let generator = told["notes"]["generator"].as_str().unwrap().strip_prefix("nitro ").unwrap().to_owned();
+        place.stdout(&format!("{generator} d{number}"));
+        assert!(bytes("a") == bytes("d"), "{generator}");
+    }
+}
+
+#[test]
+fn a_storm_is_made_from_a_recorded_boot() {
+    let place = Place::new();
+    place.write("boot.csv", TABLE.replace("1.25;R;-;8\n", ""));
+    place.stdout(&format!("trace convert {COLUMNS} boot.csv boot.parquet"));
+    place.stdout("trace synth boot-storm storm.parquet --boot boot.parquet --machines 5 --shift 0");
+    let told = info(&place, "storm.parquet");
+    assert_eq!((&told["requests"], &told["objects"], &told["address_end"]), (&15.into(), &5.into(), &8192.into()));
+}
+
+#[test]
+fn traces_that_cannot_be_used() {
+    let place = place();
+    for (arguments, code, phrases) in [
+        ("info gone.csv", 1, &["gone.csv: ", "check the path"][..]),
+        ("info .", 1, &["it is a directory; name the files in it"]),
+        ("info words", 1, &["words: no known format fits", "--format", "--columns"]),
+        ("info --format nope words", 2, &["no format \"nope\"; there are: parquet, fiu, msr"]),
+        ("info --format msr words", 1, &["words:2: ", "--bad-records skip"]),
+        ("info --format msr --columns offset=0 words", 2, &["cannot be used with"]),
+        ("info --columns op=0 words", 2, &["there is no offset"]),
+        ("info --columns offset=0,size=1 words", 2, &["\"size=1\" is not understood"]),
+        ("info --format parquet words", 1, &["words: ", "check whether the file is whole"]),
+        ("info --format blktrace words", 1, &["not blktrace"]),
+        ("info", 2, &["<TRACE>"]),
+        ("convert words", 2, &["<RESULT>"]),
+        ("convert words no/out.parquet --format arc", 1, &["result no/out.parquet: ", "can be written to"]),
+        ("synth webvm out --scale 0", 1, &["not above 0"]),
+        ("synth webvm out --scale 1e9", 1, &["footprint"]),
+        ("synth zipf out --objects 0", 1, &["Zipf's law is for 1 to 2^52 objects"]),
+        ("synth random out --dedup-ratio 0.5", 1, &["the dedup ratio is below 1"]),
+        ("synth snapshots out --pass restore --snapshot 100", 1, &["there is no snapshot of that number"]),
+        ("synth boot-storm out --boot words", 1, &["no known format"]),
+        ("synth boot-storm out --overlap 101", 2, &["0 to 100 percent"]),
+        ("synth storm out", 2, &["unrecognized subcommand"]),
+    ] {
+        let said = place.failure(&format!("trace {arguments}"), code);
+        for phrase in phrases {
+            assert!(said.contains(phrase), "{arguments}: {phrase:?} is not in {said}");
+        }
+    }
+    assert!(!place.path("out").exists() && !place.path("out.part").exists());
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("words", "not a trace\nnot at all\n");
+    place
+}
