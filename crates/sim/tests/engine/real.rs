@@ -1,0 +1,108 @@
+//! The trace through the engine, on devices in RAM.
+
+use crate::Counted;
+use crate::bytes_of::{self, BLOCK_BYTES};
+use crate::simulation::{SimClock, Simulation};
+use nitro_cache::ObjectId;
+use nitro_cache::pattern::StreamSettings;
+use nitro_device::RamDevice;
+use nitro_engine::codec::Compression;
+use nitro_engine::port::Device;
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_sim::Settings;
+use nitro_trace::{Op, Request};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+type RamVolume = Volume<RamDevice, RamDevice, SimClock>;
+
+fn settings(simulated: &Settings) -> EngineSettings {
+    let off = StreamSettings { threshold_bytes: 0, ..StreamSettings::default() };
+    EngineSettings {
+        compression: if simulated.compress { Compression::Lz4 } else { Compression::None },
+        ram_cache_bytes: 0,
+        readahead_ram_bytes: 0,
+        ..EngineSettings::new(nitro_cache::Settings { streams: off, ..simulated.manager() })
+    }
+}
+
+/// An origin that holds what the trace reads before it writes it, and elsewhere blocks each unlike any other.
+async fn origin(requests: &[Request]) -> RamDevice {
+    let end = requests.iter().map(Request::end).max().unwrap();
+    let origin = RamDevice::new(end.next_multiple_of(1 << 20), 4096);
+    for block in 0..origin.geometry().size_bytes / BLOCK_BYTES as u64 {
+        origin.write(block * BLOCK_BYTES as u64, bytes_of::unspecified(block)).await.unwrap();
+    }
+    let mut known = HashSet::new();
+    for request in requests {
+        let data = bytes_of::data(request);
+        for (number, block) in request.blocks(BLOCK_BYTES as u64).enumerate() {
+            let part = data.slice(number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES);
+            if known.insert(block) && request.op == Op::Read {
+                origin.write(block * BLOCK_BYTES as u64, part).await.unwrap();
+            }
+        }
+    }
+    origin
+}
+
+/// What the engine has counted so far.
+fn totals(volume: &RamVolume) -> Counted {
+    let stats = volume.cache().status().manager;
+    let counters = volume.counters();
+    Counted {
+        read_hits: counters.read_hit_extents,
+        read_misses: counters.read_miss_extents,
+        inserted_bytes: stats.inserted_bytes,
+        unique_bytes: stats.unique_bytes,
+        stored_bytes: stats.stored_bytes,
+        evictions: stats.weus_evicted,
+        fingerprints_evicted: stats.fingerprints_evicted,
+        cached_extents: stats.cached_extents,
+    }
+}
+
+async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>) -> Vec<Counted> {
+    let mut all = Vec::new();
+    let mut before = totals(&volume);
+    for (number, request) in requests.iter().enumerate() {
+        let data = bytes_of::data(request);
+        if request.op == Op::Read {
+            let read = volume.read(request.offset, request.len).await.unwrap().concat();
+            assert!(read == data, "request {number} reads what the trace says");
+        } else {
+            volume.write(request.offset, data, false).await.unwrap();
+        }
+        volume.cache().settled().await;
+        let now = totals(&volume);
+        all.push(Counted {
+            read_hits: now.read_hits - before.read_hits,
+            read_misses: now.read_misses - before.read_misses,
+            inserted_bytes: now.inserted_bytes - before.inserted_bytes,
+            unique_bytes: now.unique_bytes - before.unique_bytes,
+            stored_bytes: now.stored_bytes - before.stored_bytes,
+            evictions: now.evictions - before.evictions,
+            fingerprints_evicted: now.fingerprints_evicted - before.fingerprints_evicted,
+            cached_extents: now.cached_extents,
+        });
+        before = now;
+    }
+    let counters = volume.cache().status().engine;
+    assert_eq!((counters.fills_dropped, counters.fills_voided, counters.corrupt_extents), (0, 0, 0));
+    all
+}
+
+/// What each request changes.
+pub fn replay(requests: &Arc<Vec<Request>>, simulated: &Settings) -> Vec<Counted> {
+    let simulation = Simulation::new(1);
+    let settings = settings(simulated);
+    let flash = RamDevice::new(simulated.cache_bytes + (64 << 20), 4096);
+    let cache = simulation.run(Cache::format(flash, simulation.clock.clone(), settings, [1; 16], 9)).unwrap();
+    let worker = cache.clone();
+    simulation.spawn(async move { worker.insertion_worker().await });
+    let kept = Arc::clone(requests);
+    let origin = simulation.run(async move { origin(&kept).await });
+    let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
+    let volume = Volume::new(cache, origin, options);
+    simulation.run(run(volume, Arc::clone(requests)))
+}
