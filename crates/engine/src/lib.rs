@@ -31,4 +31,4 @@ pub use health::Health;
 pub use nitro_cache as manager;
 pub use recovery::Recovered;
 pub use settings::EngineSettings;
-pub use volume::{CachedRun, Pieces, Volume, VolumeEntry, VolumeOptions, WriteMode};
+pub use volume::{CachedRun, Change, Pieces, Rest, Volume, VolumeEntry, VolumeOptions, WriteMode};

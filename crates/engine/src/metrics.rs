@@ -129,7 +129,7 @@ counters! {
         destage_writes,
         /// Extents destaged.
         destaged_extents,
-        /// Reads that the origin did not answer in time.
+        /// Requests given up because the origin did not answer in time.
         origin_timeouts,
         /// Requests that failed.
         errors,

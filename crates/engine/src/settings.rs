@@ -32,8 +32,8 @@ pub struct EngineSettings {
     pub dirty_max_percent: u8,
     /// Destage writes what has been dirty for so long.
     pub dirty_age: Duration,
-    /// A read that the origin has not answered for so long fails; `None`: it waits. Writes always wait: one that was
-    /// given up could still arrive, over a later one.
+    /// A request fails that has waited so long, where the origin has owed an answer for as long; `None`: it waits. One that
+    /// changes the origin goes on unseen, since it may yet arrive: until it has ended, nobody reads or writes its extents.
     pub origin_timeout: Option<Duration>,
 }
 

@@ -72,6 +72,11 @@ impl State {
         self.start = start;
     }
 
+    /// The last start that any record was written in.
+    pub(crate) const fn last_start(&self) -> u32 {
+        self.start
+    }
+
     /// Adds a record.
     pub(crate) fn apply(&mut self, record: Record) {
         match record {

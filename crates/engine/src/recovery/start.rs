@@ -22,8 +22,8 @@ use std::sync::Arc;
 /// Reads of the device at once.
 const READS_AT_ONCE: usize = 32;
 
-/// Versions left out at a restart: more than a cache gives to clean extents, of which the journal does not know, from one
-/// commit to the next.
+/// Versions left out at a restart, for each start of which the journal has nothing and for the last one of which it has
+/// something: more than a cache gives to clean extents, of which the journal does not know, from one commit to the next.
 const VERSIONS_PER_START: u64 = 1 << 32;
 
 /// What a restart found before serving began.
@@ -94,6 +94,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok((Arc::new(cache), recovered))
     }
 
+    /// The first version that this start gives. Starts that the journal has nothing of may have written headers too: none
+    /// of their versions is given again.
+    fn first_version(&self, state: &State) -> u64 {
+        let starts = u64::from(self.start.saturating_sub(state.last_start()).max(1));
+        state.version.saturating_add(starts.saturating_mul(VERSIONS_PER_START))
+    }
+
     async fn recover(&self, replay: Replay, start: u32) -> Result<Recovered, Error> {
         let mut state = State::default();
         let mut accepted = 0;
@@ -109,17 +116,20 @@ impl<F: Device, C: Clock> Cache<F, C> {
             records.into_iter().for_each(|record| state.apply(record));
             accepted += usize::from(is_log);
         }
-        if state.version > VERSION_MAX - 2 * VERSIONS_PER_START {
+        let first_version = self.first_version(&state);
+        if first_version > VERSION_MAX - VERSIONS_PER_START {
             let (field, value) = ("version", state.version);
             return Err(Error::Format(FormatError::Field { structure: "journal record", field, value }));
         }
         let journal = replay.resume(accepted, Identity { epoch: self.superblock.epoch, start });
         {
             let mut manager = self.manager.lock();
-            manager.begin_restore(state.version + VERSIONS_PER_START);
+            manager.begin_restore(first_version);
         }
         // Before all else that this start tells: what dirty WEUs hold of later versions was never committed.
         self.ledger.push(Record::NextVersion { version: state.version });
+        // And with it: what the next start has to leave behind, be there nothing else that this one commits.
+        self.ledger.push(Record::NextVersion { version: first_version });
         state.limits.insert(start, state.version);
         self.restore_dirty(&state, &mut recovered).await?;
         // What was read may have been in the device's cache only, if but the process had crashed.

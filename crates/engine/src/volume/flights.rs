@@ -1,6 +1,7 @@
 //! What is under way in a volume: writes, reads of the origin that others may join, and extents on their way into the
 //! cache. This is what keeps a fill from overwriting a newer write, and two misses from reading the origin twice.
 
+use super::patience::Patience;
 use crate::error::Error;
 use bytes::Bytes;
 use event_listener::Event;
@@ -104,9 +105,23 @@ impl Fill {
     }
 }
 
+#[derive(Debug)]
+struct Writer {
+    id: u64,
+    extents: Range<u64>,
+    touches: Touches,
+    patience: Patience,
+}
+
+impl Writer {
+    fn overlaps(&self, extents: &Range<u64>) -> bool {
+        self.extents.start < extents.end && extents.start < self.extents.end
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
-    writers: Vec<(u64, Range<u64>, Touches)>,
+    writers: Vec<Writer>,
     fills: HashMap<u64, Fill>,
     dirty: usize,
     writer_next: u64,
@@ -114,8 +129,13 @@ struct State {
 
 impl State {
     fn excludes(&self, extents: &Range<u64>, touches: Touches) -> bool {
-        let overlaps = |w: &Range<u64>| w.start < extents.end && extents.start < w.end;
-        self.writers.iter().any(|(_, w, other)| touches.excludes(*other) && overlaps(w))
+        self.writers.iter().any(|writer| touches.excludes(writer.touches) && writer.overlaps(extents))
+    }
+
+    /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
+    fn is_unsettled(&self, extents: &Range<u64>) -> bool {
+        let unsettled = |w: &Writer| w.touches == Touches::Origin && w.patience.is_over() && w.overlaps(extents);
+        self.writers.iter().any(unsettled)
     }
 
     /// Whether a client is writing to any of these extents.
@@ -168,6 +188,8 @@ pub(super) enum Start {
     Here(Bytes),
     /// It is being written to: read it from the origin, and keep it to yourself.
     Unshared,
+    /// A write to it was given up: wait for its end.
+    Unsettled,
 }
 
 impl Flights {
@@ -205,9 +227,15 @@ impl Flights {
                 FillState::Pending(None) => (Start::Unshared, one, None),
             };
         }
+        if state.is_unsettled(&one) {
+            return (Start::Unsettled, one, None);
+        }
         let is_writer = |index: u64| state.is_written(&(index..index + 1));
         let unshared = is_writer(first);
-        let same = |index: &u64| !state.fills.contains_key(index) && is_writer(*index) == unshared;
+        let same = |index: &u64| {
+            let settled = !state.is_unsettled(&(*index..*index + 1));
+            settled && !state.fills.contains_key(index) && is_writer(*index) == unshared
+        };
         let end = (first + 1..extents.end).take_while(same).last().map_or(first + 1, |last| last + 1);
         if unshared {
             return (Start::Unshared, first..end, None);
@@ -252,6 +280,7 @@ impl Flights {
         self: &Arc<Self>,
         extents: Range<u64>,
         touches: Touches,
+        patience: &Patience,
         mut found: impl FnMut(u64, Bytes),
     ) -> Writing {
         loop {
@@ -261,7 +290,7 @@ impl Flights {
                     if touches == Touches::Origin {
                         state.void(&extents, &mut found);
                     }
-                    return self.enter(&mut state, extents, touches);
+                    return self.enter(&mut state, extents, touches, patience.clone());
                 }
                 self.released.listen()
             };
@@ -272,13 +301,30 @@ impl Flights {
     /// Begins a write if no other touches these extents.
     pub(super) fn try_begin_write(self: &Arc<Self>, extents: Range<u64>, touches: Touches) -> Option<Writing> {
         let mut state = self.state.lock();
-        (!state.excludes(&extents, touches)).then(|| self.enter(&mut state, extents, touches))
+        (!state.excludes(&extents, touches)).then(|| self.enter(&mut state, extents, touches, Patience::default()))
     }
 
-    fn enter(self: &Arc<Self>, state: &mut State, extents: Range<u64>, touches: Touches) -> Writing {
+    /// Ends when no write to these extents is left that was given up.
+    pub(super) async fn settled_writes(&self, extents: &Range<u64>) {
+        loop {
+            let released = self.released.listen();
+            if !self.state.lock().is_unsettled(extents) {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        state: &mut State,
+        extents: Range<u64>,
+        touches: Touches,
+        patience: Patience,
+    ) -> Writing {
         state.writer_next += 1;
         let id = state.writer_next;
-        state.writers.push((id, extents, touches));
+        state.writers.push(Writer { id, extents, touches, patience });
         self.update(state);
         Writing { flights: self.clone(), id }
     }
@@ -395,7 +441,7 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         let mut state = self.flights.state.lock();
-        state.writers.retain(|(id, ..)| *id != self.id);
+        state.writers.retain(|writer| writer.id != self.id);
         self.flights.update(&state);
         drop(state);
         self.flights.released.notify(usize::MAX);

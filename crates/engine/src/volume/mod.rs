@@ -7,6 +7,7 @@ mod destage;
 mod flights;
 mod mode;
 mod origin;
+mod patience;
 mod read;
 mod readahead;
 mod regions;
@@ -16,6 +17,8 @@ mod write_back;
 
 pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
+use patience::Waits;
+pub use patience::{Change, Rest};
 pub(crate) use readahead::Prefetched;
 pub(crate) use regions::{REGION_BYTES, Regions};
 pub(crate) use registry::Registry;
@@ -81,6 +84,7 @@ pub struct Volume<F, O, C> {
     origin_durable: AtomicU64,
     /// Reads of the origin under way.
     origin_reading: AtomicUsize,
+    waits: Waits,
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
     /// What it did.
@@ -101,6 +105,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             origin_writes: AtomicU64::new(1),
             origin_durable: AtomicU64::new(0),
             origin_reading: AtomicUsize::new(0),
+            waits: Waits::default(),
             poisoned: Mutex::default(),
             destage: Destage::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),

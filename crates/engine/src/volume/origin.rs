@@ -46,8 +46,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     async fn read_in_time(&self, start: u64, len: usize) -> Result<Bytes, DeviceError> {
-        let Some(timeout) = self.cache.settings.origin_timeout else { return self.origin.read(start, len).await };
-        match select(pin!(self.origin.read(start, len)), pin!(self.cache.clock.sleep(timeout))).await {
+        let read = self.answered(self.origin.read(start, len));
+        let Some(timeout) = self.cache.settings.origin_timeout else { return read.await };
+        match select(pin!(read), pin!(self.cache.clock.sleep(timeout))).await {
             Either::Left((result, _)) => result,
             Either::Right(_) => {
                 self.metrics.origin_timeouts.add(1);
@@ -103,7 +104,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         };
         self.metrics.origin_writes.add(1);
         self.metrics.origin_written_bytes.add(data.len() as u64);
-        let result = self.origin.write(start, data).await.map_err(Error::Origin);
+        let result = self.answered(self.origin.write(start, data)).await.map_err(Error::Origin);
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
         result
     }

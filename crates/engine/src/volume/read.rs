@@ -328,6 +328,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                     self.metrics.read_joined_extents.add(range.end - range.start);
                     got.extend(result?);
                 }
+                (Start::Unsettled, _) => {
+                    self.settled(&range).await?;
+                    continue;
+                }
                 (Start::Here(bytes), _) => {
                     self.cache.metrics.pending_hits.add(1);
                     got.push(bytes);

@@ -2,8 +2,9 @@
 //! No read returns the older bytes from then on. What is dirty of their extents is destaged before.
 
 use super::Volume;
-use super::flights::{Touches, Writing};
+use super::flights::{Token, Touches, Writing};
 use super::mode::WriteMode;
+use super::patience::Patience;
 use super::regions::Intent;
 use crate::buf::BufMut;
 use crate::error::Error;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use nitro_cache::Location;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Zeroes are written in pieces of this size where the origin has no faster way.
@@ -27,6 +29,37 @@ struct Before {
     locations: HashMap<u64, Location>,
 }
 
+/// A write of the origin that others are kept from. Dropped while the origin has not answered, it may yet arrive: its
+/// extents stay locked then, and its regions open.
+struct OriginWrite<'a, F, C: Clock> {
+    writing: Option<Writing>,
+    intent: Option<Intent<'a, F, C>>,
+    under_way: bool,
+}
+
+impl<F, C: Clock> OriginWrite<'_, F, C> {
+    /// Awaits what the origin is asked to do.
+    async fn during<T>(&mut self, request: impl Future<Output = T>) -> T {
+        self.under_way = true;
+        let result = request.await;
+        self.under_way = false;
+        result
+    }
+
+    /// See [`Writing::finish`].
+    fn finish(mut self, contents: impl Iterator<Item = (u64, Option<Bytes>)>) -> Vec<(u64, Arc<Token>)> {
+        self.writing.take().map_or_else(Vec::new, |writing| writing.finish(contents))
+    }
+}
+
+impl<F, C: Clock> Drop for OriginWrite<'_, F, C> {
+    fn drop(&mut self) {
+        if self.under_way {
+            std::mem::forget((self.writing.take(), self.intent.take()));
+        }
+    }
+}
+
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Writes a range. With `fua`, it is durable before this returns.
     ///
@@ -34,12 +67,23 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// [`Error::OutOfRange`], [`Error::ReadOnly`] or [`Error::Origin`]; after the latter the range holds old or new
     /// bytes, as after a failed write to any disk, and is not cached.
     ///
-    /// The future must be polled to its end: one that is dropped may leave its write under way on the origin.
+    /// Waits for the origin however long it takes; see [`change`](Self::change). The future must be polled to its end: one
+    /// that is dropped may leave its write under way on the origin, and its extents locked.
     pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
+        self.write_with(offset, data, fua, &Patience::default()).await
+    }
+
+    pub(super) async fn write_with(
+        &self,
+        offset: u64,
+        data: Bytes,
+        fua: bool,
+        patience: &Patience,
+    ) -> Result<(), Error> {
         let begun = self.cache.clock.now();
         self.metrics.writes.add(1);
         self.metrics.write_bytes.add(data.len() as u64);
-        let result = self.write_inner(offset, data, fua).await;
+        let result = self.write_inner(offset, data, fua, patience).await;
         self.latencies.write.record(self.cache.clock.now().saturating_sub(begun));
         self.counted(result)
     }
@@ -62,8 +106,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+        self.trim_with(offset, len, fua, &Patience::default()).await
+    }
+
+    pub(super) async fn trim_with(&self, offset: u64, len: u64, fua: bool, patience: &Patience) -> Result<(), Error> {
         self.metrics.trims.add(1);
-        let result = self.trim_inner(offset, len, fua).await;
+        let result = self.trim_inner(offset, len, fua, patience).await;
         self.counted(result)
     }
 
@@ -81,8 +129,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         fast: bool,
         fua: bool,
     ) -> Result<(), Error> {
+        self.zero_with(offset, len, (may_unmap, fast), fua, &Patience::default()).await
+    }
+
+    pub(super) async fn zero_with(
+        &self,
+        offset: u64,
+        len: u64,
+        (may_unmap, fast): (bool, bool),
+        fua: bool,
+        patience: &Patience,
+    ) -> Result<(), Error> {
         self.metrics.write_zeroes.add(1);
-        let result = self.zero_inner(offset, len, may_unmap, fast, fua).await;
+        let result = self.zero_inner(offset, len, (may_unmap, fast), fua, patience).await;
         // That it would not be fast is an answer, not a failure.
         if fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
             return result;
@@ -122,7 +181,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     pub(super) async fn flush_origin(&self) -> Result<(), Error> {
         self.check_poisoned()?;
         let writes = self.origin_writes.load(Ordering::SeqCst);
-        self.origin.flush().await.map_err(|error| self.poison(&format_args!("origin: {error}")))?;
+        self.answered(self.origin.flush()).await.map_err(|error| self.poison(&format_args!("origin: {error}")))?;
         self.origin_durable.fetch_max(writes, Ordering::SeqCst);
         Ok(())
     }
@@ -132,15 +191,18 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     async fn begin_origin_write(
         &self,
         extents: Range<u64>,
+        patience: &Patience,
         found: impl FnMut(u64, Bytes),
-    ) -> Result<(Writing, Option<Intent<'_, F, C>>), Error> {
-        let writing = self.flights.begin_write(extents.clone(), Touches::Origin, found).await;
+    ) -> Result<OriginWrite<'_, F, C>, Error> {
+        let writing = self.flights.begin_write(extents.clone(), Touches::Origin, patience, found).await;
         self.drain(&extents).await?;
-        let intent = self.intend(extents).await?;
-        Ok((writing, intent))
+        let intent = self.intend(extents.clone()).await?;
+        let (offset, len) = (extents.start * self.extent_bytes(), (extents.end - extents.start) * self.extent_bytes());
+        patience.check(offset, len)?;
+        Ok(OriginWrite { writing: Some(writing), intent, under_way: false })
     }
 
-    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
+    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool, patience: &Patience) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_write(offset, len)?;
         if len == 0 {
@@ -151,14 +213,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 return Err(Error::Poisoned { reason });
             }
             if self.is_cached() {
-                return self.write_back(offset, data, fua).await;
+                return self.write_back(offset, data, fua, patience).await;
             }
         }
         let extents = self.extents(offset, len);
         let mut before = Before::default();
         let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
         let found = |index, bytes| drop(is_edge(index).then(|| before.bytes.insert(index, bytes)));
-        let (writing, _intent) = self.begin_origin_write(extents.clone(), found).await?;
+        let mut begun = self.begin_origin_write(extents.clone(), patience, found).await?;
         for index in [extents.start, extents.end - 1] {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
                 before.bytes.insert(index, bytes.clone());
@@ -169,7 +231,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 before.locations.insert(index, location);
             }
         });
-        self.write_origin(offset, data.clone()).await?;
+        begun.during(self.write_origin(offset, data.clone())).await?;
         self.heal(extents.clone(), offset, data.len() as u64).await?;
         if fua {
             self.flush_origin().await?;
@@ -179,7 +241,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         } else {
             Vec::new()
         };
-        let tokens = writing.finish(contents.iter().map(|(index, content)| match content {
+        let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
             Content::Whole(bytes) => (*index, Some(bytes.clone())),
             Content::Merge { .. } => (*index, None),
         }));
@@ -209,7 +271,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch: part })
     }
 
-    async fn trim_inner(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
+    async fn trim_inner(&self, offset: u64, len: u64, fua: bool, patience: &Patience) -> Result<(), Error> {
         self.check_write(offset, len)?;
         let block = u64::from(self.origin.geometry().block_bytes);
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
@@ -217,9 +279,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let extents = self.extents(start, end - start);
-        let _begun = self.begin_origin_write(extents.clone(), |_, _| {}).await?;
+        let mut begun = self.begin_origin_write(extents.clone(), patience, |_, _| {}).await?;
         self.forget_cached(extents, |_, _| {});
-        match self.origin.discard(start, end - start).await {
+        match begun.during(self.answered(self.origin.discard(start, end - start))).await {
             Err(error) if error.kind == DeviceErrorKind::Unsupported => return Ok(()),
             result => result.map_err(Error::Origin)?,
         }
@@ -227,19 +289,32 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if fua { self.flush_origin().await } else { Ok(()) }
     }
 
-    async fn zero_inner(&self, offset: u64, len: u64, may_unmap: bool, fast: bool, fua: bool) -> Result<(), Error> {
+    async fn zero_inner(
+        &self,
+        offset: u64,
+        len: u64,
+        (may_unmap, fast): (bool, bool),
+        fua: bool,
+        patience: &Patience,
+    ) -> Result<(), Error> {
         self.check_write(offset, len)?;
         if len == 0 {
             return Ok(());
         }
         let extents = self.extents(offset, len);
-        let _begun = self.begin_origin_write(extents.clone(), |_, _| {}).await?;
+        let mut begun = self.begin_origin_write(extents.clone(), patience, |_, _| {}).await?;
         self.forget_cached(extents.clone(), |_, _| {});
+        begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
+        self.heal(extents, offset, len).await?;
+        if fua { self.flush_origin().await } else { Ok(()) }
+    }
+
+    async fn zero_origin(&self, offset: u64, len: u64, may_unmap: bool, fast: bool) -> Result<(), Error> {
         let block = u64::from(self.origin.geometry().block_bytes);
         let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
         let edges = if whole.start < whole.end {
-            match self.origin.write_zeroes(whole.start, whole.end - whole.start, may_unmap).await {
+            match self.answered(self.origin.write_zeroes(whole.start, whole.end - whole.start, may_unmap)).await {
                 Ok(()) => {}
                 Err(error) if error.kind == DeviceErrorKind::Unsupported && !fast => {
                     self.put_zeroes(whole.clone()).await?
@@ -254,8 +329,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             self.put_zeroes(edge).await?;
         }
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
-        self.heal(extents, offset, len).await?;
-        if fua { self.flush_origin().await } else { Ok(()) }
+        Ok(())
     }
 
     async fn put_zeroes(&self, range: Range<u64>) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use super::Volume;
 use super::flights::Touches;
+use super::patience::Patience;
 use crate::buf::BufMut;
 use crate::error::Error;
 use crate::insert::Content;
@@ -11,14 +12,21 @@ use nitro_cache::Location;
 use std::sync::atomic::Ordering;
 
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
-    pub(super) async fn write_back(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
+    pub(super) async fn write_back(
+        &self,
+        offset: u64,
+        data: Bytes,
+        fua: bool,
+        patience: &Patience,
+    ) -> Result<(), Error> {
         let extents = self.extents(offset, data.len() as u64);
         self.may_be_dirty.store(true, Ordering::SeqCst);
-        let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, |_, _| {}).await;
+        let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, patience, |_, _| {}).await;
         let mut contents = Vec::new();
         for index in extents.clone() {
             contents.push((index, self.new_content(index, offset, &data).await?));
         }
+        patience.check(offset, data.len() as u64)?;
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
         for ((index, bytes), token) in contents.into_iter().zip(tokens) {

@@ -19,6 +19,8 @@ pub struct Faults {
     pub write_errors: u64,
     pub flush_errors: u64,
     pub no_space: u64,
+    /// An answer takes minutes; what was asked for is done by then, sooner or later.
+    pub hangs: u64,
     /// A bit of a sector flips on its way to the medium.
     pub rot: u64,
     /// A write lands elsewhere.
@@ -56,6 +58,7 @@ pub struct CrashDevice {
 /// A device that stalls does so once in so many steps, for up to so long.
 const STALL_STEPS: u64 = 1000;
 const STALL_US_MAX: u64 = 8_000_000;
+const HANG_US_MAX: u64 = 200_000_000;
 
 /// What a device is switched on with.
 pub struct Wiring {
@@ -95,7 +98,12 @@ impl CrashDevice {
     async fn step(&self, what: Operation, offset: u64, len: u64) {
         let slow = if self.below(40) == 0 { 20 } else { 1 };
         let stalls = self.stalls && self.below(STALL_STEPS) == 0;
-        let us = self.below(if stalls { STALL_US_MAX } else { self.delay_us_max * slow });
+        let us_max = match self.strikes(|f| f.hangs) {
+            true => HANG_US_MAX,
+            false if stalls => STALL_US_MAX,
+            false => self.delay_us_max * slow,
+        };
+        let us = self.below(us_max);
         self.clock.sleep(Duration::from_micros(us)).await;
         self.power.step((self.name << 8 | what as u64, offset, len)).await;
     }

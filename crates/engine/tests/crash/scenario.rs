@@ -34,6 +34,8 @@ pub trait System: 'static {
     fn faults(&self) -> (Faults, Faults);
     /// Whether a client may hear of errors of the flash.
     fn flash_errors_reach_clients(&self) -> bool;
+    /// Whether it fails requests that a device is slow to answer.
+    fn gives_up(&self) -> bool;
     /// Starts; `cycle` 0 is the first time. An error is a refusal to start.
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<Self::Disk>>, String>;
     /// Gives up what `start` could not start with, and starts anew.
@@ -185,13 +187,16 @@ impl<S: System> World<S> {
 
     fn misbehave(&mut self, devices: &Devices) {
         let (flash, origin) = self.system.faults();
+        if self.system.gives_up() {
+            self.volumes.iter().for_each(|v| v.borrow_mut().tolerant = true);
+        }
         if self.rng.one_in(3) {
             return;
         }
         devices.flash.misbehave(flash);
         devices.origins.iter().for_each(|o| o.misbehave(origin));
         self.corrupt |= flash.corrupt();
-        let on = |f: &Faults| f.read_errors + f.write_errors + f.flush_errors + f.no_space > 0 || f.corrupt();
+        let on = |f: &Faults| f.read_errors + f.write_errors + f.flush_errors + f.no_space + f.hangs > 0 || f.corrupt();
         let tolerant = on(&origin) || on(&flash) && self.system.flash_errors_reach_clients();
         self.volumes.iter().for_each(|v| v.borrow_mut().tolerant |= tolerant);
     }

@@ -13,7 +13,7 @@ use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::{Generation, ObjectId, Settings, WeuId};
 use nitro_engine::port::{Clock, Device};
-use nitro_engine::{Cache, EngineSettings, Error, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, Change, EngineSettings, Error, Rest, Volume, VolumeOptions, WriteMode};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,6 +52,10 @@ fn settings(seed: u64) -> EngineSettings {
         readahead_ram_bytes: pick(&[0, 256 << 10]),
         insert_queue_bytes: pick(&[64 << 10, 4 << 20, 4 << 20]),
         discard_evicted: pick(&[0, 1]) == 1,
+        origin_timeout: match faults(seed).1.hangs {
+            0 => None,
+            _ => Some(Duration::from_secs(pick(&[0, 1, 10]))).filter(|timeout| !timeout.is_zero()),
+        },
         ..EngineSettings::new(manager)
     }
 }
@@ -91,7 +95,7 @@ fn faults(seed: u64) -> (Faults, Faults) {
     let none = Faults::default();
     let mut rng = Rng::new(seed ^ 0xFA17);
     let often = 20 + rng.below(200);
-    match rng.below(20) {
+    match rng.below(22) {
         0 => (Faults { read_errors: often, ..none }, none),
         1 => (Faults { write_errors: often / 8, ..none }, none),
         2 => (Faults { flush_errors: often / 8, ..none }, none),
@@ -102,12 +106,32 @@ fn faults(seed: u64) -> (Faults, Faults) {
         7 => (none, Faults { read_errors: often, write_errors: often, ..none }),
         8 => (none, Faults { flush_errors: often / 4, no_space: often, ..none }),
         9 => (Faults { torn_sectors: true, ..none }, none),
+        10..12 => (none, Faults { hangs: 2 * often, ..none }),
         _ => (none, none),
     }
 }
 
 /// A volume in front of a cache.
-pub struct CachedDisk(Arc<TestVolume>, Rc<Traits>);
+pub struct CachedDisk {
+    volume: Arc<TestVolume>,
+    traits: Rc<Traits>,
+    sim: Rc<Simulation>,
+}
+
+impl CachedDisk {
+    async fn change(&self, change: Change) -> Result<(), String> {
+        self.see_to(self.volume.change(change).await)
+    }
+
+    /// What is left of a request that was given up goes on.
+    fn see_to<T>(&self, (result, rest): (Result<T, Error>, Option<Rest>)) -> Result<T, String> {
+        if let Some(rest) = rest {
+            trace(|| "a request is given up".to_owned());
+            self.sim.spawn(rest);
+        }
+        text(result)
+    }
+}
 
 fn text<T>(result: Result<T, Error>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
@@ -115,56 +139,61 @@ fn text<T>(result: Result<T, Error>) -> Result<T, String> {
 
 impl Disk for CachedDisk {
     fn extent_bytes(&self) -> u64 {
-        self.0.cache().settings().manager.extent_bytes.into()
+        self.volume.cache().settings().manager.extent_bytes.into()
     }
 
     fn trim_bytes(&self) -> u64 {
-        self.0.origin().geometry().block_bytes.into()
+        self.volume.origin().geometry().block_bytes.into()
     }
 
     fn writes_through(&self) -> bool {
-        self.0.mode() == WriteMode::WriteThrough
+        self.volume.mode() == WriteMode::WriteThrough
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {
-        let pieces = match self.0.try_read(offset, len) {
+        let pieces = match self.volume.try_read(offset, len) {
             Some(pieces) => pieces,
-            None => text(self.0.read(offset, len).await)?,
+            None => text(self.volume.read(offset, len).await)?,
         };
         Ok(pieces.concat())
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String> {
-        text(self.0.write(offset, data, fua).await)
+        self.change(Change::Write { offset, data, fua }).await
     }
 
     async fn flush(&self) -> Result<(), String> {
-        text(self.0.flush().await)
+        self.change(Change::Flush).await
     }
 
     async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), String> {
-        text(self.0.trim(offset, len, fua).await)
+        self.change(Change::Trim { offset, len, fua }).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool, fua: bool) -> Result<(), String> {
-        text(self.0.write_zeroes(offset, len, may_unmap, false, fua).await)
+        self.change(Change::WriteZeroes { offset, len, may_unmap, fast: false, fua }).await
     }
 
     async fn exercise(&self, rng: &mut Rng) -> Result<(), String> {
-        let volume = &self.0;
+        let volume = &self.volume;
+        let mode = self.traits.mode(rng);
         let choice = rng.below(12);
         trace(|| format!("begins exercise {choice}"));
-        let done = text(match choice {
-            0..2 => volume.set_mode(self.1.mode(rng)).await,
-            2 => volume.destage_all().await,
-            3..6 => volume.close_regions(true).await,
-            6 => volume.cache().sync().await,
-            7 => resize(volume.cache(), rng).await,
+        let done = match choice {
+            0..3 => {
+                let own = volume.clone();
+                let bringing =
+                    async move { if choice == 2 { own.destage_all().await } else { own.set_mode(mode).await } };
+                self.see_to(volume.while_it_answers(bringing).await)
+            }
+            3..6 => text(volume.close_regions(true).await),
+            6 => text(volume.cache().sync().await),
+            7 => text(resize(volume.cache(), rng).await),
             _ => {
                 let offset = rng.below(volume.size_bytes());
-                volume.warm(offset, rng.below(128 << 10).min(volume.size_bytes() - offset)).await
+                text(volume.warm(offset, rng.below(128 << 10).min(volume.size_bytes() - offset)).await)
             }
-        });
+        };
         trace(|| format!("ends exercise {choice}, {done:?}"));
         done
     }
@@ -191,6 +220,7 @@ struct Happened {
     open_regions: AtomicU64,
     snapshots: AtomicU64,
     outrun_reads: AtomicU64,
+    given_up: AtomicU64,
     outcome: Mutex<Outcome>,
 }
 
@@ -289,7 +319,7 @@ impl Nitro {
             let [ahead, destaging] = [0; 2].map(|_| volume.clone());
             sim.spawn(async move { ahead.readahead_worker().await });
             sim.spawn(async move { destaging.destage_worker().await });
-            Rc::new(CachedDisk(volume, self.traits.clone()))
+            Rc::new(CachedDisk { volume, traits: self.traits.clone(), sim: sim.clone() })
         };
         origins.into_iter().enumerate().map(open).collect()
     }
@@ -317,6 +347,10 @@ impl System for Nitro {
         true
     }
 
+    fn gives_up(&self) -> bool {
+        self.settings.origin_timeout.is_some()
+    }
+
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<CachedDisk>>, String> {
         let Devices { flash, origins } = devices;
         let cache = text(match self.formatted.get() {
@@ -332,13 +366,13 @@ impl System for Nitro {
     }
 
     async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &SimClock, rng: &mut Rng) -> Result<(), String> {
-        for CachedDisk(volume, _) in disks.iter().map(Rc::as_ref) {
+        for volume in disks.iter().map(|disk| &disk.volume) {
             if rng.one_in(2) {
                 text(volume.destage_all().await)?;
             }
             text(volume.flush().await)?;
         }
-        disks[0].0.cache().close();
+        disks[0].volume.cache().close();
         while self.at_work.get() > 0 {
             clock.sleep(Duration::from_millis(10)).await;
             assert!(clock.now() < CYCLE_MAX, "a worker does not end");
@@ -347,7 +381,7 @@ impl System for Nitro {
     }
 
     fn ended(&self, disks: &[Rc<CachedDisk>]) {
-        let status = disks[0].0.cache().status();
+        let status = disks[0].volume.cache().status();
         let happened = &self.happened;
         add(&happened.evicted, status.manager.weus_evicted);
         add(&happened.duplicates, status.manager.duplicates);
@@ -355,7 +389,10 @@ impl System for Nitro {
         add(&happened.corrupt, status.engine.corrupt_extents);
         add(&happened.snapshots, status.engine.journal_snapshots);
         add(&happened.outrun_reads, status.engine.outrun_reads);
-        disks.iter().for_each(|disk| add(&happened.destaged, disk.0.counters().destaged_extents));
+        for counters in disks.iter().map(|disk| disk.volume.counters()) {
+            add(&happened.destaged, counters.destaged_extents);
+            add(&happened.given_up, counters.origin_timeouts);
+        }
     }
 }
 
@@ -379,7 +416,8 @@ fn the_engine_survives_crashes() {
     });
     let all = *happened.outcome.lock().unwrap();
     let Happened { evicted, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
-    let Happened { recovered_dirty, unfinished_batches, open_regions, snapshots, outrun_reads, .. } = &*happened;
+    let Happened { recovered_dirty, unfinished_batches, open_regions, snapshots, outrun_reads, given_up, .. } =
+        &*happened;
     let mut few = all.kills.min(all.power_losses).min(all.crashes_in_start).min(all.stops) < 50;
     println!("{all:?}");
     for (name, counter) in [
@@ -393,6 +431,7 @@ fn the_engine_survives_crashes() {
         ("regions found open", open_regions),
         ("journal snapshots", snapshots),
         ("reads outrun by an eviction", outrun_reads),
+        ("requests given up", given_up),
     ] {
         let count = counter.load(Ordering::Relaxed);
         println!("{name}: {count}");

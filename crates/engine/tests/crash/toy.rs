@@ -248,6 +248,10 @@ impl System for ToySystem {
         true
     }
 
+    fn gives_up(&self) -> bool {
+        false
+    }
+
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, _cycle: u64) -> Result<Vec<Rc<Toy>>, String> {
         let Devices { flash, mut origins } = devices;
         Ok(vec![Rc::new(Toy {

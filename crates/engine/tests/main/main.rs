@@ -4,6 +4,7 @@
 mod disk_model;
 mod faults;
 mod format_doc;
+mod hanging;
 mod insertion;
 mod inspect;
 mod journal;
