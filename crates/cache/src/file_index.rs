@@ -74,6 +74,18 @@ impl FileIndex {
         self.table.find(self.hash(key), |s| bears(s.reference())).map(FileSlot::reference)
     }
 
+    /// Reads what a search for the key will read first.
+    #[inline]
+    pub(crate) fn touch(&self, key: ExtentKey) -> u64 {
+        self.table.touch(self.hash(key)).into()
+    }
+
+    /// What the key points to, in all likelihood: the first candidate.
+    #[inline]
+    pub(crate) fn guess(&self, key: ExtentKey) -> Option<Reference> {
+        self.table.find(self.hash(key), |_| true).map(FileSlot::reference)
+    }
+
     /// Points a key that is not in the index to `reference`.
     pub(crate) fn insert(&mut self, key: ExtentKey, reference: Reference) {
         let hash = self.hash(key);

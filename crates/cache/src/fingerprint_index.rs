@@ -104,6 +104,12 @@ impl FingerprintIndex {
         self.table.find(hash_of(fingerprint), |s| s.tag == tag).map(|s| s.target())
     }
 
+    /// Reads what a search will read first.
+    #[inline]
+    pub(crate) fn touch_memory(&self, fingerprint: &Fingerprint) -> u64 {
+        self.table.touch(hash_of(fingerprint)).into()
+    }
+
     /// Marks an entry as used just now.
     pub(crate) fn touch(&mut self, fingerprint: &Fingerprint, target: Target) {
         let tag = tag_of(fingerprint);

@@ -18,6 +18,7 @@ pub mod settings;
 mod stats;
 mod sweep;
 mod table;
+mod warm;
 pub mod weu;
 mod write_back;
 

@@ -9,6 +9,7 @@ use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
 use crate::sweep::Sweep;
+use crate::warm::TOGETHER;
 use crate::weu::{SlotState, Stored, WeuTable};
 
 /// What became of an extent handed to [`CacheManager::append`].
@@ -334,8 +335,18 @@ impl CacheManager {
     pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> u64 {
         let keys = self.weus.clear(weu, then);
         let count = keys.len() as u64;
-        for (entry, key) in keys.enumerate() {
-            self.files.remove(key, Reference::Base(weu, entry as u16));
+        let mut entry = 0;
+        let (mut together, mut keys) = ([ExtentKey::from_raw(0); TOGETHER], keys);
+        loop {
+            let some = together.iter_mut().zip(&mut keys).map(|(slot, key)| *slot = key).count();
+            self.warm_files(&together[..some]);
+            for key in &together[..some] {
+                self.files.remove(*key, Reference::Base(weu, entry));
+                entry = entry.wrapping_add(1);
+            }
+            if some < TOGETHER {
+                break;
+            }
         }
         self.stats.base_entries -= count;
         count

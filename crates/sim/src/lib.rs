@@ -19,10 +19,12 @@
 
 mod error;
 mod model;
+pub mod mrc;
 mod outcome;
 pub mod policies;
 mod replay;
 mod settings;
+pub mod sweep;
 pub mod timing;
 pub mod workload;
 

@@ -1,10 +1,11 @@
 //! Runs a trace through a cache, one request after the other, without time.
 
 use crate::Error;
-use crate::model::{self, Model};
+use crate::model::{self, Foretold, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot};
-use crate::settings::{PartialWrites, Settings, Warmup};
-use crate::workload::{Piece, Pieces};
+use crate::policies::belady_hits;
+use crate::settings::{PartialWrites, Settings, Variant, Warmup};
+use crate::workload::{Piece, Pieces, Stored};
 use hashbrown::HashMap;
 use nitro_cache::ObjectId;
 use nitro_cache::pattern::{StreamDetector, StreamSettings};
@@ -23,7 +24,36 @@ pub fn simulate(
     settings: &Settings,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Outcome, Error> {
-    let mut run = Run::new(settings)?;
+    if settings.variant == Variant::Belady {
+        return simulate_belady(pieces, settings, progress);
+    }
+    settings.check()?;
+    run(pieces, settings, model::build(settings)?, progress)
+}
+
+/// The optimum knows the future: all of it is read before.
+fn simulate_belady(
+    pieces: &mut dyn Pieces,
+    settings: &Settings,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, Error> {
+    settings.check()?;
+    let all = Stored::keep(pieces)?;
+    let (mut names, mut batch, mut again) = (Vec::new(), Vec::new(), all.replay());
+    while again.next_batch(&mut batch)? {
+        names.extend(batch.iter().filter(|p| matches!(p.op(), Op::Read | Op::Write)).map(|p| p.key.raw()));
+    }
+    let hits = belady_hits(&names, model::capacity(settings));
+    run(&mut all.replay(), settings, Box::new(Foretold::new(hits, settings.cache_bytes)), progress)
+}
+
+fn run(
+    pieces: &mut dyn Pieces,
+    settings: &Settings,
+    model: Box<dyn Model>,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, Error> {
+    let mut run = Run::new(settings, model);
     let mut batch = Vec::new();
     let mut done = 0;
     while pieces.next_batch(&mut batch)? {
@@ -141,17 +171,17 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(settings: &'a Settings) -> Result<Self, Error> {
-        Ok(Self {
+    fn new(settings: &'a Settings, model: Box<dyn Model>) -> Self {
+        Self {
             settings,
-            model: model::build(settings)?,
+            model,
             windows: Windows::new(settings),
             streams: Streams::new(settings.sequential_bytes),
             counts: Counts::default(),
             rest: Vec::new(),
             misses: Vec::new(),
             last_ns: 0,
-        })
+        }
     }
 
     fn take(&mut self, batch: &[Piece]) -> Result<(), Error> {

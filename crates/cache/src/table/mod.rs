@@ -130,6 +130,16 @@ impl<S: Slot> Table<S> {
         shard.find(Self::home_of(hash), is).map(|at| shard.slots[at])
     }
 
+    /// Reads what a search for that hash reads first, without looking at it: the slots from where it begins to where it ends
+    /// in most cases.
+    #[inline]
+    pub fn touch(&self, hash: u64) -> u32 {
+        let shard = &self.shards[self.shard_of(hash)];
+        let at = shard.start(Self::home_of(hash));
+        let slot = |at: usize| shard.slots.get(at).map_or(0, S::home);
+        slot(at) ^ slot(at + 3)
+    }
+
     /// Replaces the first slot of that hash for which `is` holds; the new slot must have the same home bits.
     pub fn replace(&mut self, hash: u64, is: impl FnMut(&S) -> bool, new: S) -> Option<S> {
         debug_assert_eq!(new.home(), Self::home_of(hash));

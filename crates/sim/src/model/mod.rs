@@ -1,12 +1,16 @@
 //! The caches that are simulated.
 
 mod flash;
+mod places;
+mod plain;
+mod sets;
 mod weu;
 
 pub(crate) use flash::Flash;
+pub(crate) use plain::{Foretold, capacity};
 
 use crate::Error;
-use crate::settings::Settings;
+use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::Stats;
 use nitro_ssd::{Counters, Nanos};
@@ -62,11 +66,16 @@ pub(crate) trait Model {
     fn usable_bytes(&self) -> u64;
 }
 
-/// The cache for `settings`.
+/// The cache for `settings`. [`Variant::Belady`] needs to know the future: it is [`Foretold`].
 pub(crate) fn build(settings: &Settings) -> Result<Box<dyn Model>, Error> {
     settings.check()?;
-    if !settings.variant.has_weus() || settings.timing.is_some() {
-        return Err(Error::setting(format!("{}: not simulated yet", settings.variant)));
-    }
-    Ok(Box::new(weu::Weus::new(settings)?))
+    Ok(match settings.variant {
+        Variant::Weu | Variant::WeuLruMod | Variant::WeuLruTrim => Box::new(weu::Weus::new(settings)?),
+        Variant::Extent { ways: 0 } | Variant::ExtentLruMod | Variant::ExtentLruTrim | Variant::Naive => {
+            Box::new(places::Places::new(settings)?)
+        }
+        Variant::Extent { ways } => Box::new(sets::Sets::new(settings, ways)?),
+        Variant::Policy(kind) => Box::new(plain::Plain::new(settings, kind)),
+        Variant::Belady | Variant::None => Box::new(Foretold::new(Vec::new(), settings.cache_bytes)),
+    })
 }

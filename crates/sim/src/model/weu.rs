@@ -8,6 +8,7 @@ use crate::workload::Piece;
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Evicted, Location, WeuId};
 use nitro_ssd::Nanos;
+use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
@@ -107,6 +108,10 @@ impl Weus {
 }
 
 impl Model for Weus {
+    fn warm(&self, pieces: &[Piece]) {
+        self.manager.warm(pieces.iter().map(|piece| (piece.key, &piece.fingerprint, piece.op() == Op::Write)));
+    }
+
     fn set_now(&mut self, now: Nanos) {
         self.flash.now = now;
     }

@@ -7,12 +7,13 @@ mod belady;
 mod clock;
 mod fifo;
 mod lru;
-mod nodes;
+pub(crate) mod nodes;
 mod s3_fifo;
 mod table;
 
 pub use arc::Arc;
 pub use belady::belady;
+pub(crate) use belady::belady_hits;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;

@@ -111,6 +111,23 @@ impl Nodes {
         list.len += 1;
     }
 
+    /// Makes a node the oldest of its list.
+    pub fn demote(&mut self, list: &mut List, node: u32) {
+        if list.oldest == node {
+            return;
+        }
+        self.unlink(list, node);
+        let oldest = list.oldest;
+        let own = &mut self.nodes[node as usize];
+        (own.newer, own.older) = (oldest, NONE);
+        match self.nodes.get_mut(oldest as usize) {
+            Some(last) => last.older = node,
+            None => list.newest = node,
+        }
+        list.oldest = node;
+        list.len += 1;
+    }
+
     /// Takes a node out of the list that it is in.
     #[inline]
     pub fn unlink(&mut self, list: &mut List, node: u32) {

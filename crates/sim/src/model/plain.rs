@@ -1,0 +1,137 @@
+//! Yardsticks: policies over extents, the optimum, and no cache at all. They have neither duplicates nor an SSD, and take in
+//! every extent that is read or written.
+
+use super::{Hit, Model, Totals};
+use crate::Error;
+use crate::policies::{Policy, PolicyKind};
+use crate::settings::Settings;
+use crate::workload::Piece;
+use nitro_cache::Stats;
+use nitro_ssd::{Counters, Nanos};
+use nitro_trace::Op;
+
+/// Extents that a cache has room for.
+pub(crate) fn capacity(settings: &Settings) -> u32 {
+    u32::try_from(settings.cache_bytes / u64::from(settings.extent_bytes)).unwrap_or(u32::MAX)
+}
+
+/// A policy.
+pub(crate) struct Plain {
+    policy: Box<dyn Policy + Send>,
+    now: Nanos,
+    stats: Stats,
+    extent_bytes: u64,
+    usable_bytes: u64,
+}
+
+impl Plain {
+    pub(crate) fn new(settings: &Settings, kind: PolicyKind) -> Self {
+        Self {
+            policy: kind.build(capacity(settings)),
+            now: Nanos::ZERO,
+            stats: Stats::default(),
+            extent_bytes: settings.extent_bytes.into(),
+            usable_bytes: settings.cache_bytes,
+        }
+    }
+
+    fn admitted(&mut self) {
+        self.stats.insertions += 1;
+        self.stats.inserted_bytes += self.extent_bytes;
+        self.stats.unique_bytes += self.extent_bytes;
+        self.stats.stored_bytes += self.extent_bytes;
+    }
+}
+
+impl Model for Plain {
+    fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        let hit = self.policy.access(piece.key.raw());
+        Ok(hit.then_some(Hit { done: self.now, compressed: false }))
+    }
+
+    /// What was read is there already.
+    fn insert(&mut self, piece: &Piece) -> Result<(), Error> {
+        if piece.op() == Op::Write {
+            self.policy.access(piece.key.raw());
+        }
+        self.admitted();
+        Ok(())
+    }
+
+    /// Writes are taken in whatever was there.
+    fn forget(&mut self, _piece: &Piece) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn totals(&self) -> Totals {
+        let cache = Stats { cached_extents: self.policy.len(), ..self.stats };
+        Totals { cache, flash: Counters::default() }
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        self.policy.ram_bytes() as u64
+    }
+
+    fn page_bytes(&self) -> u32 {
+        0
+    }
+
+    fn usable_bytes(&self) -> u64 {
+        self.usable_bytes
+    }
+}
+
+/// What is told beforehand: the optimum's hits, or none.
+pub(crate) struct Foretold {
+    /// For each extent read or written in turn, whether it is there.
+    hits: std::vec::IntoIter<bool>,
+    now: Nanos,
+    usable_bytes: u64,
+}
+
+impl Foretold {
+    pub(crate) fn new(hits: Vec<bool>, usable_bytes: u64) -> Self {
+        Self { hits: hits.into_iter(), now: Nanos::ZERO, usable_bytes }
+    }
+}
+
+impl Model for Foretold {
+    fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    fn read(&mut self, _piece: &Piece) -> Result<Option<Hit>, Error> {
+        Ok(self.hits.next().unwrap_or(false).then_some(Hit { done: self.now, compressed: false }))
+    }
+
+    fn insert(&mut self, _piece: &Piece) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
+        if piece.op() == Op::Write {
+            self.hits.next();
+        }
+        Ok(true)
+    }
+
+    fn totals(&self) -> Totals {
+        Totals::default()
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        0
+    }
+
+    fn page_bytes(&self) -> u32 {
+        0
+    }
+
+    fn usable_bytes(&self) -> u64 {
+        self.usable_bytes
+    }
+}

@@ -1,0 +1,168 @@
+//! Many settings over one trace: on all cores, and from where an earlier run was stopped.
+
+use crate::settings::Settings;
+use crate::workload::{self, Open, Stored};
+use crate::{Error, Outcome, simulate};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Whatever changes outcomes without changing settings raises this: results of before are not taken for those of now.
+const MODEL_VERSION: u32 = 1;
+
+/// Where finished points are kept: a line of JSON for each.
+#[derive(Debug)]
+pub struct Results {
+    file: File,
+    path: String,
+    trace: String,
+    known: Vec<Outcome>,
+}
+
+/// A line.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    model: u32,
+    trace: String,
+    outcome: Outcome,
+}
+
+impl Results {
+    /// Opens a file, or makes it; `trace` names the trace in a way that changes when its content does. What a run that was
+    /// killed had begun to write is cut off.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or is no file of results.
+    pub fn open(path: &Path, trace: String) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let failed = |reason: &dyn ToString| Error::Results { path: name.clone(), reason: reason.to_string() };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| failed(&error))?;
+        let (mut known, mut whole_bytes) = (Vec::new(), 0);
+        let mut reader = BufReader::new(&file);
+        let mut text = String::new();
+        loop {
+            text.clear();
+            let bytes = reader.read_line(&mut text).map_err(|error| failed(&error))?;
+            if bytes == 0 || !text.ends_with('\n') {
+                break;
+            }
+            let line: Line = match serde_json::from_str(&text) {
+                Ok(line) => line,
+                Err(_) if text.starts_with("{\"model\":") => {
+                    // Of an older version, with other settings.
+                    whole_bytes += bytes as u64;
+                    continue;
+                }
+                Err(error) => return Err(failed(&format_args!("it is no file of results: {error}"))),
+            };
+            whole_bytes += bytes as u64;
+            if line.model == MODEL_VERSION && line.trace == trace {
+                known.push(line.outcome);
+            }
+        }
+        file.set_len(whole_bytes).and_then(|()| file.seek(SeekFrom::End(0))).map_err(|error| failed(&error))?;
+        Ok(Self { file, path: name, trace, known })
+    }
+
+    /// The outcome for those settings, if it is there.
+    #[must_use]
+    pub fn get(&self, settings: &Settings) -> Option<&Outcome> {
+        self.known.iter().find(|outcome| outcome.settings == *settings)
+    }
+
+    fn add(&mut self, outcome: &Outcome) -> Result<(), Error> {
+        let line = Line { model: MODEL_VERSION, trace: self.trace.clone(), outcome: outcome.clone() };
+        let written = serde_json::to_string(&line)
+            .map_err(|error| error.to_string())
+            .and_then(|text| self.file.write_all((text + "\n").as_bytes()).map_err(|error| error.to_string()));
+        written.map_err(|reason| Error::Results { path: self.path.clone(), reason })
+    }
+}
+
+/// How far a sweep is.
+#[derive(Debug, Default)]
+pub struct SweepProgress {
+    /// Extents to simulate in all points that are not finished yet; 0 while traces are read.
+    pub total: AtomicU64,
+    /// Those done.
+    pub done: AtomicU64,
+    /// All threads are to stop.
+    pub stop: AtomicBool,
+}
+
+/// Simulates all `points` on `threads` threads, but those that `results` knows; returns the outcomes in the order of the
+/// points. Each is written to `results` as soon as it is there.
+///
+/// # Errors
+/// The first of any simulation; [`Error::Stopped`] if `progress` says so.
+pub fn sweep(
+    open: &(dyn Fn() -> Result<Box<dyn nitro_trace::Reader>, nitro_trace::TraceError> + Sync),
+    points: &[Settings],
+    threads: usize,
+    results: Option<Results>,
+    progress: &SweepProgress,
+) -> Result<Vec<Outcome>, Error> {
+    points.iter().try_for_each(Settings::check)?;
+    let mut outcomes: Vec<Option<Outcome>> =
+        points.iter().map(|point| results.as_ref().and_then(|results| results.get(point)).cloned()).collect();
+    let left: Vec<usize> = (0..points.len()).filter(|at| outcomes[*at].is_none()).collect();
+    let workloads = prepare(open, left.iter().map(|at| points[*at].extent_bytes))?;
+    let pieces = |at: &usize| workloads.get(&points[*at].extent_bytes).map_or(0, Stored::pieces);
+    progress.total.store(left.iter().map(pieces).sum(), Ordering::Relaxed);
+    let (next, done, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(results));
+    let work = || -> Result<(), Error> {
+        while let Some(at) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let Some(workload) = workloads.get(&points[*at].extent_bytes) else { continue };
+            let mut told = 0;
+            let mut tell = |pieces: u64| {
+                progress.done.fetch_add(pieces - told, Ordering::Relaxed);
+                told = pieces;
+                !progress.stop.load(Ordering::Relaxed)
+            };
+            let outcome = simulate(&mut workload.replay(), &points[*at], &mut tell);
+            let outcome = outcome.inspect_err(|_| progress.stop.store(true, Ordering::Relaxed))?;
+            if let Some(results) = results.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                results.add(&outcome)?;
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((*at, outcome));
+        }
+        Ok(())
+    };
+    let ended: Vec<Result<(), Error>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().map(thread::ScopedJoinHandle::join);
+        joined.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    // A real error says more than that the others stopped for it.
+    let mut errors: Vec<Error> = ended.into_iter().filter_map(Result::err).collect();
+    errors.sort_by_key(|error| matches!(error, Error::Stopped));
+    if let Some(error) = errors.into_iter().next() {
+        return Err(error);
+    }
+    for (at, outcome) in done.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        outcomes[at] = Some(outcome);
+    }
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+/// The trace for each extent size.
+fn prepare(open: &Open<'_>, sizes: impl Iterator<Item = u32>) -> Result<BTreeMap<u32, Stored>, Error> {
+    let mut workloads = BTreeMap::new();
+    for extent_bytes in sizes {
+        if let std::collections::btree_map::Entry::Vacant(entry) = workloads.entry(extent_bytes) {
+            entry.insert(workload::stored(open, extent_bytes)?);
+        }
+    }
+    Ok(workloads)
+}
