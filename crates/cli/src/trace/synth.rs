@@ -7,7 +7,7 @@ use crate::args::{
     BootStormArgs, FiuArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs, SnapshotPass, SynthCommand, ZipfArgs,
 };
 use crate::error::Error;
-use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template};
+use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template, recorded_boot};
 use nitro_trace::{Reader, TraceError};
 use std::slice;
 
@@ -65,9 +65,14 @@ fn boot_storm(args: &BootStormArgs) -> Result<Made<'_>, Error> {
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             (storm, "synthetic: a storm made from one recorded boot", format!(" --boot {name}"))
         }
-        None => {
+        None if args.made_up => {
             let storm = BootStorm::new(boot_template(seed), args.machines, seed);
-            (storm, "synthetic: a storm made from a boot that is made up", String::new())
+            (storm, "synthetic: a storm made from a boot that is made up", " --made-up".to_owned())
+        }
+        None => {
+            let boot = recorded_boot().map_err(|e| refused(&e))?;
+            let storm = BootStorm::new(boot, args.machines, seed);
+            (storm, "synthetic: a storm made from the recorded boot of one Debian 12", String::new())
         }
     };
     let storm = BootStorm {

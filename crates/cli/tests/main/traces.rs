@@ -99,6 +99,7 @@ fn one_seed_makes_one_file_and_it_says_that_it_is_synthetic() {
         "mail --scale 0.0005",
         "homes --scale 0.0005",
         "boot-storm --machines 3",
+        "boot-storm --machines 3 --made-up",
         "snapshots --image-size 8M --snapshots 9",
         "snapshots --image-size 8M --snapshots 9 --pass backups",
         "snapshots --image-size 8M --snapshots 9 --pass restore --snapshot 3",

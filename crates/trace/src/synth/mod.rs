@@ -10,7 +10,7 @@ mod random;
 mod snapshots;
 mod zipf;
 
-pub use boot::{BootStorm, BootStormReader, boot_template};
+pub use boot::{BootStorm, BootStormReader, boot_template, recorded_boot};
 pub use fiu::{FiuLike, FiuLikeReader};
 pub use random::{RandomReads, RandomReadsReader};
 pub use snapshots::{SnapshotChain, SnapshotReader};

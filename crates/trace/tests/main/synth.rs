@@ -1,7 +1,7 @@
 //! Generators: what they make, measured, against what they were asked for.
 
 use crate::content::Listed;
-use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template};
+use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template, recorded_boot};
 use nitro_trace::{Op, Reader, Request, Summary, summarize};
 use std::collections::{HashMap, HashSet};
 
@@ -252,4 +252,18 @@ fn parameters_that_make_no_sense_are_refused() {
     let reads = RandomReads::grid(1 << 20, 10, 1).next().unwrap();
     assert!(RandomReads { dedup_ratio: 0.5, ..reads.clone() }.reader().is_err());
     assert!(RandomReads { request_bytes: 0, ..reads }.reader().is_err());
+}
+
+#[test]
+fn the_recorded_boot_is_one() {
+    let boot = recorded_boot().unwrap();
+    let storm = BootStorm::new(boot, 4, 1);
+    let one = summarize(&mut BootStorm { machines: 1, ..storm.clone() }.reader().unwrap()).unwrap();
+    assert_eq!((one.requests, one.reads.count, one.writes.count, one.flushes.count), (1424, 1265, 98, 61));
+    assert!((60 << 20..90 << 20).contains(&one.footprint_bytes) && one.exact);
+    let four = summarize(&mut storm.reader().unwrap()).unwrap();
+    assert_eq!((four.requests, four.objects), (4 * 1424, 4));
+    // Nine of ten blocks are those of the first machine.
+    let new = (four.unique_prints - one.unique_prints) as f64 / one.unique_prints as f64 / 3.0;
+    assert!((0.05..0.15).contains(&new), "{new}");
 }
