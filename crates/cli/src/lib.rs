@@ -17,6 +17,7 @@ mod output;
 mod progress;
 mod record;
 mod serve;
+mod sim;
 mod size;
 mod status;
 mod trace;
@@ -50,6 +51,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),
         Command::Estimate(args) => estimate::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Trace { command } => trace::run(command),
         Command::Man { folder } => generate::man(folder),
         Command::Completions { shell } => generate::completions(*shell),

@@ -13,6 +13,8 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Progress {
     begun: Instant,
     total_bytes: u64,
+    /// What is told of are no bytes.
+    counting: bool,
     /// What happens to them, as in "30 % of 2 GiB read".
     verb: &'static str,
     bar: Option<ProgressBar>,
@@ -22,14 +24,29 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(total_bytes: u64, verb: &'static str) -> Self {
+        let bar = "{bar:40} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+        Self::with_bar(total_bytes, verb, bar, false)
+    }
+
+    /// As [`new`](Self::new), for what are no bytes, as in "30 % of 2000 extents simulated".
+    pub(crate) fn counting(total: u64, verb: &'static str) -> Self {
+        Self::with_bar(total, verb, "{bar:40} {percent} %, {human_pos} of {human_len}, {per_sec}, {eta} left", true)
+    }
+
+    fn with_bar(total_bytes: u64, verb: &'static str, template: &str, counting: bool) -> Self {
         let bar = stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template(
-                "{bar:40} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
-            )
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total_bytes).with_style(style)
         });
-        Self { begun: Instant::now(), total_bytes, verb, bar, told_percent: Cell::new(0), told_after: Cell::default() }
+        Self {
+            counting,
+            begun: Instant::now(),
+            total_bytes,
+            verb,
+            bar,
+            told_percent: Cell::new(0),
+            told_after: Cell::default(),
+        }
     }
 
     pub(crate) fn show(&self, position_bytes: u64) {
@@ -43,7 +60,8 @@ impl Progress {
             self.told_after.set(elapsed);
             let left = self.total_bytes.saturating_sub(position_bytes);
             let eta = eta(position_bytes, left, elapsed);
-            eprintln!("{percent} % of {} {}{eta} left", Size(self.total_bytes), self.verb);
+            let total = if self.counting { self.total_bytes.to_string() } else { Size(self.total_bytes).to_string() };
+            eprintln!("{percent} % of {total} {}{eta} left", self.verb);
         }
     }
 

@@ -25,6 +25,7 @@ pub mod policies;
 mod replay;
 mod settings;
 pub mod sweep;
+mod table;
 pub mod timing;
 pub mod workload;
 
@@ -32,3 +33,4 @@ pub use error::Error;
 pub use outcome::{Latency, Measures, Outcome, Pace};
 pub use replay::simulate;
 pub use settings::{PartialWrites, Settings, Variant, Warmup};
+pub use table::write_parquet;

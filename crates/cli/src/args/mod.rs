@@ -2,11 +2,13 @@
 
 mod cache;
 mod serve;
+mod sim;
 mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use serve::ServeArgs;
+pub(crate) use sim::SimArgs;
 pub(crate) use trace::{
     BadRecordsName, BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs,
     SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,
@@ -75,6 +77,9 @@ pub(crate) enum Command {
     /// Tell what deduplication and compression an existing image would give, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),
+    /// Tell what a cache would have done for a trace
+    #[command(after_long_help = sim::EXAMPLES)]
+    Sim(Box<SimArgs>),
     /// Tell of, convert and make traces of requests
     Trace {
         #[command(subcommand)]

@@ -54,13 +54,16 @@ impl Input {
             let len = path.metadata().map_or(0, |found| found.len());
             total_bytes = total_bytes.map(|bytes| bytes + len);
         }
-        let merged: Box<dyn Reader> = match readers.pop() {
-            Some(only) if readers.is_empty() => only,
-            last => Box::new(Merged::new(readers.into_iter().chain(last))),
-        };
-        let reader = if args.drop_repeats { Box::new(WithoutRepeats::new(merged)) } else { merged };
+        let reader = merged(readers, args);
         let progress = total_bytes.map(|bytes| (Progress::new(bytes, "read"), position));
         Ok(Self { reader, formats, notes, progress, requests: 0 })
+    }
+
+    /// As [`open`](Self::open), without telling anything.
+    pub(crate) fn reader(paths: &[PathBuf], args: &ReadArgs) -> Result<Box<dyn Reader>, TraceError> {
+        let options = args.options(&Position::default());
+        let readers = paths.iter().map(|path| open(path, &options)).collect::<Result<Vec<_>, _>>()?;
+        Ok(merged(readers, args))
     }
 
     /// Tells on standard error which records were left out.
@@ -74,6 +77,15 @@ impl Input {
             eprintln!("left out: {more} more bad records");
         }
     }
+}
+
+/// Several readers as one.
+fn merged(mut readers: Vec<Box<dyn Reader>>, args: &ReadArgs) -> Box<dyn Reader> {
+    let merged: Box<dyn Reader> = match readers.pop() {
+        Some(only) if readers.is_empty() => only,
+        last => Box::new(Merged::new(readers.into_iter().chain(last))),
+    };
+    if args.drop_repeats { Box::new(WithoutRepeats::new(merged)) } else { merged }
 }
 
 /// What a Parquet file says of itself.

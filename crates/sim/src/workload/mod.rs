@@ -61,6 +61,14 @@ pub type Open<'a> = dyn Fn() -> Result<Box<dyn Reader>, TraceError> + 'a;
 /// # Errors
 /// Those of the trace, or an extent size that is out of bounds.
 pub fn live(open: &Open<'_>, extent_bytes: u32) -> Result<Live<Box<dyn Reader>>, Error> {
+    live_from(open, open()?, extent_bytes)
+}
+
+/// As [`live`], with the reader for the last pass given.
+///
+/// # Errors
+/// As [`live`].
+pub fn live_from<R: Reader>(open: &Open<'_>, last: R, extent_bytes: u32) -> Result<Live<R>, Error> {
     EXTENT_BYTES.check(extent_bytes.into())?;
     let mut contents = None;
     if has_fingerprints(&mut *open()?)? {
@@ -68,7 +76,16 @@ pub fn live(open: &Open<'_>, extent_bytes: u32) -> Result<Live<Box<dyn Reader>>,
         known.prepare(&mut Refined(open()?))?;
         contents = Some(known);
     }
-    Ok(Live::new(open()?, extent_bytes, contents))
+    Ok(Live::new(last, extent_bytes, contents))
+}
+
+/// The pieces of what a reader reads, whose fingerprints are not looked at: for those who ask for addresses only.
+///
+/// # Errors
+/// An extent size that is out of bounds.
+pub fn without_contents<R: Reader>(reader: R, extent_bytes: u32) -> Result<Live<R>, Error> {
+    EXTENT_BYTES.check(extent_bytes.into())?;
+    Ok(Live::new(reader, extent_bytes, None))
 }
 
 /// The pieces of a trace, kept for many runs.

@@ -1,0 +1,87 @@
+//! Charts of letters.
+
+use crate::size::Size;
+use std::fmt::Write;
+
+const WIDTH: usize = 64;
+const HEIGHT: usize = 16;
+/// What series are drawn with; where two meet, the later one is seen.
+const MARKS: [char; 10] = ['o', 'x', '+', '*', '#', '@', '%', '&', '=', '~'];
+
+/// A named line through points of a size and a ratio.
+pub(super) struct Series {
+    pub(super) name: String,
+    pub(super) points: Vec<(u64, f64)>,
+}
+
+/// Draws ratios from 0 to the highest over sizes on a logarithmic scale. Nothing where there is no line to draw.
+pub(super) fn draw(what: &str, series: &[Series]) -> String {
+    let points = || series.iter().flat_map(|series| &series.points).filter(|point| point.0 > 0);
+    let (Some(least), Some(most)) = (points().map(|p| p.0).min(), points().map(|p| p.0).max()) else {
+        return String::new();
+    };
+    if least == most {
+        return String::new();
+    }
+    let top = points().map(|p| p.1).fold(0.0, f64::max);
+    let top = if top > 0.0 { top } else { 1.0 };
+    let log = |size: u64| (size as f64).log2();
+    let column =
+        |size: u64| ((log(size) - log(least)) / (log(most) - log(least)) * (WIDTH - 1) as f64).round() as usize;
+    let row = |ratio: f64| ((1.0 - ratio / top) * (HEIGHT - 1) as f64).round() as usize;
+    let mut grid = vec![[' '; WIDTH]; HEIGHT];
+    for (series, mark) in series.iter().zip(MARKS.iter().cycle()) {
+        for pair in series.points.windows(2) {
+            // Dots between points, so that lines can be followed.
+            let (from, to) = (column(pair[0].0), column(pair[1].0));
+            for at in from..=to {
+                let share = if to == from { 0.0 } else { (at - from) as f64 / (to - from) as f64 };
+                let cell = &mut grid[row(pair[0].1 + (pair[1].1 - pair[0].1) * share).min(HEIGHT - 1)][at];
+                if *cell == ' ' {
+                    *cell = '.';
+                }
+            }
+        }
+        for &(size, ratio) in &series.points {
+            grid[row(ratio).min(HEIGHT - 1)][column(size)] = *mark;
+        }
+    }
+    let mut out = format!("{what}\n");
+    for (number, line) in grid.iter().enumerate() {
+        let label = match number {
+            0 => format!("{top:6.3}"),
+            n if n == HEIGHT - 1 => format!("{:6.3}", 0.0),
+            n if n == HEIGHT / 2 => format!("{:6.3}", top * (1.0 - n as f64 / (HEIGHT - 1) as f64)),
+            _ => " ".repeat(6),
+        };
+        let line: String = line.iter().collect();
+        let _ = writeln!(out, "{label} |{}", line.trim_end());
+    }
+    let _ = writeln!(out, "       +{}", "-".repeat(WIDTH));
+    let (first, last) = (Size(least).to_string(), Size(most).to_string());
+    let _ = writeln!(out, "        {first}{last:>width$}", width = WIDTH.saturating_sub(first.chars().count()));
+    if series.len() > 1 {
+        for (series, mark) in series.iter().zip(MARKS.iter().cycle()) {
+            let _ = writeln!(out, "        {mark} {}", series.name);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_falling_line_falls() {
+        let line = |name: &str, half: f64| Series {
+            name: name.into(),
+            points: vec![(1 << 30, half * 2.0), (2 << 30, half), (4 << 30, 0.0)],
+        };
+        let chart = draw("miss ratio", &[line("a", 0.4), line("b", 0.2)]);
+        let lines: Vec<&str> = chart.lines().collect();
+        assert!(lines[1].starts_with(" 0.800 |o") && lines[HEIGHT].ends_with('x'), "{chart}");
+        assert!(chart.contains("1 GiB") && chart.contains("4 GiB") && chart.contains("x b"), "{chart}");
+        assert_eq!(draw("nothing", &[]), "");
+    }
+}

@@ -1,0 +1,225 @@
+//! The settings of a simulation by name: on the command line, and as axes of a sweep.
+
+use crate::size::Size;
+use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
+use nitro_sim::{PartialWrites, Settings, Warmup};
+use std::str::FromStr;
+
+/// A setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Knob {
+    Size,
+    Variant,
+    Dedup,
+    Compress,
+    ExtentSize,
+    WeuSize,
+    FingerprintIndex,
+    Recipes,
+    PartialWrites,
+    Sequential,
+    Compression,
+    Warmup,
+    Period,
+    Load,
+    Origin,
+    Disks,
+    Nvram,
+    Seed,
+}
+
+const NAMES: [(&str, Knob); 18] = [
+    ("size", Knob::Size),
+    ("variant", Knob::Variant),
+    ("dedup", Knob::Dedup),
+    ("compress", Knob::Compress),
+    ("extent-size", Knob::ExtentSize),
+    ("weu-size", Knob::WeuSize),
+    ("fingerprint-index", Knob::FingerprintIndex),
+    ("recipes", Knob::Recipes),
+    ("partial-writes", Knob::PartialWrites),
+    ("sequential", Knob::Sequential),
+    ("compression", Knob::Compression),
+    ("warmup", Knob::Warmup),
+    ("period", Knob::Period),
+    ("load", Knob::Load),
+    ("origin", Knob::Origin),
+    ("disks", Knob::Disks),
+    ("nvram", Knob::Nvram),
+    ("seed", Knob::Seed),
+];
+
+impl FromStr for Knob {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let wanted = if name == "cache-size" { "size" } else { name };
+        NAMES.iter().find(|(known, _)| *known == wanted).map(|(_, knob)| *knob).ok_or_else(|| {
+            let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+            format!("no setting {name:?}; there are: {}", names.join(", "))
+        })
+    }
+}
+
+impl Knob {
+    /// Its name in sweeps.
+    pub(crate) fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, knob)| *knob == self).map_or("", |(name, _)| name)
+    }
+
+    /// Its option.
+    pub(crate) fn option(self) -> String {
+        if self == Self::Size { "--cache-size".into() } else { format!("--{}", self.name()) }
+    }
+
+    /// Whether its values are sizes.
+    pub(super) const fn is_size(self) -> bool {
+        matches!(self, Self::Size | Self::ExtentSize | Self::WeuSize | Self::Sequential | Self::Nvram)
+    }
+
+    /// Sets it. An error says what it may be.
+    pub(crate) fn set(self, settings: &mut Settings, text: &str) -> Result<(), String> {
+        match self {
+            Self::Size => settings.cache_bytes = size(text)?,
+            Self::Variant => settings.variant = text.parse()?,
+            Self::Dedup => settings.dedup = switch(text)?,
+            Self::Compress => settings.compress = switch(text)?,
+            Self::ExtentSize => settings.extent_bytes = small_size(text)?,
+            Self::WeuSize => settings.weu_bytes = small_size(text)?,
+            Self::FingerprintIndex => settings.fingerprint_index_percent = number(text)?,
+            Self::Recipes => settings.recipes = switch(text)?,
+            Self::PartialWrites => {
+                settings.partial_writes = match text {
+                    "merge" => PartialWrites::Merge,
+                    "fetch" => PartialWrites::Fetch,
+                    _ => return Err("must be merge or fetch".into()),
+                }
+            }
+            Self::Sequential => settings.sequential_bytes = size(text)?,
+            Self::Compression => settings.compression_mean = number(text)?,
+            Self::Warmup => {
+                settings.warmup = match text.parse() {
+                    Ok(0) => Warmup::None,
+                    Ok(requests) => Warmup::Requests(requests),
+                    Err(_) => Warmup::Time(span_ns(text)?),
+                }
+            }
+            Self::Period => settings.period_ns = span_ns(text)?,
+            Self::Seed => settings.seed = number(text)?,
+            Self::Load | Self::Origin | Self::Disks | Self::Nvram => {
+                return self.set_timing(settings.timing.get_or_insert_default(), text);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_timing(self, timing: &mut Timing, text: &str) -> Result<(), String> {
+        match self {
+            Self::Load => timing.load = load(text)?,
+            Self::Origin => {
+                timing.origin = match text {
+                    "tps" => Origin::Tps,
+                    "cos" => Origin::Cos(Cos::default()),
+                    _ => return Err("must be tps or cos".into()),
+                }
+            }
+            Self::Disks => timing.disks = disks(text)?,
+            _ => timing.nvram_bytes = size(text)?,
+        }
+        Ok(())
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    text.parse::<Size>().map(|size| size.0).map_err(|error| error.to_string())
+}
+
+fn small_size(text: &str) -> Result<u32, String> {
+    u32::try_from(size(text)?).map_err(|_| "must be less than 4G".into())
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("must be on or off".into()),
+    }
+}
+
+fn number<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "must be a number".into())
+}
+
+/// A span of a trace's time: a number with s, m, h or d.
+fn span_ns(text: &str) -> Result<u64, String> {
+    let refuse = || "must be a number with s, m, h or d, such as 16d".to_owned();
+    let last = text.chars().last().ok_or_else(refuse)?;
+    let unit_s = match last {
+        's' => 1.0,
+        'm' => 60.0,
+        'h' => 3600.0,
+        'd' => 86_400.0,
+        _ => return Err(refuse()),
+    };
+    let count: f64 = text[..text.len() - 1].parse().map_err(|_| refuse())?;
+    let ns = count * unit_s * 1e9;
+    if (0.0..1e18).contains(&ns) { Ok(ns as u64) } else { Err(refuse()) }
+}
+
+fn load(text: &str) -> Result<Load, String> {
+    let refuse = || "must be closed:N or open:X, such as closed:32 or open:1".to_owned();
+    match text.split_once(':') {
+        Some(("closed", depth)) => depth.parse().map(Load::Closed).map_err(|_| refuse()),
+        Some(("open", speed)) => speed.parse().map(Load::Open).map_err(|_| refuse()),
+        _ => Err(refuse()),
+    }
+}
+
+fn disks(text: &str) -> Result<Disks, String> {
+    let refuse = || "must be RPM[:SPINDLES[:raid0|raid5|raid6]], such as 7200:11:raid5".to_owned();
+    let mut parts = text.split(':');
+    let rpm = parts.next().and_then(|rpm| rpm.parse().ok()).ok_or_else(refuse)?;
+    let spindles = parts.next().map_or(Ok(1), |spindles| spindles.parse().map_err(|_| refuse()))?;
+    let raid = match parts.next() {
+        None | Some("raid0") => Raid::Raid0,
+        Some("raid5") => Raid::Raid5,
+        Some("raid6") => Raid::Raid6,
+        Some(_) => return Err(refuse()),
+    };
+    if parts.next().is_some() { Err(refuse()) } else { Ok(Disks { rpm, spindles, raid, ..Disks::default() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_others_refused_with_what_they_may_be() {
+        let mut settings = Settings::new(1 << 30);
+        for (knob, text) in [
+            (Knob::Size, "1.5G"),
+            (Knob::Variant, "8-way"),
+            (Knob::Dedup, "off"),
+            (Knob::Warmup, "1.5d"),
+            (Knob::Load, "open:2.5"),
+            (Knob::Disks, "15000:4:raid6"),
+        ] {
+            knob.set(&mut settings, text).unwrap();
+        }
+        assert_eq!((settings.cache_bytes, settings.dedup), (3 << 29, false));
+        assert_eq!(settings.warmup, Warmup::Time(129_600_000_000_000));
+        let timing = settings.timing.unwrap();
+        assert_eq!((timing.load, timing.disks.rpm, timing.disks.raid), (Load::Open(2.5), 15000, Raid::Raid6));
+        for (knob, text, hint) in [
+            (Knob::Dedup, "yes", "on or off"),
+            (Knob::Warmup, "16y", "16d"),
+            (Knob::Warmup, "日", "16d"),
+            (Knob::Load, "closed", "closed:32"),
+            (Knob::Disks, "7200:4:raid7", "raid5"),
+            (Knob::Variant, "weus", "weu-lru-mod"),
+        ] {
+            let error = knob.set(&mut settings, text).expect_err(text);
+            assert!(error.contains(hint), "{error}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What needs no cache manager: plain policies over requests, and curves in one pass.
+
+use super::chart::{self, Series};
+use super::source::{Source, failed};
+use crate::args::SimArgs;
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::size::Size;
+use crate::trace::refused;
+use nitro_sim::Settings;
+use nitro_sim::mrc::{Curve, Sampling, Shards};
+use nitro_sim::policies::{Feed, Misses, PolicyKind, belady};
+use nitro_sim::workload::{self, Pieces};
+use nitro_trace::{Op, Reader, Request};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Extents that are followed if nothing is said.
+const FOLLOWED: usize = 1 << 16;
+
+#[derive(Serialize)]
+struct Report {
+    policy: String,
+    objects: u32,
+    #[serde(flatten)]
+    misses: Misses,
+    miss_ratio: f64,
+}
+
+/// Counts the misses of a policy, each request being one object named by its address.
+pub(super) fn policy(source: &Source<'_>, args: &SimArgs, name: &str, objects: u32) -> Result<(), Error> {
+    let mut reader = source.open_shown()?;
+    let misses = if name == "belady" {
+        let mut names = Vec::new();
+        each_name(&mut *reader, |name| names.push(name))?;
+        belady(&names, objects)
+    } else {
+        let kind = PolicyKind::ALL.into_iter().find(|kind| told(*kind) == name);
+        let Some(kind) = kind else {
+            let known: Vec<_> = PolicyKind::ALL.into_iter().map(told).collect();
+            let why = format_args!("there is no such policy").to_string();
+            return Err(Error::new(format_args!("--policy {name}"), why)
+                .or(format_args!("choose {} or belady", known.join(", "))));
+        };
+        let mut policy = kind.build(objects);
+        let mut feed = Feed::new(&mut *policy);
+        each_name(&mut *reader, |name| feed.push(name))?;
+        feed.finish()
+    };
+    let report = Report { policy: name.to_owned(), objects, misses, miss_ratio: misses.ratio() };
+    let text = match args.output.format {
+        Format::Json => output::json_pretty(&report)?,
+        format => {
+            let mut table = Table::new(["policy", "objects", "requests", "misses", "miss_ratio"]);
+            let ratio = format!("{:.6}", report.miss_ratio);
+            table.row(vec![
+                report.policy,
+                objects.to_string(),
+                misses.requests.to_string(),
+                misses.misses.to_string(),
+                ratio,
+            ]);
+            if format == Format::Csv { table.csv(true) } else { table.aligned() }
+        }
+    };
+    output::print(&text).map(drop)
+}
+
+fn told(kind: PolicyKind) -> String {
+    serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// The name of each request's object: its address, and, from the second volume on, the volume.
+fn each_name(reader: &mut dyn Reader, mut each: impl FnMut(u64)) -> Result<(), Error> {
+    let (mut request, mut volumes) = (Request::default(), HashMap::new());
+    let mut last = (None, 0u64);
+    while reader.next(&mut request).map_err(|e| refused(&e))? {
+        if last.0 != Some(request.object) {
+            let next = volumes.len() as u64;
+            last = (Some(request.object), *volumes.entry(request.object).or_insert(next));
+        }
+        each(request.offset ^ last.1.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct CurveReport<'a> {
+    extent_bytes: u32,
+    #[serde(flatten)]
+    curve: &'a Curve,
+}
+
+/// The miss ratio of LRU over the cache's size.
+pub(super) fn curve(source: &Source<'_>, args: &SimArgs, settings: &Settings) -> Result<(), Error> {
+    let sampling = args.sample.map_or(Sampling::Objects(FOLLOWED), |percent| Sampling::Rate(percent / 100.0));
+    let mut shards = Shards::new(sampling).map_err(failed)?;
+    let mut pieces = workload::without_contents(source.open_shown()?, settings.extent_bytes).map_err(failed)?;
+    let mut batch = Vec::new();
+    while pieces.next_batch(&mut batch).map_err(failed)? {
+        batch.iter().filter(|piece| piece.op() != Op::Trim).for_each(|piece| shards.access(piece.key.raw()));
+    }
+    let curve = shards.curve();
+    let bytes = |objects: u64| objects * u64::from(settings.extent_bytes);
+    let text = match args.output.format {
+        Format::Json => output::json_pretty(&CurveReport { extent_bytes: settings.extent_bytes, curve: &curve })?,
+        Format::Csv => {
+            let mut table = Table::new(["cache_bytes", "extents", "miss_ratio"]);
+            for point in &curve.points {
+                let ratio = format!("{:.6}", point.miss_ratio);
+                table.row(vec![bytes(point.objects).to_string(), point.objects.to_string(), ratio]);
+            }
+            table.csv(true)
+        }
+        Format::Table => {
+            let points = curve.points.iter().map(|point| (bytes(point.objects), point.miss_ratio)).collect();
+            let chart = chart::draw(
+                "miss ratio of LRU, reads and writes, over the size of the cache",
+                &[Series { name: String::new(), points }],
+            );
+            let about = if curve.rate < 1.0 { "about " } else { "" };
+            let distinct = Size(bytes(curve.objects));
+            format!(
+                "{} extents asked for, {about}{} of them different ({distinct})\n\n{chart}",
+                curve.requests, curve.objects
+            )
+        }
+    };
+    output::print(&text).map(drop)
+}

@@ -1,0 +1,198 @@
+//! Outcomes as tables, CSV and JSON.
+
+use super::chart::{self, Series};
+use super::knob::Knob;
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::size::Size;
+use nitro_sim::{Latency, Measures, Outcome, Settings};
+
+/// The columns of a window, for tables of several.
+const COLUMNS: [&str; 14] = [
+    "requests",
+    "read_hit_ratio",
+    "read_extent_hit_ratio",
+    "dedup_ratio",
+    "compression_ratio",
+    "ssd_bytes_written",
+    "write_amplification",
+    "erasures",
+    "evictions",
+    "cached_extents",
+    "iops",
+    "read_response_mean_us",
+    "read_response_p99_us",
+    "disks_busy",
+];
+
+fn cells(measures: &Measures) -> Vec<String> {
+    let ratio = |ratio: f64| format!("{ratio:.4}");
+    let paced = |value: &dyn Fn(&nitro_sim::Pace) -> String| measures.pace.as_ref().map_or_else(String::new, value);
+    vec![
+        measures.requests.to_string(),
+        ratio(measures.read_hit_ratio),
+        ratio(measures.read_extent_hit_ratio),
+        ratio(measures.dedup_ratio),
+        ratio(measures.compression_ratio),
+        measures.ssd_bytes_written.to_string(),
+        ratio(measures.write_amplification),
+        measures.erasures.to_string(),
+        measures.evictions.to_string(),
+        measures.cached_extents.to_string(),
+        paced(&|pace| format!("{:.1}", pace.iops)),
+        paced(&|pace| format!("{:.1}", pace.read_response.mean_us)),
+        paced(&|pace| format!("{:.1}", pace.read_response.p99_us)),
+        paced(&|pace| ratio(pace.disks_busy)),
+    ]
+}
+
+/// One simulation.
+pub(super) fn single(outcome: &Outcome, format: Format) -> Result<String, Error> {
+    match format {
+        Format::Json => output::json_pretty(outcome),
+        Format::Csv => Ok(periods(outcome).csv(true)),
+        Format::Table => Ok(people(outcome)),
+    }
+}
+
+/// A row for each period; one, if there are none.
+fn periods(outcome: &Outcome) -> Table {
+    let mut table = Table::new([&["begin_s", "end_s"][..], &COLUMNS].concat());
+    let all = if outcome.periods.is_empty() { std::slice::from_ref(&outcome.measured) } else { &outcome.periods };
+    for period in all {
+        let times = [format!("{:.3}", period.begin_s), format!("{:.3}", period.end_s)];
+        table.row([&times[..], &cells(period)].concat());
+    }
+    table
+}
+
+fn people(outcome: &Outcome) -> String {
+    let (settings, m) = (&outcome.settings, &outcome.measured);
+    let on = |on: bool, letter: &str| if on { letter.to_owned() } else { format!("N{letter}") };
+    let mut out = format!(
+        "cache         {} {} ({}, {}), extents of {}\n",
+        Size(settings.cache_bytes),
+        settings.variant,
+        on(settings.dedup, "D"),
+        on(settings.compress, "C"),
+        Size(settings.extent_bytes.into())
+    );
+    let mut line = |name: &str, text: String| out += &format!("{name:<13} {text}\n");
+    let percent = |ratio: f64| format!("{:.2} %", ratio * 100.0);
+    if outcome.warmup_requests > 0 {
+        line("warm-up", format!("{} requests, not counted below", outcome.warmup_requests));
+    }
+    line("requests", format!("{}: {} reads, {} writes, {} trims", m.requests, m.reads, m.writes, m.trims));
+    line(
+        "read hits",
+        format!("{} of requests, {} of extents", percent(m.read_hit_ratio), percent(m.read_extent_hit_ratio)),
+    );
+    line("dedup", format!("{:.3} : 1", m.dedup_ratio));
+    line("compression", format!("{:.3} : 1", m.compression_ratio));
+    line("SSD written", format!("{}, write amplification {:.3}", Size(m.ssd_bytes_written), m.write_amplification));
+    line("erasures", m.erasures.to_string());
+    line(
+        "cached",
+        format!(
+            "{} extents, {} of them raw",
+            m.cached_extents,
+            Size(m.cached_extents * u64::from(settings.extent_bytes))
+        ),
+    );
+    line("RAM", Size(outcome.ram_bytes).to_string());
+    if let Some(pace) = &m.pace {
+        let latency = |l: &Latency| {
+            format!(
+                "mean {:.0} us, half {:.0}, 90 % {:.0}, 99 % {:.0}, 99.9 % {:.0}",
+                l.mean_us, l.p50_us, l.p90_us, l.p99_us, l.p999_us
+            )
+        };
+        line("IOPS", format!("{:.0} over {:.1} s, disks {} busy", pace.iops, pace.seconds, percent(pace.disks_busy)));
+        line("reads took", latency(&pace.read_response));
+        line("writes took", latency(&pace.write_response));
+    }
+    for (count, what) in
+        [(outcome.ignored_requests, "requests that neither read, write nor trim"), (outcome.bad_records, "bad records")]
+    {
+        if count > 0 {
+            line("left out", format!("{count} {what}"));
+        }
+    }
+    if !outcome.periods.is_empty() {
+        out += "\n";
+        out += &periods(outcome).aligned();
+    }
+    out
+}
+
+/// A sweep: the settings that differ, and what came of them.
+pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], format: Format) -> Result<String, Error> {
+    if format == Format::Json {
+        return output::json_pretty(&outcomes);
+    }
+    let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
+    let timed = format == Format::Csv || outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
+    let columns = &COLUMNS[..if timed { COLUMNS.len() } else { 10 }];
+    let mut table = Table::new([&names[..], columns, &["ram_bytes"]].concat());
+    for outcome in outcomes {
+        let values: Vec<_> = knobs.iter().map(|knob| value(*knob, &outcome.settings, format)).collect();
+        let measured = cells(&outcome.measured);
+        table.row([&values[..], &measured[..columns.len()], &[outcome.ram_bytes.to_string()]].concat());
+    }
+    if format == Format::Csv {
+        return Ok(table.csv(true));
+    }
+    Ok(table.aligned() + &curves(outcomes, knobs))
+}
+
+fn value(knob: Knob, settings: &Settings, format: Format) -> String {
+    let size = |bytes: u64| if format == Format::Csv { bytes.to_string() } else { Size(bytes).to_string() };
+    let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+    match knob {
+        Knob::Size => size(settings.cache_bytes),
+        Knob::Variant => settings.variant.to_string(),
+        Knob::Dedup => switch(settings.dedup),
+        Knob::Compress => switch(settings.compress),
+        Knob::ExtentSize => size(settings.extent_bytes.into()),
+        Knob::WeuSize => size(settings.weu_bytes.into()),
+        Knob::FingerprintIndex => settings.fingerprint_index_percent.to_string(),
+        Knob::Recipes => switch(settings.recipes),
+        Knob::Sequential => size(settings.sequential_bytes),
+        Knob::Compression => settings.compression_mean.to_string(),
+        Knob::Period => settings.period_ns.to_string(),
+        Knob::Seed => settings.seed.to_string(),
+        Knob::PartialWrites => told(&settings.partial_writes),
+        Knob::Warmup => told(&settings.warmup),
+        Knob::Load => told(&settings.timing.map(|timing| timing.load)),
+        Knob::Origin => told(&settings.timing.map(|timing| timing.origin)),
+        Knob::Disks => settings.timing.map_or_else(String::new, |timing| {
+            format!("{}:{}:{}", timing.disks.rpm, timing.disks.spindles, told(&timing.disks.raid))
+        }),
+        Knob::Nvram => settings.timing.map_or_else(String::new, |timing| size(timing.nvram_bytes)),
+    }
+}
+
+/// As in JSON, without its signs.
+fn told(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    text.chars().filter(|c| !matches!(c, '"' | '{' | '}')).collect()
+}
+
+/// The miss ratio of reads over the cache's size, a line for each combination of the other settings.
+fn curves(outcomes: &[Outcome], knobs: &[Knob]) -> String {
+    let others: Vec<Knob> = knobs.iter().copied().filter(|knob| *knob != Knob::Size).collect();
+    let mut lines: Vec<Series> = Vec::new();
+    for outcome in outcomes {
+        let values =
+            others.iter().map(|knob| format!("{} {}", knob.name(), value(*knob, &outcome.settings, Format::Table)));
+        let name = values.collect::<Vec<_>>().join(", ");
+        let point = (outcome.settings.cache_bytes, 1.0 - outcome.measured.read_hit_ratio);
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Series { name, points: vec![point] }),
+        }
+    }
+    lines.iter_mut().for_each(|line| line.points.sort_by_key(|point| point.0));
+    let chart = chart::draw("miss ratio of reads over the size of the cache", &lines);
+    if chart.is_empty() { chart } else { format!("\n{chart}") }
+}
