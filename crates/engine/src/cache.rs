@@ -13,7 +13,8 @@ use crate::port::{Clock, Device};
 use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
-use crate::volume::{EXTENTS_PER_LOCK, Prefetched, Regions, Registry};
+use crate::volume::{EXTENTS_PER_LOCK, Flights, Prefetched, Regions, Registry};
+use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
 use crate::writeback::{Commits, DirtyOpen, Ledger};
 use bytes::{Buf, Bytes};
 use event_listener::Event;
@@ -23,9 +24,10 @@ use nitro_cache::{
 };
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// See [`Cache::set_witness`].
 type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -44,6 +46,8 @@ pub struct CacheStatus {
     pub restoring: bool,
     /// Bytes of dirty extents waiting for insertion.
     pub dirty_queue_bytes: u64,
+    /// The write log, if there is one.
+    pub log: Option<LogStatus>,
     /// The manager's counters.
     pub manager: Stats,
     /// The engine's counters.
@@ -60,6 +64,8 @@ pub struct Cache<F, C> {
     pub(crate) flash: F,
     pub(crate) clock: C,
     pub(crate) superblock: Superblock,
+    /// A copy of it that is whole on the device.
+    pub(crate) whole_superblock: AtomicUsize,
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
@@ -81,6 +87,9 @@ pub struct Cache<F, C> {
     pub(crate) dirty_queue: InsertQueue,
     pub(crate) dirty_open: Mutex<DirtyOpen>,
     pub(crate) ledger: Ledger,
+    pub(crate) log: Option<WriteLog<F>>,
+    /// What the write log brought back at the start, by volume, until it is in the cache.
+    pub(crate) replayed: HashMap<ObjectId, Arc<Flights>>,
     pub(crate) commits: Commits,
     pub(crate) regions: Regions,
     pub(crate) volumes: Registry,
@@ -119,11 +128,30 @@ impl<F: Device, C: Clock> Cache<F, C> {
         uuid: [u8; 16],
         epoch: u64,
     ) -> Result<Arc<Self>, Error> {
-        let superblock = Self::superblock(&settings, uuid, epoch)?;
-        let cache = Self::new(flash, clock, settings, superblock)?;
+        Self::format_logged(flash, None, MissingLog::Refuse, clock, settings, uuid, epoch).await
+    }
+
+    /// As [`format`](Self::format), with a write log: what is acknowledged in write-back is durable there. The log's
+    /// device must not bear the log of another cache, unless `missing` says that it may be lost.
+    ///
+    /// # Errors
+    /// As [`format`](Self::format); [`Error::LogForeign`], or [`Error::Log`] where the log device fails.
+    pub async fn format_logged(
+        flash: F,
+        log: Option<LogDevice<F>>,
+        missing: MissingLog,
+        clock: C,
+        settings: EngineSettings,
+        uuid: [u8; 16],
+        epoch: u64,
+    ) -> Result<Arc<Self>, Error> {
+        let superblock = Superblock { logged: log.is_some(), ..Self::superblock(&settings, uuid, epoch)? };
+        let mut cache = Self::new(flash, clock, settings, superblock)?;
+        let verdict = cache.judge_log(None, log.as_ref(), missing).await?;
         let identity = Identity { epoch, start: cache.start };
         let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
         cache.write_superblock(&superblock).await?;
+        cache.install_log(verdict, log).await?;
         cache.commits.begin(journal);
         Ok(Arc::new(cache))
     }
@@ -152,6 +180,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             journal: Area { offset: JOURNAL_OFFSET, len: settings.journal_counts().area_bytes() },
             start: 1,
             fingerprints: settings.fingerprints(),
+            logged: false,
         })
     }
 
@@ -164,6 +193,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             flash,
             clock,
             superblock,
+            whole_superblock: AtomicUsize::new(0),
             manager: Mutex::new(manager),
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes),
@@ -179,6 +209,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             dirty_queue: InsertQueue::new(settings.dirty_queue_bytes),
             dirty_open: Mutex::default(),
             ledger: Ledger::default(),
+            log: None,
+            replayed: HashMap::new(),
             commits: Commits::default(),
             regions: Regions::default(),
             volumes: Registry::default(),
@@ -195,13 +227,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     pub(crate) async fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
-        for offset in SUPERBLOCK_OFFSETS {
+        // The copy that is known to be whole comes last: the other one may be what an earlier crash left of it.
+        let whole = self.whole_superblock.load(Ordering::SeqCst);
+        for copy in [1 - whole, whole] {
+            let offset = SUPERBLOCK_OFFSETS[copy];
             let mut block = crate::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
             superblock.encode(&mut block);
             self.flash.write(offset, block.freeze()).await.map_err(Error::Flash)?;
             self.metrics.ssd_written_superblock_bytes.add(SUPERBLOCK_BYTES as u64);
             // One after the other: a crash leaves at least one whole.
             self.flash.flush().await.map_err(Error::Flash)?;
+            self.whole_superblock.store(copy, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -225,6 +261,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let witness = self.witness.lock().take();
         self.outlived.store(witness.is_some_and(|witness| witness(&reason)), Ordering::SeqCst);
         self.ledger.fail(&reason);
+        if let Some(log) = &self.log {
+            log.wake();
+        }
         self.watch.give_up(error);
         self.room.notify(usize::MAX);
     }
@@ -288,6 +327,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             failed: failed.map(|reason| reason.to_string()),
             restoring: self.is_restoring(),
             dirty_queue_bytes: self.dirty_queue.bytes(),
+            log: self.log_status(),
             manager: stats,
             engine: self.metrics.snapshot(),
             insert_queue_bytes: self.queue.bytes(),

@@ -26,6 +26,14 @@ pub enum ErrorKind {
     Poisoned,
     /// The newest content was in the cache alone, and is lost there.
     Lost,
+    /// The write log is not the one that belongs to the cache.
+    Log,
+}
+
+/// A UUID as it is written.
+fn hex(uuid: &[u8; 16]) -> String {
+    let dash = |at| if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+    uuid.iter().enumerate().map(|(at, byte)| format!("{}{byte:02x}", dash(at))).collect()
 }
 
 /// A failed request to the engine.
@@ -63,6 +71,32 @@ pub enum Error {
         /// Batches that are missing at its end.
         batches: u32,
     },
+    /// The log device failed.
+    #[error("log device: {0}")]
+    Log(#[source] DeviceError),
+    /// The log device holds something that this program does not understand.
+    #[error("log device: {0}")]
+    LogFormat(#[source] FormatError),
+    /// The cache was used with a write log that was not given.
+    #[error(
+        "the cache was used with the write log {}, which may hold writes that are nowhere else, and {}",
+        hex(uuid), if *another { "this log device is another one" } else { "no log device is given" }
+    )]
+    LogMissing {
+        /// Names the log.
+        uuid: [u8; 16],
+        /// Another device was given.
+        another: bool,
+    },
+    /// The log device belongs to another cache.
+    #[error("the log device holds the write log of another cache, {}", hex(cache_uuid))]
+    LogForeign {
+        /// Names that cache.
+        cache_uuid: [u8; 16],
+    },
+    /// The write log was damaged by its device: writes that had been acknowledged cannot be read there.
+    #[error("the write log is damaged: writes that had been durable cannot be read")]
+    LogDamaged,
     /// Something that was to make data durable failed: what was acknowledged before may be lost, so nothing more is
     /// acknowledged until the volume is opened again.
     #[error("writes are refused: {reason}")]
@@ -91,10 +125,11 @@ impl Error {
             Self::OutOfRange { .. } => ErrorKind::OutOfRange,
             Self::ReadOnly => ErrorKind::ReadOnly,
             Self::Setting(_) => ErrorKind::Setting,
-            Self::Format(_) | Self::Damaged { .. } => ErrorKind::Format,
+            Self::Format(_) | Self::Damaged { .. } | Self::LogFormat(_) | Self::LogDamaged => ErrorKind::Format,
+            Self::LogMissing { .. } | Self::LogForeign { .. } => ErrorKind::Log,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Lost { .. } => ErrorKind::Lost,
-            Self::Origin(e) | Self::Flash(e) => match e.kind {
+            Self::Origin(e) | Self::Flash(e) | Self::Log(e) => match e.kind {
                 DeviceErrorKind::NoSpace => ErrorKind::NoSpace,
                 DeviceErrorKind::Unsupported => ErrorKind::Unsupported,
                 DeviceErrorKind::ReadOnly => ErrorKind::ReadOnly,

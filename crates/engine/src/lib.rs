@@ -22,6 +22,7 @@ mod resident;
 mod resize;
 mod settings;
 mod volume;
+mod write_log;
 mod writeback;
 mod yielding;
 
@@ -32,3 +33,4 @@ pub use nitro_cache as manager;
 pub use recovery::Recovered;
 pub use settings::EngineSettings;
 pub use volume::{CachedRun, Change, Pieces, Rest, Volume, VolumeEntry, VolumeOptions, WriteMode};
+pub use write_log::{LogDevice, LogStatus, MissingLog};

@@ -6,11 +6,14 @@ pub mod journal;
 pub mod stored;
 pub mod superblock;
 pub mod weu;
+pub mod write_log;
 
 use crc_fast::CrcAlgorithm;
 
 /// The format's version; another one is refused with its number.
 pub const FORMAT_VERSION: u32 = 1;
+/// The superblock's version where a write log is, or was, in use: programs that know nothing of logs refuse the cache.
+pub const FORMAT_VERSION_LOGGED: u32 = 2;
 
 /// CRC-32C of `bytes`.
 #[must_use]
@@ -38,7 +41,7 @@ pub enum FormatError {
         structure: &'static str,
     },
     /// A format that this program does not know.
-    #[error("format version {found}; this program knows version {FORMAT_VERSION}")]
+    #[error("format version {found}; this program knows versions up to {FORMAT_VERSION_LOGGED}")]
     Version {
         /// The version found.
         found: u32,

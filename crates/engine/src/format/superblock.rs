@@ -3,7 +3,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `NITROSSD` |
-//! | 8 | 4 | format version |
+//! | 8 | 4 | format version: 1; 2 if a write log is, or was, in use |
 //! | 12 | 4 | extent size in bytes |
 //! | 16 | 4 | WEU size in bytes |
 //! | 20 | 4 | number of WEU slots |
@@ -18,7 +18,7 @@
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use super::field::{Reader, Writer};
-use super::{FORMAT_VERSION, FormatError, crc32c};
+use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError, crc32c};
 use crate::codec::FingerprintHash;
 use crate::journal::Area;
 use crate::settings::EngineSettings;
@@ -54,6 +54,8 @@ pub struct Superblock {
     pub start: u32,
     /// What names contents.
     pub fingerprints: Option<FingerprintHash>,
+    /// A write log is, or was, in use: the journal may speak of it.
+    pub logged: bool,
 }
 
 /// The number of a hash.
@@ -71,7 +73,7 @@ impl Superblock {
         block[..SUPERBLOCK_BYTES].fill(0);
         Writer::new(block)
             .put(&MAGIC)
-            .u32(FORMAT_VERSION)
+            .u32(if self.logged { FORMAT_VERSION_LOGGED } else { FORMAT_VERSION })
             .u32(self.extent_bytes)
             .u32(self.weu_bytes)
             .u32(self.weu_count)
@@ -119,7 +121,7 @@ impl Superblock {
             return Err(FormatError::Magic { structure: NAME });
         }
         let version = reader.u32()?;
-        if version != FORMAT_VERSION {
+        if version != FORMAT_VERSION && version != FORMAT_VERSION_LOGGED {
             return Err(FormatError::Version { found: version });
         }
         if block[CRC_AT..] != crc32c(&block[..CRC_AT]).to_le_bytes() {
@@ -140,6 +142,7 @@ impl Superblock {
                 2 => Some(FingerprintHash::Sha1),
                 other => return Err(reader.refuse("fingerprints", other.into())),
             },
+            logged: version == FORMAT_VERSION_LOGGED,
         };
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
@@ -170,6 +173,7 @@ mod tests {
             journal: Area { offset: 8192, len: 1 << 20 },
             start: 3,
             fingerprints: Some(FingerprintHash::Sha1),
+            logged: true,
         };
         let mut block = vec![0xAA; SUPERBLOCK_BYTES];
         superblock.encode(&mut block);

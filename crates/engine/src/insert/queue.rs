@@ -92,6 +92,16 @@ impl InsertQueue {
         Ok(())
     }
 
+    /// Adds a job whose bytes are in RAM anyhow, whether or not there is room.
+    pub(crate) fn push_over(&self, job: Job) {
+        let mut state = self.state.lock();
+        state.bytes += job.bytes();
+        state.pushed += 1;
+        state.jobs.push_back(job);
+        drop(state);
+        self.pushed.notify(1);
+    }
+
     /// Adds a job as soon as there is room; gives it back if the queue is closed.
     pub(crate) async fn push_wait(&self, mut job: Job) -> Result<(), Job> {
         loop {

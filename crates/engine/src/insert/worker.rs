@@ -36,6 +36,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             join(self.clean_worker(), self.dirty_worker()).await;
             // The last commit; where it fails, the committer has said so.
             let _ = self.commit().await;
+            self.end_log().await;
             self.ledger.close();
         };
         join(inserting, self.committer()).await;

@@ -12,7 +12,7 @@ mod area;
 mod replay;
 mod tail;
 
-pub use crate::format::journal::{DEAD_BYTES_MAX, Record, VERSION_MAX, VOLUME_NAME_BYTES_MAX};
+pub use crate::format::journal::{DEAD_BYTES_MAX, LogPosition, Record, VERSION_MAX, VOLUME_NAME_BYTES_MAX};
 pub(crate) use area::Halves;
 pub use area::{Area, Counts, SNAPSHOT_PART_BYTES};
 pub(crate) use replay::Half;

@@ -1,6 +1,6 @@
 //! What the journal says after a restart.
 
-use crate::format::journal::Record;
+use crate::format::journal::{LogPosition, Record};
 use crate::volume::registry::VolumeEntry;
 use nitro_cache::settings::WEU_BYTES;
 use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) limits: BTreeMap<u32, u64>,
     pub(crate) regions: BTreeSet<(ObjectId, u64)>,
     pub(crate) volumes: BTreeMap<ObjectId, VolumeEntry>,
+    /// The write log that is in use, and from where on it is needed.
+    pub(crate) log: Option<LogPosition>,
 }
 
 impl State {
@@ -128,6 +130,7 @@ impl State {
                 self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode });
             }
             Record::VolumeRemoved { object } => drop(self.volumes.remove(&object)),
+            Record::Log(at) => self.log = Some(at).filter(|at| at.uuid != LogPosition::default().uuid),
             Record::NextVersion { version } => {
                 self.version = self.version.max(version);
                 self.limits.entry(self.start).or_insert(version);

@@ -13,11 +13,13 @@ use crate::insert::{OpenWeu, stored_at};
 use crate::journal::{Identity, Journal, Replay, VERSION_MAX};
 use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
+use crate::write_log::{LogDevice, MissingLog};
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::{Generation, RestoredEntry, WeuId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Reads of the device at once.
 const READS_AT_ONCE: usize = 32;
@@ -37,6 +39,8 @@ pub struct Recovered {
     pub open_regions: u64,
     /// The last batch was written, but what it speaks of was not: nobody had been told that it was durable.
     pub unfinished_batch: bool,
+    /// Extents that came back from the write log, dirty: they are not counted above.
+    pub replayed_extents: u64,
 }
 
 /// Reads the superblock: of two valid copies, the later.
@@ -44,14 +48,19 @@ pub struct Recovered {
 /// # Errors
 /// [`Error::Flash`] where neither can be read, [`Error::Format`] where neither is valid.
 pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, Error> {
-    let mut best: Result<Superblock, Error> = Err(Error::Format(FormatError::Magic { structure: "superblock" }));
-    for offset in SUPERBLOCK_OFFSETS {
+    Ok(find_superblock(flash).await?.0)
+}
+
+/// As [`read_superblock`], with the number of the copy.
+async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, usize), Error> {
+    let mut best: Result<(Superblock, usize), Error> = Err(Error::Format(FormatError::Magic { structure: "superblock" }));
+    for (number, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
         let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
-            Ok(bytes) => Superblock::decode(&bytes).map_err(Error::Format),
+            Ok(bytes) => Superblock::decode(&bytes).map(|copy| (copy, number)).map_err(Error::Format),
             Err(error) => Err(Error::Flash(error)),
         };
         best = match (best, copy) {
-            (Ok(a), Ok(b)) => Ok(if b.start > a.start { b } else { a }),
+            (Ok(a), Ok(b)) => Ok(if b.0.start > a.0.start { b } else { a }),
             (Ok(a), Err(_)) => Ok(a),
             (Err(_), Ok(b)) => Ok(b),
             // Rather "checksum mismatch" than "no cache at all".
@@ -79,7 +88,24 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// [`Error::Flash`]; [`Error::Format`] where this is no cache; [`Error::Damaged`] where its journal is not whole;
     /// [`Error::Setting`] where the settings are not the cache's.
     pub async fn open(flash: F, clock: C, settings: EngineSettings) -> Result<(Arc<Self>, Recovered), Error> {
-        let mut superblock = read_superblock(&flash).await?;
+        Self::open_logged(flash, None, MissingLog::Refuse, clock, settings).await
+    }
+
+    /// As [`open`](Self::open), with a write log: a new one, or that which the cache was used with. What this one holds is
+    /// dirty in the cache when this returns, and is read as such.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). Unless `missing` says otherwise, [`Error::LogMissing`] where the cache was used with a
+    /// log that is not given and may hold writes that are nowhere else, [`Error::LogForeign`] where the device bears the
+    /// log of another cache, [`Error::LogDamaged`]. [`Error::Log`] where it fails.
+    pub async fn open_logged(
+        flash: F,
+        log: Option<LogDevice<F>>,
+        missing: MissingLog,
+        clock: C,
+        settings: EngineSettings,
+    ) -> Result<(Arc<Self>, Recovered), Error> {
+        let (mut superblock, whole_copy) = find_superblock(&flash).await?;
         let replay = Journal::read(&flash, superblock.journal, superblock.epoch).await?;
         let replay = replay.ok_or(Error::Format(FormatError::Magic { structure: "journal" }))?;
         if replay.lost_batches() > 0 {
@@ -88,9 +114,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let start = superblock.start.saturating_add(1).max(replay.next_start());
         superblock.start = start;
         superblock.fingerprints = superblock.fingerprints.or(settings.fingerprints());
-        let cache = Self::new(flash, clock, settings, superblock)?;
+        superblock.logged |= log.is_some();
+        let mut cache = Self::new(flash, clock, settings, superblock)?;
+        cache.whole_superblock.store(whole_copy, Ordering::SeqCst);
+        let mut recovered = Recovered::default();
+        let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
+        let verdict = cache.judge_log(state.log, log.as_ref(), missing).await?;
         cache.write_superblock(&superblock).await?;
-        let recovered = cache.recover(replay, start).await?;
+        let journal = replay.resume(accepted, Identity { epoch: superblock.epoch, start });
+        cache.recover(state, journal, &mut recovered).await?;
+        recovered.replayed_extents = cache.install_log(verdict, log).await?;
         Ok((Arc::new(cache), recovered))
     }
 
@@ -101,10 +134,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         state.version.saturating_add(starts.saturating_mul(VERSIONS_PER_START))
     }
 
-    async fn recover(&self, replay: Replay, start: u32) -> Result<Recovered, Error> {
+    /// What the journal says, and how many log batches of it count.
+    async fn read_state(&self, replay: &Replay, recovered: &mut Recovered) -> Result<(State, usize), Error> {
         let mut state = State::default();
         let mut accepted = 0;
-        let mut recovered = Recovered::default();
         for batch in replay.batches() {
             let is_log = !batch.is_snapshot();
             let records: Vec<Record> = batch.records().collect();
@@ -121,7 +154,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let (field, value) = ("version", state.version);
             return Err(Error::Format(FormatError::Field { structure: "journal record", field, value }));
         }
-        let journal = replay.resume(accepted, Identity { epoch: self.superblock.epoch, start });
+        Ok((state, accepted))
+    }
+
+    async fn recover(&self, mut state: State, journal: Journal, recovered: &mut Recovered) -> Result<(), Error> {
+        let first_version = self.first_version(&state);
         {
             let mut manager = self.manager.lock();
             manager.begin_restore(first_version);
@@ -130,8 +167,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.ledger.push(Record::NextVersion { version: state.version });
         // And with it: what the next start has to leave behind, be there nothing else that this one commits.
         self.ledger.push(Record::NextVersion { version: first_version });
-        state.limits.insert(start, state.version);
-        self.restore_dirty(&state, &mut recovered).await?;
+        state.limits.insert(self.start, state.version);
+        self.restore_dirty(&state, recovered).await?;
         // What was read may have been in the device's cache only, if but the process had crashed.
         self.flash.flush().await.map_err(Error::Flash)?;
         self.regions.restore(state.regions.iter().copied(), self.clock.now());
@@ -139,7 +176,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         recovered.open_regions = state.regions.len() as u64;
         *self.recovery.lock() = Some(state);
         self.commits.begin(journal);
-        Ok(recovered)
+        Ok(())
     }
 
     /// Whether the data that a batch speaks of is on the SSD. What the batch itself says to be outdated does not count:

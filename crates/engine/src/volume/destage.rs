@@ -98,7 +98,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Extents whose newest content the origin has not got, those lost in the cache included.
     pub fn dirty_extents(&self) -> u64 {
-        self.cache.manager.lock().dirty_count_of(self.options.object)
+        let mut count = self.cache.manager.lock().dirty_count_of(self.options.object);
+        if self.is_replayed {
+            for pending in self.flights.dirty(&(0..u64::MAX)).chunks(EXTENTS_PER_LOCK as usize) {
+                let manager = self.cache.manager.lock();
+                count += pending.iter().filter(|index| !manager.is_dirty(self.key(**index))).count() as u64;
+            }
+        }
+        count
+    }
+
+    /// Whether contents may come back from the write log at a restart, also such as the origin has got.
+    pub fn is_in_log(&self) -> bool {
+        self.cache.log_holds(self.options.object)
     }
 
     /// Destages by watermark and age, and closes write-intent regions, for as long as it is polled.
@@ -163,7 +175,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 (from, skipped) = (step.next, skipped + step.skipped);
             }
             if skipped == 0 {
-                return self.flush_origin().await;
+                self.flush_origin().await?;
+                return self.cache.released_by_log(self.options.object).await;
             }
             self.cache.clock.sleep(SKIPPED_WAIT).await;
         }

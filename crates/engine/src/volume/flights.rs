@@ -13,11 +13,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The permission to enter an extent's content into the cache; a write to the extent makes it void.
 #[derive(Debug, Default)]
-pub(crate) struct Token(AtomicBool);
+pub(crate) struct Token {
+    void: AtomicBool,
+    inserted: AtomicBool,
+}
 
 impl Token {
     pub(crate) fn is_void(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.void.load(Ordering::SeqCst)
+    }
+
+    fn make_void(&self) {
+        self.void.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the dirty content that it was given for is in the cache, or newer content of the extent: what the journal
+    /// is to be told of it has been handed to the ledger.
+    pub(crate) fn is_inserted(&self) -> bool {
+        self.inserted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_inserted(&self) {
+        self.inserted.store(true, Ordering::SeqCst);
     }
 }
 
@@ -111,6 +128,8 @@ struct Writer {
     extents: Range<u64>,
     touches: Touches,
     patience: Patience,
+    /// Reads see what it writes already.
+    visible: bool,
 }
 
 impl Writer {
@@ -146,7 +165,7 @@ impl State {
     /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
     fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
         let mut void = |index: u64, fill: Fill| {
-            fill.token.0.store(true, Ordering::SeqCst);
+            fill.token.make_void();
             if let FillState::Pending(Some(bytes)) = fill.state {
                 found(index, bytes);
             }
@@ -304,6 +323,20 @@ impl Flights {
         (!state.excludes(&extents, touches)).then(|| self.enter(&mut state, extents, touches, Patience::default()))
     }
 
+    /// Ends when all writes have ended whose contents reads see by now: what a client has read, and then flushed, must be
+    /// durable, also where the write was given up.
+    pub(super) async fn visible_ended(&self) {
+        let visible = |state: &State| state.writers.iter().filter(|w| w.visible).map(|w| w.id).collect::<Vec<_>>();
+        let seen = visible(&self.state.lock());
+        loop {
+            let released = self.released.listen();
+            if seen.is_empty() || !visible(&self.state.lock()).iter().any(|id| seen.contains(id)) {
+                return;
+            }
+            released.await;
+        }
+    }
+
     /// Ends when no write to these extents is left that was given up.
     pub(super) async fn settled_writes(&self, extents: &Range<u64>) {
         loop {
@@ -324,9 +357,32 @@ impl Flights {
     ) -> Writing {
         state.writer_next += 1;
         let id = state.writer_next;
-        state.writers.push(Writer { id, extents, touches, patience });
+        state.writers.push(Writer { id, extents, touches, patience, visible: false });
         self.update(state);
         Writing { flights: self.clone(), id }
+    }
+
+    /// The dirty content of an extent that is on its way into the cache, if any is.
+    pub(crate) fn newest_dirty(&self, index: u64) -> Option<(Bytes, Arc<Token>)> {
+        let state = self.state.lock();
+        match state.fills.get(&index) {
+            Some(Fill { state: FillState::Pending(Some(bytes)), dirty: true, token }) => {
+                Some((bytes.clone(), token.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Before anything is served: dirty content that a restart found, on its way into the cache. The token is to be
+    /// settled by whoever takes it.
+    pub(crate) fn restore(&self, index: u64, bytes: Bytes) -> Arc<Token> {
+        let mut state = self.state.lock();
+        let token = Arc::new(Token::default());
+        let fill = Fill { token: token.clone(), state: FillState::Pending(Some(bytes)), dirty: true };
+        state.fills.insert(index, fill);
+        state.dirty += 1;
+        self.update(&state);
+        token
     }
 
     /// Whether dirty extents of the range are on their way into the cache.
@@ -429,9 +485,12 @@ impl Writing {
             state.dirty += 1;
             let fill = Fill { token, state: FillState::Pending(Some(bytes)), dirty: true };
             if let Some(old) = state.fills.insert(index, fill) {
-                old.token.0.store(true, Ordering::SeqCst);
+                old.token.make_void();
                 state.dirty -= usize::from(old.dirty);
             }
+        }
+        if let Some(writer) = state.writers.iter_mut().find(|writer| writer.id == self.id) {
+            writer.visible = true;
         }
         self.flights.update(&state);
         tokens

@@ -73,6 +73,8 @@ pub struct Volume<F, O, C> {
     options: VolumeOptions,
     size_bytes: u64,
     flights: Arc<Flights>,
+    /// The write log brought back contents of it at the start: they were not counted as dirty then.
+    is_replayed: bool,
     streams: Mutex<StreamDetector>,
     readahead: ReadaheadQueue,
     write_epochs: Box<[AtomicU32]>,
@@ -95,7 +97,8 @@ pub struct Volume<F, O, C> {
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Puts `cache` in front of `origin`.
     pub fn new(cache: Arc<Cache<F, C>>, origin: O, options: VolumeOptions) -> Arc<Self> {
-        let may_be_dirty = cache.manager.lock().dirty_count_of(options.object) > 0;
+        let replayed = cache.replayed.get(&options.object).cloned();
+        let may_be_dirty = replayed.is_some() || cache.manager.lock().dirty_count_of(options.object) > 0;
         Arc::new(Self {
             size_bytes: origin.geometry().size_bytes,
             writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
@@ -109,7 +112,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             poisoned: Mutex::default(),
             destage: Destage::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
-            flights: Arc::default(),
+            is_replayed: replayed.is_some(),
+            flights: replayed.unwrap_or_default(),
             readahead: ReadaheadQueue::default(),
             write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             metrics: VolumeMetrics::default(),

@@ -69,6 +69,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub async fn forget_volume(&self, object: ObjectId) -> Result<(), Error> {
         let Some(entry) = self.volumes.0.lock().get(&object).cloned() else { return Ok(()) };
         self.forget_object(object, entry.origin_bytes);
+        // Another volume may get its number.
+        self.released_by_log(object).await?;
         self.volumes.0.lock().remove(&object);
         self.ledger.push(Record::VolumeRemoved { object });
         self.sync().await

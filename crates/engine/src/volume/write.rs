@@ -196,6 +196,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     ) -> Result<OriginWrite<'_, F, C>, Error> {
         let writing = self.flights.begin_write(extents.clone(), Touches::Origin, patience, found).await;
         self.drain(&extents).await?;
+        // What the log holds of them must not come back over what the origin is about to get.
+        self.cache.void_in_log(self.key(extents.start), extents.end - extents.start).await?;
         let intent = self.intend(extents.clone()).await?;
         let (offset, len) = (extents.start * self.extent_bytes(), (extents.end - extents.start) * self.extent_bytes());
         patience.check(offset, len)?;

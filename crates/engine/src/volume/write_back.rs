@@ -5,8 +5,10 @@ use super::flights::Touches;
 use super::patience::Patience;
 use crate::buf::BufMut;
 use crate::error::Error;
+use crate::format::write_log::Entry;
 use crate::insert::Content;
 use crate::port::{Clock, Device};
+use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
 use std::sync::atomic::Ordering;
@@ -29,15 +31,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         patience.check(offset, data.len() as u64)?;
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
-        for ((index, bytes), token) in contents.into_iter().zip(tokens) {
+        for ((index, bytes), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
             let job = self.job(index, Content::Whole(bytes), token);
             if let Err(job) = self.cache.dirty_queue.push_wait(job).await {
                 self.flights.settle(index, &job.token);
                 return Err(self.poison(&"the cache is being closed"));
             }
         }
+        let entries = contents.into_iter().zip(tokens).map(|((index, bytes), token)| {
+            let entry = Entry::Content { key: self.key(index), bytes };
+            Logged { entry, token: Some(token) }
+        });
+        // Under the same guard: the log has the writes of an extent in their order.
+        let logged = self.cache.append_to_log(entries).await?;
         drop(writing);
-        if fua { self.flush_buffered().await } else { Ok(()) }
+        if fua && !logged { self.flush_buffered().await } else { Ok(()) }
     }
 
     /// An extent's whole content once `data` is written.
@@ -97,6 +105,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Makes durable what has been acknowledged in write-back.
     pub(super) async fn flush_buffered(&self) -> Result<(), Error> {
+        self.flights.visible_ended().await;
+        if self.cache.is_logged() {
+            let failed = self.cache.ledger.failed();
+            return failed.map_or(Ok(()), |reason| Err(self.poison(&Error::Poisoned { reason })));
+        }
         self.cache.dirty_queue.caught_up().await;
         self.cache.commit().await.map_err(|error| self.poison(&error))
     }

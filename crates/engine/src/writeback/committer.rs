@@ -3,10 +3,11 @@
 
 use super::snapshot::Snapshotting;
 use crate::cache::Cache;
-use crate::format::journal::Record;
+use crate::format::journal::{LogPosition, Record};
 use crate::insert::{OpenWeu, Parts};
 use crate::journal::{AppendError, Journal};
 use crate::port::{Clock, Device, DeviceError};
+use crate::write_log::WriteLog;
 use futures_util::future::{join, join_all};
 use nitro_cache::{Superseded, WeuId};
 use parking_lot::Mutex;
@@ -42,6 +43,8 @@ pub(super) struct Round {
     /// What is not on the SSD yet of the open WEU.
     pub(super) unsaved: Option<(WeuId, Parts)>,
     pub(super) sealed: Vec<OpenWeu>,
+    /// From where on the write log is needed then.
+    pub(super) log: Option<LogPosition>,
 }
 
 impl Round {
@@ -101,12 +104,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// What is to be made durable now.
     pub(super) fn round(&self) -> Round {
         let mut dirty = self.dirty_open.lock();
+        // Before the records are taken: what is in the cache by now has its record among them, or among earlier ones.
+        let log = self.log.as_ref().and_then(WriteLog::news);
         let mut manager = self.manager.lock();
         let forgotten = manager.take_forgotten();
         let superseded = manager.superseded();
         // Under both locks: every entry that was made has its record here, and every record its bytes below.
         let mut records = self.ledger.take();
         records.extend(forgotten.into_iter().map(|(key, version)| Record::Forget { first: key, count: 1, version }));
+        records.extend(log.map(Record::Log));
         let unsaved = dirty.open.as_mut().and_then(|open| {
             let parts = open.take_unsaved(self.block_bytes());
             manager.align_open(open.weu, self.block_bytes());
@@ -119,7 +125,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
             dirty.sealed.push(open);
         }
         let sealed = std::mem::take(&mut dirty.sealed);
-        Round { records, superseded, unsaved, sealed }
+        Round { records, superseded, unsaved, sealed, log }
+    }
+
+    /// What a round has told the journal is durable.
+    pub(super) fn round_done(&self, superseded: Superseded, log: Option<LogPosition>) {
+        self.manager.lock().release(superseded);
+        if let (Some(position), Some(log)) = (log, &self.log) {
+            log.release(position);
+        }
     }
 }
 
@@ -140,7 +154,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         cache.flash.flush().await?;
         self.journal.flushed(position);
         cache.metrics.commits.add(1);
-        cache.manager.lock().release(round.superseded);
+        cache.round_done(round.superseded, round.log);
         cache.room.notify(usize::MAX);
         Ok(())
     }

@@ -41,16 +41,32 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut compressor = Compressor::new(self.settings.compression);
         let mut jobs = 0;
         while let Some(job) = self.dirty_queue.take().await {
-            // Where it has no place any more, RAM goes on to have it.
-            if self.insert_dirty(&mut compressor, &job).await {
-                job.flights.settle(job.key.index().0, &job.token);
-            }
+            self.insert_newest(&mut compressor, &job).await;
             self.dirty_queue.done();
             jobs += 1;
             if jobs % JOBS_PER_TURN == 0 {
                 yield_now().await;
             }
         }
+    }
+
+    /// Inserts what is newest of a job's extent: what has taken the place of the job's content has a job of its own, but
+    /// whoever waits for this one must find the extent durable with the next commit, as it was or newer.
+    async fn insert_newest(&self, compressor: &mut Compressor, job: &Job) {
+        let index = job.key.index().0;
+        while let Some((bytes, token)) = job.flights.newest_dirty(index) {
+            let newest = Job { content: Content::Whole(bytes), token, flights: job.flights.clone(), key: job.key };
+            // Where it has no place any more, RAM goes on to have it.
+            if !self.insert_dirty(compressor, &newest).await {
+                return;
+            }
+            if !newest.token.is_void() {
+                newest.token.set_inserted();
+                job.flights.settle(index, &newest.token);
+                break;
+            }
+        }
+        job.token.set_inserted();
     }
 
     /// `false`: there is no place for it.

@@ -44,6 +44,12 @@ impl Ledger {
         std::mem::take(&mut self.pending.lock())
     }
 
+    /// Has a commit made, without waiting for it.
+    pub(crate) fn ask(&self) {
+        self.state.lock().asked += 1;
+        self.wanted.notify(usize::MAX);
+    }
+
     /// Ends when all that was pushed, and all dirty data that was appended, is durable.
     pub(super) async fn commit(&self) -> Result<(), Error> {
         let ticket = {

@@ -7,6 +7,7 @@ use crate::cache::Cache;
 use crate::format::journal::Record;
 use crate::journal::AppendError;
 use crate::port::{Clock, Device};
+use crate::write_log::WriteLog;
 use nitro_cache::{ExtentIndex, ObjectId, WeuId};
 use std::time::Duration;
 
@@ -50,6 +51,9 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         for (object, region) in self.cache.regions.open() {
             snapshot.push(Record::RegionOpened { object, region });
         }
+        if let Some(position) = self.cache.log.as_ref().and_then(WriteLog::journaled) {
+            snapshot.push(Record::Log(position));
+        }
         self.cache.tell_unsealed(&mut snapshot);
         self.snapshot = Some(snapshot);
     }
@@ -84,7 +88,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         let round = self.cache.round();
         write_data(self.cache, round.unsaved, round.sealed).await?;
         self.finish(round.records).await?;
-        self.cache.manager.lock().release(round.superseded);
+        self.cache.round_done(round.superseded, round.log);
         Ok(())
     }
 

@@ -26,6 +26,10 @@ pub trait Disk: 'static {
     fn trim_bytes(&self) -> u64;
     /// Whether writes that begin now are acknowledged only when the origin has them.
     fn writes_through(&self) -> bool;
+    /// Whether writes that were not, and have just been acknowledged, are durable.
+    fn durable_at_once(&self) -> bool {
+        false
+    }
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String>;
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String>;
     async fn flush(&self) -> Result<(), String>;
@@ -205,7 +209,8 @@ impl<D: Disk> Client<D> {
             Change::Zero { may_unmap } => self.disk.write_zeroes(offset, len, may_unmap, fua).await,
         };
         let done = self.check(done);
-        self.shared.borrow_mut().oracle.end_write(writing, done.is_some(), fua);
+        let durable = fua || change == Change::Write && !through && self.disk.durable_at_once();
+        self.shared.borrow_mut().oracle.end_write(writing, done.is_some(), durable);
     }
 
     /// Whole sectors: what is written, and around it what the sectors at the edges hold.

@@ -20,6 +20,8 @@ pub const CYCLE_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone)]
 pub struct Devices {
     pub flash: CrashDevice,
+    /// For a write log.
+    pub log: Option<CrashDevice>,
     pub origins: Vec<CrashDevice>,
 }
 
@@ -28,6 +30,14 @@ pub trait System: 'static {
     type Disk: Disk;
     /// Sizes of flash and of each volume, in bytes.
     fn sizes(&self) -> (u64, Vec<u64>);
+    /// Size of the device for a write log in bytes; 0: there is none.
+    fn log_bytes(&self) -> u64 {
+        0
+    }
+    /// How that device misbehaves now and then.
+    fn log_faults(&self) -> Faults {
+        Faults::default()
+    }
     /// The origins' block size in bytes.
     fn block_bytes(&self) -> u32;
     /// How flash and origins misbehave now and then.
@@ -66,6 +76,7 @@ struct World<S> {
     system: Rc<S>,
     rng: Rng,
     flash: Platter,
+    log: Option<Platter>,
     origins: Vec<Platter>,
     volumes: Vec<Rc<RefCell<Shared>>>,
     block_bytes: u32,
@@ -91,6 +102,7 @@ pub fn run<S: System>(seed: u64, system: S) -> Outcome {
     let mut world = World {
         block_bytes: system.block_bytes(),
         flash: platter(flash_bytes),
+        log: Some(system.log_bytes()).filter(|bytes| *bytes > 0).map(platter),
         origins: volume_bytes.iter().copied().map(platter).collect(),
         volumes: volume_bytes.iter().enumerate().map(volume).collect(),
         system: Rc::new(system),
@@ -139,7 +151,8 @@ impl<S: System> World<S> {
         };
         let flash = device(0, &self.flash, flash_us, 512);
         let origins = self.origins.iter().enumerate().map(|(n, p)| device(n + 1, p, origin_us, block_bytes)).collect();
-        Devices { flash, origins }
+        let log = self.log.as_ref().map(|p| device(self.origins.len() + 1, p, flash_us / 10, 512));
+        Devices { flash, log, origins }
     }
 
     fn cycle(&mut self, cycle: u64) {
@@ -193,9 +206,11 @@ impl<S: System> World<S> {
         if self.rng.one_in(3) {
             return;
         }
+        let log = self.system.log_faults();
         devices.flash.misbehave(flash);
+        devices.log.iter().for_each(|l| l.misbehave(log));
         devices.origins.iter().for_each(|o| o.misbehave(origin));
-        self.corrupt |= flash.corrupt();
+        self.corrupt |= flash.corrupt() || log.corrupt();
         let on = |f: &Faults| f.read_errors + f.write_errors + f.flush_errors + f.no_space + f.hangs > 0 || f.corrupt();
         let tolerant = on(&origin) || on(&flash) && self.system.flash_errors_reach_clients();
         self.volumes.iter().for_each(|v| v.borrow_mut().tolerant |= tolerant);
@@ -249,6 +264,18 @@ impl<S: System> World<S> {
         let losses = [Loss::Shuffled, Loss::Shuffled, Loss::Shuffled, Loss::All, Loss::None];
         let killed = self.rng.one_in(4);
         let torn = self.system.faults().0.torn_sectors;
+        if let Some(log) = &self.log {
+            let torn = self.system.log_faults().torn_sectors;
+            let mut medium = log.lock().unwrap();
+            match (killed, torn) {
+                (true, _) => medium.outlive_program(&mut self.rng),
+                (false, true) => medium.lose_power(&mut self.rng, Loss::Torn),
+                (false, false) => {
+                    let loss = losses[self.rng.below(losses.len() as u64) as usize];
+                    medium.lose_power(&mut self.rng, loss);
+                }
+            }
+        }
         for (n, platter) in [&self.flash].into_iter().chain(&self.origins).enumerate() {
             let mut medium = platter.lock().unwrap();
             match killed {

@@ -13,7 +13,9 @@ use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::{Generation, ObjectId, Settings, WeuId};
 use nitro_engine::port::{Clock, Device};
-use nitro_engine::{Cache, Change, EngineSettings, Error, Rest, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{
+    Cache, Change, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions, WriteMode,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,6 +113,26 @@ fn faults(seed: u64) -> (Faults, Faults) {
     }
 }
 
+/// In a third of the seeds the write log's device fails now and then.
+fn log_misbehaves(seed: u64) -> bool {
+    Rng::new(seed ^ 0x106F).one_in(3)
+}
+
+fn log_faults(seed: u64) -> Faults {
+    let none = Faults::default();
+    let mut rng = Rng::new(seed ^ 0x106F_FA17);
+    let often = 10 + rng.below(200);
+    match rng.below(12) {
+        _ if !log_misbehaves(seed) => none,
+        0..3 => Faults { write_errors: often, ..none },
+        3..6 => Faults { flush_errors: often, ..none },
+        6 => Faults { no_space: often, ..none },
+        7..10 => Faults { torn_sectors: true, ..none },
+        10 => Faults { rot: often / 4, ..none },
+        _ => Faults { misdirected: often / 4, ..none },
+    }
+}
+
 /// A volume in front of a cache.
 pub struct CachedDisk {
     volume: Arc<TestVolume>,
@@ -148,6 +170,11 @@ impl Disk for CachedDisk {
 
     fn writes_through(&self) -> bool {
         self.volume.mode() == WriteMode::WriteThrough
+    }
+
+    fn durable_at_once(&self) -> bool {
+        let status = self.volume.cache().status();
+        status.health == Health::Caching && status.log.is_some_and(|log| log.active)
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String> {
@@ -220,12 +247,27 @@ struct Happened {
     open_regions: AtomicU64,
     snapshots: AtomicU64,
     outrun_reads: AtomicU64,
+    logs: Logs,
     given_up: AtomicU64,
     outcome: Mutex<Outcome>,
 }
 
+/// What all seeds together made happen to write logs.
+#[derive(Default)]
+struct Logs {
+    replayed: AtomicU64,
+    batches: AtomicU64,
+    stalls: AtomicU64,
+    failures: AtomicU64,
+    /// Starts without the log: refused, or not.
+    refused: AtomicU64,
+    left_out: AtomicU64,
+}
+
 struct Nitro {
     seed: u64,
+    /// It has a write log.
+    logged: bool,
     /// There is a cache on the flash.
     formatted: Cell<bool>,
     /// Workers that have not ended.
@@ -239,12 +281,31 @@ impl Nitro {
     fn new(seed: u64, happened: &Arc<Happened>) -> Self {
         let (formatted, at_work, settings) = (Cell::new(false), Rc::default(), settings(seed));
         let traits = Rc::new(Traits::new(seed, &settings));
-        Self { seed, formatted, at_work, settings, traits, happened: happened.clone() }
+        Self { seed, logged: false, formatted, at_work, settings, traits, happened: happened.clone() }
     }
 
-    async fn format(&self, clock: &SimClock, flash: CrashDevice, cycle: u64) -> Result<Arc<TestCache>, Error> {
+    fn with_log(seed: u64, happened: &Arc<Happened>) -> Self {
+        Self { logged: true, ..Self::new(seed, happened) }
+    }
+
+    fn log(&self, device: Option<CrashDevice>, cycle: u64) -> Option<LogDevice<CrashDevice>> {
+        let mut uuid = [9; 16];
+        uuid[..8].copy_from_slice(&(self.seed << 8 | cycle).to_le_bytes());
+        device.map(|device| LogDevice { device, size_bytes: None, uuid })
+    }
+
+    async fn format(
+        &self,
+        clock: &SimClock,
+        flash: CrashDevice,
+        log: Option<CrashDevice>,
+        cycle: u64,
+    ) -> Result<Arc<TestCache>, Error> {
         let epoch = self.seed << 8 | cycle;
-        let cache = Cache::format(flash.clone(), clock.clone(), self.settings, [7; 16], epoch).await?;
+        let given = self.log(log.clone(), cycle);
+        let (clock, missing) = (clock.clone(), MissingLog::Refuse);
+        let cache =
+            Cache::format_logged(flash.clone(), given, missing, clock.clone(), self.settings, [7; 16], epoch).await?;
         let Some(half_bytes) = self.traits.half_bytes else {
             self.formatted.set(true);
             return Ok(cache);
@@ -252,7 +313,7 @@ impl Nitro {
         drop(cache);
         self.age(&flash, half_bytes).await?;
         self.formatted.set(true);
-        self.open(clock, flash).await
+        self.open(&clock, flash, log, cycle).await
     }
 
     /// Gives a new cache a smaller journal, and slots that have been filled before.
@@ -274,12 +335,32 @@ impl Nitro {
         flash.flush().await.map_err(Error::Flash)
     }
 
-    async fn open(&self, clock: &SimClock, flash: CrashDevice) -> Result<Arc<TestCache>, Error> {
+    async fn open(
+        &self,
+        clock: &SimClock,
+        flash: CrashDevice,
+        log: Option<CrashDevice>,
+        cycle: u64,
+    ) -> Result<Arc<TestCache>, Error> {
         let superblock = TestCache::probe(&flash).await?;
         let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
         let manager = Settings { cache_bytes, ..self.settings.manager };
         let settings = EngineSettings { manager, ..self.settings };
-        let (cache, recovered) = Cache::open(flash, clock.clone(), settings).await?;
+        let mut given = self.log(log, cycle);
+        if given.is_some() && Rng::new(self.seed << 8 ^ cycle ^ 0x106).one_in(4) {
+            // Only where it is not needed may it be left out.
+            match Cache::open(flash.clone(), clock.clone(), settings).await {
+                Err(Error::LogMissing { another: false, .. }) => add(&self.happened.logs.refused, 1),
+                other => {
+                    drop(other?);
+                    given = None;
+                    add(&self.happened.logs.left_out, 1);
+                }
+            }
+        }
+        let opened = Cache::open_logged(flash, given, MissingLog::Refuse, clock.clone(), settings).await;
+        let (cache, recovered) = opened?;
+        add(&self.happened.logs.replayed, recovered.replayed_extents);
         trace(|| format!("{recovered:?}"));
         if !self.faults().0.corrupt() {
             assert_eq!(recovered.lost_extents, 0, "{recovered:?}");
@@ -335,12 +416,21 @@ impl System for Nitro {
         (settings.manager.cache_bytes + overhead, volumes)
     }
 
+    fn log_bytes(&self) -> u64 {
+        if self.logged { [(1 << 20) + 4096, 2 << 20][self.seed as usize % 2] } else { 0 }
+    }
+
+    fn log_faults(&self) -> Faults {
+        if self.logged { log_faults(self.seed) } else { Faults::default() }
+    }
+
     fn block_bytes(&self) -> u32 {
         if self.seed % 4 == 1 { 4096 } else { 512 }
     }
 
     fn faults(&self) -> (Faults, Faults) {
-        faults(self.seed)
+        // Where the log fails, clients must not hear of it: nothing else fails then.
+        if self.logged && log_misbehaves(self.seed) { Default::default() } else { faults(self.seed) }
     }
 
     fn flash_errors_reach_clients(&self) -> bool {
@@ -352,16 +442,16 @@ impl System for Nitro {
     }
 
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<CachedDisk>>, String> {
-        let Devices { flash, origins } = devices;
+        let Devices { flash, log, origins } = devices;
         let cache = text(match self.formatted.get() {
-            true => self.open(&sim.clock, flash).await,
-            false => self.format(&sim.clock, flash, cycle).await,
+            true => self.open(&sim.clock, flash, log, cycle).await,
+            false => self.format(&sim.clock, flash, log, cycle).await,
         })?;
         Ok(self.serve(&sim, &cache, origins, cycle))
     }
 
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<CachedDisk>> {
-        let cache = self.format(&sim.clock, devices.flash, cycle).await.unwrap();
+        let cache = self.format(&sim.clock, devices.flash, devices.log, cycle).await.unwrap();
         self.serve(&sim, &cache, devices.origins, cycle)
     }
 
@@ -389,6 +479,11 @@ impl System for Nitro {
         add(&happened.corrupt, status.engine.corrupt_extents);
         add(&happened.snapshots, status.engine.journal_snapshots);
         add(&happened.outrun_reads, status.engine.outrun_reads);
+        if let Some(log) = status.log {
+            add(&happened.logs.batches, log.batches);
+            add(&happened.logs.stalls, log.stalls);
+            add(&happened.logs.failures, log.failed.is_some().into());
+        }
         for counters in disks.iter().map(|disk| disk.volume.counters()) {
             add(&happened.destaged, counters.destaged_extents);
             add(&happened.given_up, counters.origin_timeouts);
@@ -436,6 +531,29 @@ fn the_engine_survives_crashes() {
         let count = counter.load(Ordering::Relaxed);
         println!("{name}: {count}");
         few |= count < 20;
+    }
+    assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
+}
+
+#[test]
+fn the_engine_with_a_log_survives_crashes() {
+    let happened = Arc::new(Happened::default());
+    let seeds = for_seeds("the_engine_with_a_log_survives_crashes", SEEDS, |seed| {
+        run(seed, Nitro::with_log(seed, &happened));
+    });
+    let Logs { replayed, batches, stalls, failures, refused, left_out } = &happened.logs;
+    let mut few = false;
+    for (name, counter) in [
+        ("extents replayed", replayed),
+        ("log batches", batches),
+        ("waits for room in the log", stalls),
+        ("failed logs", failures),
+        ("starts refused without the log", refused),
+        ("starts without the log", left_out),
+    ] {
+        let count = counter.load(Ordering::Relaxed);
+        println!("{name}: {count}");
+        few |= count < 10;
     }
     assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
 }

@@ -253,7 +253,7 @@ impl System for ToySystem {
     }
 
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, _cycle: u64) -> Result<Vec<Rc<Toy>>, String> {
-        let Devices { flash, mut origins } = devices;
+        let Devices { flash, mut origins, .. } = devices;
         Ok(vec![Rc::new(Toy {
             kind: self.0,
             origin: origins.remove(0),

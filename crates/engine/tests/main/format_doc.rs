@@ -1,17 +1,18 @@
 //! docs/FORMAT.md shows the tables of the source, and the tables have no gaps.
 
 const DOCUMENT: &str = include_str!("../../../../docs/FORMAT.md");
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../../src/format/superblock.rs"),
     include_str!("../../src/format/weu.rs"),
     include_str!("../../src/format/stored.rs"),
     include_str!("../../src/format/journal.rs"),
     include_str!("../../src/format/journal/record.rs"),
+    include_str!("../../src/format/write_log.rs"),
 ];
 
 /// Where tables end: the sizes of superblock, WEU head, its entries, prefixes of stored extents, then the journal's
-/// headers and records.
-const STRUCTURE_BYTES: [usize; 16] = [0, 4096, 512, 48, 8, 72, 63, 26, 16, 24, 9, 11, 29, 3, 15, 8];
+/// headers and records, then the write log's label, headers and records.
+const STRUCTURE_BYTES: [usize; 18] = [0, 4096, 512, 48, 8, 72, 63, 26, 16, 24, 9, 11, 29, 3, 15, 8, 33, 64];
 
 fn rows(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|l| l.strip_prefix("//! ").unwrap_or(l));

@@ -2,7 +2,7 @@
 
 mod damage;
 mod fixture;
-mod image;
+pub mod image;
 mod make;
 mod salvage;
 mod verdict;

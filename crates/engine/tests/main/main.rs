@@ -11,3 +11,4 @@ mod journal;
 mod paths;
 mod simulation;
 mod threads;
+mod write_log;

@@ -95,6 +95,15 @@
 //! |---|---|---|
 //! | 0 | 1 | tag 12 |
 //! | 1 | 7 | version |
+//!
+//! Log:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 13 |
+//! | 1 | 16 | UUID of the write log; zeroes: none is in use |
+//! | 17 | 8 | sequence of the first batch that is still needed |
+//! | 25 | 8 | its offset within the ring, or 0 if it does not fit there |
 
 use super::super::FormatError;
 use super::super::field::{Reader, Writer};
@@ -112,6 +121,7 @@ const EVICTED_BYTES: usize = 9;
 const VOLUME_BYTES: usize = 29;
 const VOLUME_REMOVED_BYTES: usize = 3;
 const NEXT_VERSION_BYTES: usize = 8;
+const LOG_BYTES: usize = 33;
 
 /// The largest version: 56 bits.
 pub const VERSION_MAX: u64 = (1 << 56) - 1;
@@ -127,6 +137,17 @@ pub const REGION_BYTES: usize = 11;
 pub const VOLUME_BYTES_MAX: usize = VOLUME_BYTES + VOLUME_NAME_BYTES_MAX;
 /// Bytes of a [`Record::Slot`] without its bitmap.
 pub const SLOT_BYTES: usize = 15;
+
+/// From where on a write log is needed: all before it is in the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogPosition {
+    /// Names the log; zeroes: none is in use.
+    pub uuid: [u8; 16],
+    /// The first batch that is still needed.
+    pub sequence: u64,
+    /// Where it begins within the ring; at 0 if it does not fit there.
+    pub offset: u64,
+}
 
 /// One thing that happened, or, in a snapshot, one thing that is so.
 ///
@@ -251,6 +272,8 @@ pub enum Record {
         /// The version.
         version: u64,
     },
+    /// A write log is in use, or none any more.
+    Log(LogPosition),
 }
 
 impl Record {
@@ -268,6 +291,7 @@ impl Record {
             Self::VolumeRemoved { .. } => 10,
             Self::Slot { .. } => 11,
             Self::NextVersion { .. } => 12,
+            Self::Log(_) => 13,
         }
     }
 
@@ -286,6 +310,7 @@ impl Record {
             Self::VolumeRemoved { .. } => VOLUME_REMOVED_BYTES,
             Self::Slot { dead, .. } => SLOT_BYTES + dead.len(),
             Self::NextVersion { .. } => NEXT_VERSION_BYTES,
+            Self::Log(_) => LOG_BYTES,
         }
     }
 
@@ -338,6 +363,7 @@ impl Record {
                 writer.u32(weu.0).u32(evicted.0).u32(generation.0).put(&(dead.len() as u16).to_le_bytes()).put(dead)
             }
             Self::NextVersion { version } => writer.put(&version_field(*version)),
+            Self::Log(at) => writer.put(&at.uuid).u64(at.sequence).u64(at.offset),
         };
     }
 
@@ -367,6 +393,7 @@ impl Record {
             10 => Self::VolumeRemoved { object: object(&mut reader)? },
             11 => slot(&mut reader, bytes)?,
             12 => Self::NextVersion { version: version(&mut reader)? },
+            13 => Self::Log(LogPosition { uuid: reader.array()?, sequence: reader.u64()?, offset: reader.u64()? }),
             _ => return Err(reader.refuse("tag", tag.into())),
         };
         let len = record.encoded_bytes();
@@ -521,6 +548,8 @@ mod tests {
             any::<u16>().prop_map(|object| Record::VolumeRemoved { object: ObjectId(object) }),
             slots(),
             versions().prop_map(|version| Record::NextVersion { version }),
+            any::<([u8; 16], u64, u64)>()
+                .prop_map(|(uuid, sequence, offset)| { Record::Log(LogPosition { uuid, sequence, offset }) }),
         ]
     }
 
@@ -544,7 +573,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_decoded_from_arbitrary_bytes_is_what_they_say(mut bytes in vec(any::<u8>(), 0..1200), tag in 0u8..14) {
+        fn what_is_decoded_from_arbitrary_bytes_is_what_they_say(mut bytes in vec(any::<u8>(), 0..1200), tag in 0u8..15) {
             if let Some(first) = bytes.first_mut() {
                 *first = tag;
             }

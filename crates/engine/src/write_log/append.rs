@@ -1,0 +1,163 @@
+//! Writing to the log: whoever has something to add and finds nobody writing takes along all that waits.
+
+use super::LogStatus;
+use super::ring::{Logged, Task, Turn, WriteLog};
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::format::journal::{LogPosition, Record};
+use crate::format::write_log::Entry;
+use crate::port::{Clock, Device};
+use nitro_cache::{ExtentKey, ObjectId};
+use std::time::Duration;
+
+/// What keeps the ring full may need a while: how soon to look again.
+const ROOM_WAIT: Duration = Duration::from_millis(5);
+
+/// Whoever writes. Dropped before its end, it lets another write; a batch under way is not known to be there or not.
+struct Lead<'a, D: Device> {
+    log: &'a WriteLog<D>,
+    writing: bool,
+}
+
+impl<D: Device> Drop for Lead<'_, D> {
+    fn drop(&mut self) {
+        if self.writing {
+            self.log.fail(&"a write to it was given up");
+        }
+        self.log.leave();
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Whether what has been acknowledged in write-back is durable in a write log.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.log.as_ref().is_some_and(WriteLog::is_active)
+    }
+
+    /// The state of the write log, if there is one.
+    pub fn log_status(&self) -> Option<LogStatus> {
+        self.log.as_ref().map(WriteLog::status)
+    }
+
+    /// Whether contents of an object may come back from the write log at a restart.
+    pub(crate) fn log_holds(&self, object: ObjectId) -> bool {
+        self.log.as_ref().is_some_and(|log| log.holds(object))
+    }
+
+    /// Ends when the log has all of `entries`, durably (`true`), or when there is no log, or none any more (`false`).
+    /// What is to be inserted of them must have been queued for insertion before.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: the cache device has failed.
+    pub(crate) async fn append_to_log(&self, entries: impl Iterator<Item = Logged>) -> Result<bool, Error> {
+        let Some(log) = &self.log else { return Ok(false) };
+        let Some(number) = log.queue(entries) else { return Ok(false) };
+        loop {
+            let changed = log.changed.listen();
+            match log.turn(number) {
+                Turn::Durable => return Ok(true),
+                Turn::Over => return Ok(false),
+                Turn::Lead => self.lead_log(log).await?,
+                Turn::Wait => match self.ledger.failed() {
+                    Some(reason) => return Err(Error::Poisoned { reason }),
+                    None => changed.await,
+                },
+            }
+        }
+    }
+
+    /// Makes void what the log may hold of some extents, before their origin is written to.
+    ///
+    /// # Errors
+    /// As [`append_to_log`](Self::append_to_log).
+    pub(crate) async fn void_in_log(&self, first: ExtentKey, count: u64) -> Result<(), Error> {
+        if self.log_holds(first.object()) {
+            let entry = Entry::Void { first, count };
+            self.append_to_log(std::iter::once(Logged { entry, token: None })).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends when the log holds nothing any more of what it held of an object.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]: the cache device has failed.
+    pub(crate) async fn released_by_log(&self, object: ObjectId) -> Result<(), Error> {
+        while self.log_holds(object) {
+            self.dirty_queue.caught_up().await;
+            self.commit().await?;
+            if self.log_holds(object) {
+                self.clock.sleep(ROOM_WAIT).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// In good order: the journal has everything, and knows that the log is not needed.
+    pub(crate) async fn end_log(&self) {
+        let Some(log) = &self.log else { return };
+        loop {
+            let changed = log.changed.listen();
+            if log.lead() {
+                break;
+            }
+            if self.ledger.failed().is_some() {
+                return;
+            }
+            changed.await;
+        }
+        let _lead = Lead { log, writing: false };
+        // Where it fails, the log stays in use, and the next start reads it.
+        let _ = self.fall_back(log).await;
+    }
+
+    /// Does one thing that has to be done before the log can have what waits.
+    async fn lead_log(&self, log: &WriteLog<F>) -> Result<(), Error> {
+        let mut lead = Lead { log, writing: false };
+        match log.task() {
+            Task::Nothing => {}
+            Task::Announce(position) => {
+                self.ledger.push(Record::Log(position));
+                self.commit().await?;
+                log.announced();
+            }
+            Task::Write(draft) => {
+                lead.writing = true;
+                let written = log.write(&draft).await;
+                lead.writing = false;
+                match written {
+                    Ok(()) if log.written(draft) => self.ledger.ask(),
+                    Ok(()) => {}
+                    Err(error) => log.fail(&format_args!("log device: {error}")),
+                }
+            }
+            Task::Full => {
+                let used_bytes = log.status().used_bytes;
+                self.dirty_queue.caught_up().await;
+                self.commit().await?;
+                if log.status().used_bytes == used_bytes {
+                    self.clock.sleep(ROOM_WAIT).await;
+                }
+            }
+            Task::FallBack => {
+                if let Some(reason) = self.fall_back(log).await? {
+                    tracing::error!(
+                        "the write log failed ({reason}): all that it held is in the cache; from now on, writes in \
+                         write-back are durable with the next flush"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has everything in the cache, and the journal know that the log is not in use any more.
+    async fn fall_back(&self, log: &WriteLog<F>) -> Result<Option<std::sync::Arc<str>>, Error> {
+        // Whatever the log holds was queued for insertion before it was logged.
+        self.dirty_queue.caught_up().await;
+        log.end();
+        self.ledger.push(Record::Log(LogPosition::default()));
+        self.commit().await?;
+        Ok(log.ended())
+    }
+}

@@ -1,0 +1,170 @@
+//! Starting a cache with a write log, and without.
+
+use super::read::{Row, read_label, read_row};
+use super::ring::WriteLog;
+use crate::buf::BufMut;
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::format::journal::{LogPosition, Record};
+use crate::format::write_log::{Entry, LABEL_BYTES, Label, RING_BYTES_MIN, RING_UNIT_BYTES};
+use crate::insert::{Content, Job};
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use nitro_cache::{ExtentIndex, ExtentKey, ObjectId, SettingError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// A device for a write log.
+#[derive(Debug, Clone)]
+pub struct LogDevice<D> {
+    /// The device: the faster its flushes, the better.
+    pub device: D,
+    /// Bytes of it to use, if not all.
+    pub size_bytes: Option<u64>,
+    /// Random: names the log if it is made anew.
+    pub uuid: [u8; 16],
+}
+
+/// What to do where the log that a cache was used with is not there, or damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingLog {
+    /// Refuse to start: it may hold writes that are nowhere else.
+    #[default]
+    Refuse,
+    /// Start without those writes. Also where the device that is given belongs to another cache.
+    Discard,
+}
+
+/// How a cache starts.
+pub(crate) enum Verdict {
+    Without {
+        /// The journal is to forget the log that it speaks of.
+        forget: bool,
+    },
+    Make,
+    Resume(Label, LogPosition, Row),
+}
+
+impl<D: Device> LogDevice<D> {
+    /// Bytes of the ring that it has room for.
+    fn ring_bytes(&self) -> Result<u64, Error> {
+        let have = self.device.geometry().size_bytes;
+        let value = self.size_bytes.unwrap_or(have);
+        let ring_bytes = value.saturating_sub(LABEL_BYTES as u64) / RING_UNIT_BYTES * RING_UNIT_BYTES;
+        let least = RING_BYTES_MIN + LABEL_BYTES as u64;
+        let refuse = |reason: &str, nearest| {
+            Err(Error::Setting(SettingError { name: "log_size", value, reason: reason.to_owned(), nearest }))
+        };
+        match ring_bytes {
+            ..RING_BYTES_MIN => refuse("is too little for a write log", least),
+            _ if value > have => refuse("is more than the log device has", have),
+            _ => Ok(ring_bytes),
+        }
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Whether the cache may be started with the log device that is `given`, if any, and how. Nothing is changed.
+    pub(crate) async fn judge_log(
+        &self,
+        in_use: Option<LogPosition>,
+        given: Option<&LogDevice<F>>,
+        missing: MissingLog,
+    ) -> Result<Verdict, Error> {
+        let discard = missing == MissingLog::Discard;
+        let label = match given {
+            Some(log) => match read_label(&log.device).await {
+                Err(Error::LogFormat(_)) if discard || in_use.is_none() => None,
+                label => label?,
+            },
+            None => None,
+        };
+        let found = label.zip(in_use).filter(|(label, position)| label.uuid == position.uuid);
+        let verdict = match (found, in_use, given) {
+            (Some((label, position)), _, Some(log)) => {
+                let row = read_row(&log.device, &label, position).await?;
+                let fits = label.extent_bytes == self.superblock.extent_bytes && !row.damaged;
+                match fits {
+                    true => return Ok(Verdict::Resume(label, position, row)),
+                    false if discard => Verdict::Make,
+                    false => return Err(Error::LogDamaged),
+                }
+            }
+            (_, Some(_), given) if discard => given.map_or(Verdict::Without { forget: true }, |_| Verdict::Make),
+            (_, Some(position), given) => {
+                return Err(Error::LogMissing { uuid: position.uuid, another: given.is_some() });
+            }
+            (_, None, None) => Verdict::Without { forget: false },
+            (_, None, Some(_)) => match label.filter(|label| label.cache_uuid != self.superblock.uuid) {
+                Some(label) if !discard => return Err(Error::LogForeign { cache_uuid: label.cache_uuid }),
+                _ => Verdict::Make,
+            },
+        };
+        if let (Verdict::Make, Some(log)) = (&verdict, given) {
+            log.ring_bytes()?;
+        }
+        Ok(verdict)
+    }
+
+    /// Takes a log into use. Contents that it holds are on their way into the cache when this returns; gives how many.
+    pub(crate) async fn install_log(&mut self, verdict: Verdict, given: Option<LogDevice<F>>) -> Result<u64, Error> {
+        match (verdict, given) {
+            (Verdict::Resume(label, position, row), Some(log)) => {
+                // What was read may have been in the device's cache only, if but the process had crashed.
+                log.device.flush().await.map_err(Error::Log)?;
+                let tokens = self.replay_log(newest(&row));
+                let count = tokens.len() as u64;
+                let token = |entry: &Entry| match entry {
+                    Entry::Content { key, .. } => tokens.get(key).cloned(),
+                    Entry::Void { .. } => None,
+                };
+                self.log = Some(WriteLog::resumed(log.device, label, self.start, position, row, token));
+                return Ok(count);
+            }
+            (Verdict::Make, Some(log)) => {
+                let (extent_bytes, cache_uuid) = (self.superblock.extent_bytes, self.superblock.uuid);
+                let label = Label { extent_bytes, uuid: log.uuid, cache_uuid, ring_bytes: log.ring_bytes()? };
+                let mut block = BufMut::zeroed(LABEL_BYTES);
+                label.encode(&mut block);
+                log.device.write(0, block.freeze()).await.map_err(Error::Log)?;
+                log.device.flush().await.map_err(Error::Log)?;
+                self.log = Some(WriteLog::new(log.device, label, self.start));
+            }
+            (Verdict::Without { forget: true }, _) => self.ledger.push(Record::Log(LogPosition::default())),
+            _ => {}
+        }
+        Ok(0)
+    }
+
+    /// Puts contents on their way into the cache.
+    fn replay_log(
+        &mut self,
+        newest: BTreeMap<(ObjectId, u64), Bytes>,
+    ) -> HashMap<ExtentKey, Arc<crate::volume::Token>> {
+        let mut tokens = HashMap::new();
+        for ((object, index), bytes) in newest {
+            let flights = self.replayed.entry(object).or_default().clone();
+            let (key, token) = (ExtentKey::new(object, ExtentIndex(index)), flights.restore(index, bytes.clone()));
+            tokens.insert(key, token.clone());
+            self.dirty_queue.push_over(Job { key, content: Content::Whole(bytes), token, flights });
+        }
+        tokens
+    }
+}
+
+/// The newest content of each extent that a row speaks of.
+pub(crate) fn newest(row: &Row) -> BTreeMap<(ObjectId, u64), Bytes> {
+    let mut newest = BTreeMap::new();
+    for entry in row.batches.iter().flat_map(|batch| &batch.entries) {
+        match entry {
+            Entry::Content { key, bytes } => drop(newest.insert((key.object(), key.index().0), bytes.clone())),
+            Entry::Void { first, count } => {
+                let (object, from) = (first.object(), first.index().0);
+                let void = newest.range((object, from)..(object, from.saturating_add(*count)));
+                let void: Vec<_> = void.map(|(key, _)| *key).collect();
+                void.iter().for_each(|key| drop(newest.remove(key)));
+            }
+        }
+    }
+    newest
+}
