@@ -1,10 +1,11 @@
-//! Runs a trace through a cache, one request after the other, without time.
+//! Runs a trace through a cache, one request after the other.
 
 use crate::Error;
-use crate::model::{self, Foretold, Model};
+use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot};
 use crate::policies::belady_hits;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
+use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
 use hashbrown::HashMap;
 use nitro_cache::ObjectId;
@@ -53,6 +54,9 @@ fn run(
     model: Box<dyn Model>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Outcome, Error> {
+    if let Some(timing) = &settings.timing {
+        return timing::simulate(pieces, settings, timing, model, progress);
+    }
     let mut run = Run::new(settings, model);
     let mut batch = Vec::new();
     let mut done = 0;
@@ -65,6 +69,27 @@ fn run(
     }
     Ok(run.finish(pieces))
 }
+
+/// Is told what the cache does for each piece.
+pub(crate) trait Watch {
+    /// An extent to be read was cached.
+    fn hit(&mut self, _piece: &Piece, _hit: Hit) {}
+
+    /// An extent to be read was found by its content.
+    fn content_hit(&mut self, _piece: &Piece, _hit: Hit) {}
+
+    /// An extent to be read was not cached.
+    fn missed(&mut self, _piece: &Piece) {}
+
+    /// An extent was written; whether the cache knew its content.
+    fn written(&mut self, _piece: &Piece, _duplicate: bool) {}
+
+    /// An extent was read from the origin to complete a write.
+    fn fetched(&mut self, _piece: &Piece) {}
+}
+
+/// Nobody listens.
+impl Watch for () {}
 
 /// Divides the trace into the warm-up and periods.
 pub(crate) struct Windows {
@@ -94,6 +119,11 @@ impl Windows {
             period_begin: Snapshot::default(),
             periods: Vec::new(),
         }
+    }
+
+    /// Whether the warm-up is over.
+    pub(crate) const fn is_measuring(&self) -> bool {
+        self.measuring
     }
 
     /// Whether a request at that time, the `number`th, begins a window.
@@ -158,10 +188,10 @@ impl Streams {
 }
 
 /// A run under way.
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     settings: &'a Settings,
-    model: Box<dyn Model>,
-    windows: Windows,
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) windows: Windows,
     streams: Streams,
     counts: Counts,
     /// The beginning of a request whose end is in the next batch.
@@ -171,7 +201,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(settings: &'a Settings, model: Box<dyn Model>) -> Self {
+    pub(crate) fn new(settings: &'a Settings, model: Box<dyn Model>) -> Self {
         Self {
             settings,
             model,
@@ -192,11 +222,13 @@ impl<'a> Run<'a> {
                 let request = &group[at..=end];
                 at = end + 1;
                 if self.rest.is_empty() {
-                    self.request(request)?;
+                    self.turn_if_due(&request[0]);
+                    self.request(request, &mut ())?;
                 } else {
                     let mut whole = std::mem::take(&mut self.rest);
                     whole.extend_from_slice(request);
-                    self.request(&whole)?;
+                    self.turn_if_due(&whole[0]);
+                    self.request(&whole, &mut ())?;
                     whole.clear();
                     self.rest = whole;
                 }
@@ -206,18 +238,25 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Begins a window if the request does; gives the measures of the period that is over, if one is.
     #[inline]
-    fn request(&mut self, request: &[Piece]) -> Result<(), Error> {
-        let first = &request[0];
-        if self.windows.is_due(first.time_ns, self.counts.requests) {
-            self.windows.turn(self.snapshot(first.time_ns), self.model.page_bytes());
+    pub(crate) fn turn_if_due(&mut self, first: &Piece) -> Option<Option<&mut Measures>> {
+        if !self.windows.is_due(first.time_ns, self.counts.requests) {
+            return None;
         }
+        let now = self.snapshot(first.time_ns);
+        Some(self.windows.turn(now, self.model.page_bytes()))
+    }
+
+    #[inline]
+    pub(crate) fn request(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
+        let first = &request[0];
         self.last_ns = first.time_ns;
         self.counts.requests += 1;
         self.counts.extents += request.len() as u64;
         match first.op() {
-            Op::Read => self.read(request),
-            Op::Write => self.write(request),
+            Op::Read => self.read(request, watch),
+            Op::Write => self.write(request, watch),
             _ => {
                 self.counts.trims += 1;
                 request.iter().try_for_each(|piece| self.model.forget(piece).map(drop))
@@ -225,18 +264,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn read(&mut self, request: &[Piece]) -> Result<(), Error> {
+    fn read(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         let sequential = self.streams.is_sequential(request, self.settings.extent_bytes);
         self.misses.clear();
         for piece in request {
             self.counts.read_bytes += u64::from(piece.len);
-            if self.model.read(piece)?.is_some() {
+            if let Some(hit) = self.model.read(piece)? {
+                watch.hit(piece, hit);
                 continue;
             }
-            if self.settings.recipes && self.model.read_by_content(piece)?.is_some() {
+            if self.settings.recipes
+                && let Some(hit) = self.model.read_by_content(piece)?
+            {
                 self.counts.content_hits += 1;
+                watch.content_hit(piece, hit);
                 continue;
             }
+            watch.missed(piece);
             self.misses.push(*piece);
         }
         let misses = self.misses.len() as u64;
@@ -248,10 +292,10 @@ impl<'a> Run<'a> {
             self.counts.bypassed_extents += misses;
             return Ok(());
         }
-        self.misses.iter().try_for_each(|piece| self.model.insert(piece))
+        self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))
     }
 
-    fn write(&mut self, request: &[Piece]) -> Result<(), Error> {
+    fn write(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         self.counts.writes += 1;
         self.misses.clear();
         for piece in request {
@@ -264,18 +308,23 @@ impl<'a> Run<'a> {
                         continue;
                     }
                     self.counts.fetched_extents += 1;
+                    watch.fetched(piece);
                 }
             }
             self.misses.push(*piece);
         }
-        self.misses.iter().try_for_each(|piece| self.model.insert(piece))
+        for piece in &self.misses {
+            let duplicate = self.model.insert(piece)?;
+            watch.written(piece, duplicate);
+        }
+        Ok(())
     }
 
     fn snapshot(&self, time_ns: u64) -> Snapshot {
         Snapshot { time_ns, counts: self.counts, totals: self.model.totals() }
     }
 
-    fn finish(self, pieces: &dyn Pieces) -> Outcome {
+    pub(crate) fn finish(self, pieces: &dyn Pieces) -> Outcome {
         let now = self.snapshot(self.last_ns);
         let (measured, periods, warmup_requests) = self.windows.finish(now, self.model.page_bytes());
         Outcome {

@@ -1,5 +1,5 @@
 //! A model of an SSD: what its flash translation layer does with the pages it is given, what that wears out and how
-//! long it takes.
+//! long it takes. Beside it, the mechanics of hard disks ([`hdd`]), which a device and a simulation share.
 //!
 //! No I/O, no clock, no threads and no bytes: it is told of requests and of the time at
 //! which they arrive, and answers when they are done. The layers are those of Nitro §4: hybrid mapping, page mapping, and
@@ -30,6 +30,7 @@ mod error;
 mod flash;
 pub mod ftl;
 mod geometry;
+pub mod hdd;
 mod ids;
 mod lists;
 mod medium;

@@ -1,6 +1,6 @@
 //! One disk: its arm, and the requests that wait for it.
 
-use super::model::HddModel;
+use super::HddModel;
 use futures_util::future::{Either, select};
 use nitro_engine::port::Clock;
 use parking_lot::Mutex;
@@ -156,7 +156,7 @@ impl State {
         let (free_at, head) = (self.free_at, self.head);
         let need = |e: &Entry| {
             let start = free_at.max(e.arrived);
-            (start, position(model, span_bytes, head, start, e.request.offset))
+            (start, model.position(span_bytes, head, start, e.request.offset))
         };
         let depth = model.queue_depth.max(1);
         for entry in self.queue.iter_mut().take(depth) {
@@ -181,16 +181,6 @@ impl State {
         self.held = true;
         waker
     }
-}
-
-/// Time from `start` until the head is over `offset`. What continues the last request needs none: it comes from, or
-/// goes to, the disk's track buffer.
-fn position(model: &HddModel, span_bytes: u64, head: u64, start: Duration, offset: u64) -> Duration {
-    if offset == head {
-        return Duration::ZERO;
-    }
-    let seek = model.seek(head, offset, span_bytes);
-    seek + model.rotational_wait(start + seek, offset)
 }
 
 /// A request's place in the queue. Dropped when the request is done, or given up: then the arm goes on to the next.

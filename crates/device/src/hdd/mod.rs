@@ -16,9 +16,8 @@
 //! Left out: caches beyond that for continued requests, zones of different density, and errors.
 
 mod arm;
-mod model;
 
-pub use model::HddModel;
+pub use nitro_ssd::hdd::HddModel;
 
 use arm::{Arm, Request};
 use bytes::Bytes;

@@ -47,8 +47,9 @@ pub(crate) trait Model {
         Ok(None)
     }
 
-    /// Inserts an extent: after a miss, or after [`forget`](Self::forget) because it was written.
-    fn insert(&mut self, piece: &Piece) -> Result<(), Error>;
+    /// Inserts an extent: after a miss, or after [`forget`](Self::forget) because it was written. Returns whether its content
+    /// was there already.
+    fn insert(&mut self, piece: &Piece) -> Result<bool, Error>;
 
     /// Forgets an extent, since it is being written or trimmed; returns whether it was there.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;

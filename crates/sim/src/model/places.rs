@@ -189,7 +189,7 @@ impl Model for Places {
         self.hit(place)
     }
 
-    fn insert(&mut self, piece: &Piece) -> Result<(), Error> {
+    fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         let content = self.content(piece);
         self.stats.insertions += 1;
         self.stats.inserted_bytes += u64::from(self.extent_bytes);
@@ -198,14 +198,14 @@ impl Model for Places {
             self.point(piece.key.raw(), place);
             if self.dedup {
                 self.stats.duplicates += 1;
-                return Ok(());
+                return Ok(true);
             }
-            return self.write(place);
+            return self.write(place).map(|()| false);
         }
         let place = self.place(content)?;
         self.contents.push(&mut self.used, place);
         self.point(piece.key.raw(), place);
-        self.write(place)
+        self.write(place).map(|()| false)
     }
 
     /// Without deduplication the place stays the extent's, to be overwritten.

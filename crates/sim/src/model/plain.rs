@@ -54,12 +54,12 @@ impl Model for Plain {
     }
 
     /// What was read is there already.
-    fn insert(&mut self, piece: &Piece) -> Result<(), Error> {
+    fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         if piece.op() == Op::Write {
             self.policy.access(piece.key.raw());
         }
         self.admitted();
-        Ok(())
+        Ok(false)
     }
 
     /// Writes are taken in whatever was there.
@@ -108,8 +108,8 @@ impl Model for Foretold {
         Ok(self.hits.next().unwrap_or(false).then_some(Hit { done: self.now, compressed: false }))
     }
 
-    fn insert(&mut self, _piece: &Piece) -> Result<(), Error> {
-        Ok(())
+    fn insert(&mut self, _piece: &Piece) -> Result<bool, Error> {
+        Ok(false)
     }
 
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {

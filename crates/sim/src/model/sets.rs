@@ -75,7 +75,7 @@ impl Model for Sets {
         Ok(Some(Hit { done, compressed: false }))
     }
 
-    fn insert(&mut self, piece: &Piece) -> Result<(), Error> {
+    fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         let (set, rank) = self.find(piece.key);
         let rank = rank.unwrap_or(self.ways - 1);
         let at = self.refresh(set, rank);
@@ -87,7 +87,7 @@ impl Model for Sets {
         self.stats.inserted_bytes += bytes;
         self.stats.unique_bytes += bytes;
         self.stats.stored_bytes += bytes;
-        self.flash.write(at, bytes).map(drop)
+        self.flash.write(at, bytes).map(|_| false)
     }
 
     /// The place becomes the next to be used.

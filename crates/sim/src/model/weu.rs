@@ -130,12 +130,12 @@ impl Model for Weus {
         }
     }
 
-    fn insert(&mut self, piece: &Piece) -> Result<(), Error> {
+    fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
         if let Some(fingerprint) = fingerprint
             && self.manager.insert_duplicate(piece.key, fingerprint).is_some()
         {
-            return Ok(());
+            return Ok(true);
         }
         let stored = self.stored(piece);
         while let Some(weu) = self.opened()? {
@@ -144,7 +144,7 @@ impl Model for Weus {
                 Append::Full => self.seal(weu)?,
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {

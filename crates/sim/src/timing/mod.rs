@@ -1,5 +1,9 @@
-//! Virtual time: what the devices behind the cache are, and how requests come.
+//! Virtual time: what the devices behind the cache are, how requests come, and when they are done.
 
+mod disks;
+mod origin;
 mod settings;
+mod timed;
 
 pub use settings::{Cos, Cpu, Disks, Load, Origin, Raid, Timing};
+pub(crate) use timed::simulate;

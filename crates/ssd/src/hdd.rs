@@ -1,4 +1,5 @@
-//! The mechanics: how long a disk needs for a request.
+//! The mechanics of hard disks: how long one needs for a request. What makes a device of it, and what simulates it, choose the order
+//! of requests.
 
 use std::time::Duration;
 
@@ -74,16 +75,19 @@ impl HddModel {
         self
     }
 
-    pub(super) fn track_bytes(&self) -> f64 {
+    fn track_bytes(&self) -> f64 {
         self.bytes_per_second as f64 * self.rotation.as_secs_f64()
     }
 
-    pub(super) fn transfer(&self, len: u64) -> Duration {
+    /// Time to move `len` bytes under the head.
+    #[must_use]
+    pub fn transfer(&self, len: u64) -> Duration {
         Duration::from_secs_f64(len as f64 / self.bytes_per_second as f64)
     }
 
     /// Time to move the arm between two places of a disk of `span_bytes`; zero within a track.
-    pub(super) fn seek(&self, from: u64, to: u64, span_bytes: u64) -> Duration {
+    #[must_use]
+    pub fn seek(&self, from: u64, to: u64, span_bytes: u64) -> Duration {
         let track = self.track_bytes();
         if (from as f64 / track) as u64 == (to as f64 / track) as u64 {
             return Duration::ZERO;
@@ -93,9 +97,21 @@ impl HddModel {
     }
 
     /// Time from `now` until the place at `offset` next passes under the head.
-    pub(super) fn rotational_wait(&self, now: Duration, offset: u64) -> Duration {
+    #[must_use]
+    pub fn rotational_wait(&self, now: Duration, offset: u64) -> Duration {
         let angle_now = (now.as_secs_f64() / self.rotation.as_secs_f64()).fract();
         let angle = (offset as f64 / self.track_bytes()).fract();
         self.rotation.mul_f64((angle - angle_now).rem_euclid(1.0))
+    }
+
+    /// Time from `start` until the head, which is at `head`, is over `offset`. What continues the last request needs none: it
+    /// comes from, or goes to, the disk's track buffer.
+    #[must_use]
+    pub fn position(&self, span_bytes: u64, head: u64, start: Duration, offset: u64) -> Duration {
+        if offset == head {
+            return Duration::ZERO;
+        }
+        let seek = self.seek(head, offset, span_bytes);
+        seek + self.rotational_wait(start + seek, offset)
     }
 }

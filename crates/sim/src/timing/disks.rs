@@ -1,0 +1,213 @@
+//! The origin's disks in virtual time: an arm each, with the mechanics and the order of requests of the server's emulated disk
+//! ([`nitro_ssd::hdd`]). Work in the foreground comes before work in the background as far as an arm sees both.
+
+use super::settings::Disks;
+use nitro_ssd::hdd::HddModel;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A request of one disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DiskRequest {
+    pub(super) disk: u32,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// One that waits.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    operation: u64,
+    offset: u64,
+    len: u64,
+    arrived: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Arm {
+    foreground: VecDeque<Waiting>,
+    background: VecDeque<Waiting>,
+    /// The operation that it works for, and until when.
+    current: Option<(u64, Duration)>,
+    head: u64,
+}
+
+/// All disks.
+#[derive(Debug)]
+pub(super) struct Array {
+    model: HddModel,
+    settings: Disks,
+    arms: Vec<Arm>,
+    busy: Duration,
+}
+
+impl Array {
+    pub(super) fn new(settings: &Disks) -> Self {
+        let model = if settings.rpm == 15_000 { HddModel::rpm_15000() } else { HddModel::rpm_7200() };
+        let arms = (0..settings.spindles).map(|_| Arm::default()).collect();
+        Self { model, settings: *settings, arms, busy: Duration::ZERO }
+    }
+
+    /// Disks that hold data in each row of stripes.
+    const fn data_disks(&self) -> u64 {
+        (self.settings.spindles - self.settings.raid.parity()) as u64
+    }
+
+    /// Bytes of data that fit.
+    pub(super) fn data_bytes(&self) -> u64 {
+        let rows = self.settings.disk_bytes / self.settings.stripe_bytes;
+        rows * self.settings.stripe_bytes * self.data_disks()
+    }
+
+    /// Time that all disks together have worked.
+    pub(super) const fn busy(&self) -> Duration {
+        self.busy
+    }
+
+    /// What a run of the array's bytes is on the disks; parity rotates over them.
+    pub(super) fn locate(&self, offset: u64, len: u64) -> impl Iterator<Item = DiskRequest> {
+        let (stripe, data, all) = (self.settings.stripe_bytes, self.data_disks(), u64::from(self.settings.spindles));
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let end = offset + len;
+            let next = ((at / stripe + 1) * stripe).min(end);
+            let (number, within) = (at / stripe, at % stripe);
+            let (row, column) = (number / data, number % data);
+            let request = DiskRequest {
+                disk: ((row + column) % all) as u32,
+                offset: row * stripe + within,
+                len: next.saturating_sub(at),
+            };
+            at = next;
+            (request.len > 0).then_some(request)
+        })
+    }
+
+    /// The parity of a run: for each row that it touches, what it touches of the row's stripes.
+    pub(super) fn parity(&self, offset: u64, len: u64) -> Vec<DiskRequest> {
+        let (stripe, data, all) = (self.settings.stripe_bytes, self.data_disks(), u64::from(self.settings.spindles));
+        let row_bytes = stripe * data;
+        let mut all_rows = Vec::new();
+        for row in offset / row_bytes..(offset + len).div_ceil(row_bytes) {
+            let (from, to) = (offset.max(row * row_bytes), (offset + len).min((row + 1) * row_bytes));
+            let one = from / stripe == (to - 1) / stripe;
+            let (start, bytes) = if one { (from % stripe, to - from) } else { (0, stripe) };
+            for parity in 0..u64::from(self.settings.raid.parity()) {
+                let disk = ((row + data + parity) % all) as u32;
+                all_rows.push(DiskRequest { disk, offset: row * stripe + start, len: bytes });
+            }
+        }
+        all_rows
+    }
+
+    /// Whether a run covers whole rows, so that its parity follows from it.
+    pub(super) fn is_whole_rows(&self, offset: u64, len: u64) -> bool {
+        let row_bytes = self.settings.stripe_bytes * self.data_disks();
+        offset.is_multiple_of(row_bytes) && len.is_multiple_of(row_bytes)
+    }
+
+    /// Gives a disk a request; returns when it is done if the disk begins it at once.
+    pub(super) fn ask(
+        &mut self,
+        now: Duration,
+        operation: u64,
+        request: DiskRequest,
+        background: bool,
+    ) -> Option<Duration> {
+        let arm = &mut self.arms[request.disk as usize];
+        let waiting = Waiting { operation, offset: request.offset, len: request.len, arrived: now };
+        if background { &mut arm.background } else { &mut arm.foreground }.push_back(waiting);
+        if arm.current.is_some() { None } else { self.begin(request.disk, now) }
+    }
+
+    /// A disk is done with its request: the operation that it was for, and when it is done with the next.
+    pub(super) fn done(&mut self, disk: u32, now: Duration) -> (Option<u64>, Option<Duration>) {
+        let finished = self.arms[disk as usize].current.take().map(|(operation, _)| operation);
+        (finished, self.begin(disk, now))
+    }
+
+    /// Begins what the arm reaches first of the requests that it sees, but one that waited too long before all others.
+    fn begin(&mut self, disk: u32, now: Duration) -> Option<Duration> {
+        let (model, span) = (&self.model, self.settings.disk_bytes);
+        let arm = &mut self.arms[disk as usize];
+        let reach = |waiting: &Waiting| model.position(span, arm.head, now, waiting.offset);
+        let aged = arm.foreground.front().is_some_and(|first| now.saturating_sub(first.arrived) > model.age_max);
+        let seen = if aged { 1 } else { model.queue_depth };
+        let near = arm.foreground.iter().take(seen).enumerate().map(|(at, w)| (reach(w), false, at));
+        let rest = seen.saturating_sub(arm.foreground.len());
+        let far = arm.background.iter().take(rest).enumerate().map(|(at, w)| (reach(w), true, at));
+        let (positioning, background, at) = near.chain(far).min()?;
+        let queue = if background { &mut arm.background } else { &mut arm.foreground };
+        let chosen = queue.remove(at)?;
+        let span = positioning + model.transfer(chosen.len);
+        let done = now + span;
+        self.busy += span;
+        arm.head = chosen.offset + chosen.len;
+        arm.current = Some((chosen.operation, done));
+        Some(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Raid;
+    use super::*;
+
+    fn array(spindles: u32, raid: Raid) -> Array {
+        Array::new(&Disks { spindles, raid, disk_bytes: 1 << 30, stripe_bytes: 64 << 10, ..Disks::default() })
+    }
+
+    /// Random reads of 8 KiB, so many at a time.
+    fn reads_per_second(array: &mut Array, depth: u64) -> f64 {
+        let (mut random, mut pending) = (1u64, Vec::new());
+        let mut place = |array: &Array| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let offset = (random >> 33) % (array.data_bytes() / 8192) * 8192;
+            array.locate(offset, 8192).next().unwrap()
+        };
+        for operation in 0..depth {
+            let request = place(array);
+            pending.extend(array.ask(Duration::ZERO, operation, request, false).map(|done| (done, request.disk)));
+        }
+        let mut now = Duration::ZERO;
+        for _ in 0..4000 {
+            let first = pending.iter().enumerate().min_by_key(|(_, event)| **event).map(|(at, _)| at).unwrap();
+            let (done, disk) = pending.swap_remove(first);
+            now = done;
+            let (_, next) = array.done(disk, now);
+            pending.extend(next.map(|done| (done, disk)));
+            let request = place(array);
+            pending.extend(array.ask(now, 0, request, false).map(|done| (done, request.disk)));
+        }
+        4000.0 / now.as_secs_f64()
+    }
+
+    #[test]
+    fn one_disk_is_as_fast_as_the_servers_emulated_one() {
+        // The table in nitro_device::hdd, made with that device.
+        for (depth, expected) in [(1, 79.0), (32, 185.0)] {
+            let reached = reads_per_second(&mut array(1, Raid::Raid0), depth);
+            assert!((reached / expected - 1.0).abs() < 0.04, "{depth} at a time: {reached}");
+        }
+    }
+
+    #[test]
+    fn parity_rotates_and_never_meets_its_data() {
+        for (spindles, raid) in [(3, Raid::Raid5), (5, Raid::Raid5), (6, Raid::Raid6)] {
+            let array = array(spindles, raid);
+            let stripe = array.settings.stripe_bytes;
+            let mut seen = std::collections::HashSet::new();
+            for number in 0..200 {
+                let data: Vec<_> = array.locate(number * stripe + 512, 8192).collect();
+                let parity = array.parity(number * stripe + 512, 8192);
+                assert_eq!((data.len(), parity.len()), (1, raid.parity() as usize));
+                assert!(parity.iter().all(|p| p.disk != data[0].disk && p.offset == data[0].offset));
+                assert!(seen.insert((data[0].disk, data[0].offset)), "two stripes in one place");
+                assert!(parity.iter().all(|p| !seen.contains(&(p.disk, p.offset))));
+            }
+            let row = stripe * (u64::from(spindles) - u64::from(raid.parity()));
+            assert!(array.is_whole_rows(row * 3, row) && !array.is_whole_rows(row * 3 + 512, row));
+            assert_eq!(array.locate(row * 7, row).count() + array.parity(row * 7, row).len(), spindles as usize);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! A trace in virtual time. What the cache decides is decided when a request comes, in the order in which requests come, so that
+//! hits are those of a run without time; the devices then say when each request is done.
+
+use super::origin::{OperationId, Origin};
+use super::settings::{Load, Timing};
+use crate::Error;
+use crate::model::{Hit, Model};
+use crate::outcome::{Latency, Measures, Outcome, Pace};
+use crate::replay::{Run, Watch};
+use crate::settings::Settings;
+use crate::workload::{Piece, Pieces};
+use hashbrown::HashMap;
+use hdrhistogram::Histogram;
+use nitro_ssd::Nanos;
+use nitro_trace::Op;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// Pieces between looks at whether to go on.
+const TOLD_EVERY: u64 = 1 << 12;
+
+/// What happens at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A disk is done.
+    Disk(u32),
+    /// A part of a request is done.
+    Part(u64),
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Request {
+    begun: Duration,
+    parts: u32,
+    read: bool,
+    /// It is counted in the window at the end of which it is done.
+    measured: bool,
+}
+
+/// What waits for an operation of the origin.
+#[derive(Debug, Default)]
+struct Awaited {
+    requests: Vec<u64>,
+    /// Bytes of NVRAM that come free.
+    nvram_bytes: u64,
+    /// Extents that are being read.
+    keys: Vec<u64>,
+}
+
+/// What the cache did for one request.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    hits: Vec<(u64, Hit)>,
+    by_content: Vec<(Piece, Hit)>,
+    misses: Vec<Piece>,
+    written: Vec<(Piece, bool)>,
+    fetched: Vec<Piece>,
+}
+
+impl Told {
+    fn clear(&mut self) {
+        self.hits.clear();
+        self.by_content.clear();
+        self.misses.clear();
+        self.written.clear();
+        self.fetched.clear();
+    }
+}
+
+impl Watch for Told {
+    fn hit(&mut self, piece: &Piece, hit: Hit) {
+        self.hits.push((piece.key.raw(), hit));
+    }
+
+    fn content_hit(&mut self, piece: &Piece, hit: Hit) {
+        self.by_content.push((*piece, hit));
+    }
+
+    fn missed(&mut self, piece: &Piece) {
+        self.misses.push(*piece);
+    }
+
+    fn written(&mut self, piece: &Piece, duplicate: bool) {
+        self.written.push((*piece, duplicate));
+    }
+
+    fn fetched(&mut self, piece: &Piece) {
+        self.fetched.push(*piece);
+    }
+}
+
+/// Response times of a window.
+struct Window {
+    begin: Duration,
+    busy: Duration,
+    reads: Histogram<u64>,
+    writes: Histogram<u64>,
+    last: Duration,
+}
+
+impl Window {
+    fn new(begin: Duration, busy: Duration) -> Result<Self, Error> {
+        let histogram = || Histogram::new(3).map_err(|error| Error::Setting(error.to_string()));
+        Ok(Self { begin, busy, reads: histogram()?, writes: histogram()?, last: begin })
+    }
+
+    fn note(&mut self, request: &Request, now: Duration) {
+        let ns = now.saturating_sub(request.begun).as_nanos() as u64;
+        let histogram = if request.read { &mut self.reads } else { &mut self.writes };
+        // It grows as need be; what 64 bits of nanoseconds do not hold cannot happen.
+        let _ = histogram.record(ns.max(1));
+        self.last = now;
+    }
+
+    fn pace(&self, busy: Duration, disks: u32) -> Pace {
+        let seconds = self.last.saturating_sub(self.begin).as_secs_f64();
+        let requests = self.reads.len() + self.writes.len();
+        let per = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
+        Pace {
+            seconds,
+            iops: per(requests as f64),
+            read_response: latency(&self.reads),
+            write_response: latency(&self.writes),
+            disks_busy: per(busy.saturating_sub(self.busy).as_secs_f64() / f64::from(disks)).min(1.0),
+        }
+    }
+}
+
+fn latency(histogram: &Histogram<u64>) -> Latency {
+    if histogram.is_empty() {
+        return Latency::default();
+    }
+    let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    Latency {
+        mean_us: histogram.mean() / 1e3,
+        p50_us: us(0.5),
+        p90_us: us(0.9),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+        max_us: histogram.max() as f64 / 1e3,
+    }
+}
+
+/// A run under way.
+struct Timed<'a> {
+    timing: Timing,
+    run: Run<'a>,
+    origin: Origin,
+    told: Told,
+    now: Duration,
+    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
+    sequence: u64,
+    requests: HashMap<u64, Request>,
+    next_request: u64,
+    awaited: HashMap<OperationId, Awaited>,
+    /// Extents that are being read from the origin.
+    reading: HashMap<u64, OperationId>,
+    nvram_bytes: u64,
+    extent_bytes: u32,
+    whole: Window,
+    period: Window,
+}
+
+/// Runs `pieces` in virtual time.
+pub(crate) fn simulate(
+    pieces: &mut dyn Pieces,
+    settings: &Settings,
+    timing: &Timing,
+    model: Box<dyn Model>,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Outcome, Error> {
+    let mut timed = Timed {
+        timing: *timing,
+        run: Run::new(settings, model),
+        origin: Origin::new(timing, settings.extent_bytes),
+        told: Told::default(),
+        now: Duration::ZERO,
+        events: BinaryHeap::new(),
+        sequence: 0,
+        requests: HashMap::new(),
+        next_request: 0,
+        awaited: HashMap::new(),
+        reading: HashMap::new(),
+        nvram_bytes: 0,
+        extent_bytes: settings.extent_bytes,
+        whole: Window::new(Duration::ZERO, Duration::ZERO)?,
+        period: Window::new(Duration::ZERO, Duration::ZERO)?,
+    };
+    let (mut batch, mut request, mut done, mut told) = (Vec::new(), Vec::new(), 0, 0);
+    while pieces.next_batch(&mut batch)? {
+        for piece in &batch {
+            request.push(*piece);
+            if piece.is_last() {
+                timed.take(&request)?;
+                request.clear();
+            }
+        }
+        done += batch.len() as u64;
+        if done >= told {
+            told = done + TOLD_EVERY;
+            if !progress(done) {
+                return Err(Error::Stopped);
+            }
+        }
+    }
+    timed.finish(pieces)
+}
+
+impl Timed<'_> {
+    /// Waits until a request may begin, and begins it.
+    fn take(&mut self, request: &[Piece]) -> Result<(), Error> {
+        match self.timing.load {
+            Load::Open(speed) => {
+                let at = Duration::from_secs_f64(request[0].time_ns as f64 / 1e9 / speed);
+                while self.events.peek().is_some_and(|Reverse((next, ..))| *next <= at) {
+                    self.step();
+                }
+                self.now = self.now.max(at);
+            }
+            Load::Closed(depth) => while self.requests.len() >= depth as usize && self.step() {},
+        }
+        self.begin(request)
+    }
+
+    fn begin(&mut self, pieces: &[Piece]) -> Result<(), Error> {
+        self.turn_window(&pieces[0])?;
+        self.told.clear();
+        self.run.model.set_now(Nanos::from(self.now));
+        self.run.request(pieces, &mut self.told)?;
+        let op = pieces[0].op();
+        if op == Op::Trim {
+            return Ok(());
+        }
+        let id = self.next_request;
+        self.next_request += 1;
+        let measured = self.run.windows.is_measuring();
+        self.requests.insert(id, Request { begun: self.now, parts: 1, read: op == Op::Read, measured });
+        let told = std::mem::take(&mut self.told);
+        if op == Op::Read {
+            self.read(id, &told)
+        } else {
+            self.write(id, pieces, &told)
+        }
+        self.told = told;
+        self.part_at(self.now + Duration::from_nanos(self.timing.cpu.request_ns), id);
+        self.take_disk_events();
+        Ok(())
+    }
+
+    fn turn_window(&mut self, first: &Piece) -> Result<(), Error> {
+        let was_measuring = self.run.windows.is_measuring();
+        let (busy, disks) = (self.origin.busy(), self.timing.disks.spindles);
+        let Some(over) = self.run.turn_if_due(first) else { return Ok(()) };
+        if let Some(measures) = over {
+            measures.pace = Some(self.period.pace(busy, disks));
+        }
+        if !was_measuring {
+            self.whole = Window::new(self.now, busy)?;
+        }
+        self.period = Window::new(self.now, busy)?;
+        Ok(())
+    }
+
+    fn read(&mut self, id: u64, told: &Told) {
+        for (key, hit) in &told.hits {
+            self.add_hit(id, hit);
+            if let Some(awaited) = self.reading.get(key).and_then(|operation| self.awaited.get_mut(operation)) {
+                awaited.requests.push(id);
+                self.add_part(id);
+            }
+        }
+        for (piece, hit) in &told.by_content {
+            let recipe = self.origin.read_recipe(self.now, &[*piece]);
+            self.add_hit(id, hit);
+            if let Some(operation) = recipe {
+                self.wait(id, operation, Awaited::default());
+            }
+        }
+        for run in runs(&told.misses) {
+            self.read_origin(Some(id), run);
+        }
+    }
+
+    /// Reads from the origin what is not being read already.
+    fn read_origin(&mut self, id: Option<u64>, run: &[Piece]) {
+        let operation = self.origin.read(self.now, run);
+        let keys: Vec<u64> = run.iter().map(|piece| piece.key.raw()).collect();
+        self.reading.extend(keys.iter().map(|key| (*key, operation)));
+        let awaited = Awaited { keys, ..Awaited::default() };
+        match id {
+            Some(id) => self.wait(id, operation, awaited),
+            None => drop(self.awaited.insert(operation, awaited)),
+        }
+    }
+
+    fn write(&mut self, id: u64, pieces: &[Piece], told: &Told) {
+        for run in runs(&told.fetched) {
+            self.read_origin(None, run);
+        }
+        let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
+        let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
+        let known = told.written.iter().filter(|(_, duplicate)| *duplicate).count();
+        let operation = self.origin.write(self.now, pieces, known, buffered);
+        if buffered {
+            self.nvram_bytes += bytes;
+            self.awaited.insert(operation, Awaited { nvram_bytes: bytes, ..Awaited::default() });
+        } else {
+            self.wait(id, operation, Awaited::default());
+        }
+    }
+
+    fn add_hit(&mut self, id: u64, hit: &Hit) {
+        let eighth = u64::from(self.extent_bytes.div_ceil(8192));
+        let decompress = if hit.compressed { self.timing.cpu.decompress_ns * eighth } else { 0 };
+        self.add_part(id);
+        self.part_at(Duration::from(hit.done).max(self.now) + Duration::from_nanos(decompress), id);
+    }
+
+    fn add_part(&mut self, id: u64) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.parts += 1;
+        }
+    }
+
+    fn wait(&mut self, id: u64, operation: OperationId, awaited: Awaited) {
+        self.add_part(id);
+        self.awaited.entry(operation).or_insert(awaited).requests.push(id);
+    }
+
+    fn part_at(&mut self, at: Duration, id: u64) {
+        self.push(at, Event::Part(id));
+    }
+
+    fn push(&mut self, at: Duration, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((at, self.sequence, event)));
+    }
+
+    fn take_disk_events(&mut self) {
+        while let Some((at, disk)) = self.origin.events.pop() {
+            self.push(at, Event::Disk(disk));
+        }
+    }
+
+    /// Lets the next thing happen; `false`: nothing is under way.
+    fn step(&mut self) -> bool {
+        let Some(Reverse((at, _, event))) = self.events.pop() else { return false };
+        self.now = self.now.max(at);
+        match event {
+            Event::Disk(disk) => {
+                let done = self.origin.disk_done(self.now, disk);
+                self.take_disk_events();
+                if let Some(awaited) = done.and_then(|operation| self.awaited.remove(&operation)) {
+                    self.nvram_bytes -= awaited.nvram_bytes;
+                    for key in &awaited.keys {
+                        if self.reading.get(key).copied() == done {
+                            self.reading.remove(key);
+                        }
+                    }
+                    awaited.requests.iter().for_each(|id| self.part_done(*id));
+                }
+            }
+            Event::Part(id) => self.part_done(id),
+        }
+        true
+    }
+
+    fn part_done(&mut self, id: u64) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        request.parts -= 1;
+        if request.parts == 0
+            && let Some(request) = self.requests.remove(&id)
+            && request.measured
+        {
+            self.whole.note(&request, self.now);
+            self.period.note(&request, self.now);
+        }
+    }
+
+    fn finish(mut self, pieces: &dyn Pieces) -> Result<Outcome, Error> {
+        while !self.requests.is_empty() && self.step() {}
+        let (busy, disks) = (self.origin.busy(), self.timing.disks.spindles);
+        let mut outcome = self.run.finish(pieces);
+        outcome.measured.pace = Some(self.whole.pace(busy, disks));
+        if let Some(Measures { pace: pace @ None, .. }) = outcome.periods.last_mut() {
+            *pace = Some(self.period.pace(busy, disks));
+        }
+        Ok(outcome)
+    }
+}
+
+/// Cuts pieces where they are not neighbours.
+fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    pieces.chunk_by(|a, b| a.key.object() == b.key.object() && a.key.index().0 + 1 == b.key.index().0)
+}

@@ -1,0 +1,106 @@
+//! Virtual time.
+
+use crate::{duplicates, run, zipf};
+use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
+use nitro_sim::{Measures, Settings, Variant};
+use nitro_trace::synth::RandomReads;
+
+fn one_disk(load: Load) -> Timing {
+    let disks = Disks { spindles: 1, raid: Raid::Raid0, disk_bytes: 64 << 20, ..Disks::default() };
+    Timing { load, disks, nvram_bytes: 0, ..Timing::default() }
+}
+
+fn iops(measures: &Measures) -> f64 {
+    measures.pace.as_ref().unwrap().iops
+}
+
+#[test]
+fn without_a_cache_reads_are_as_fast_as_the_disk() {
+    // 79 a second one at a time, 185 with 32, as the server's emulated disk (nitro_device::hdd).
+    let reads = RandomReads {
+        working_set_bytes: 8 << 30,
+        dedup_ratio: 1.0,
+        request_bytes: 8192,
+        requests: 4000,
+        interval_ns: 0,
+        seed: 1,
+    };
+    let workload = nitro_sim::workload::stored(&|| Ok(Box::new(reads.reader()?)), 8192).unwrap();
+    for (depth, expected) in [(1, 79.0), (32, 185.0)] {
+        let mut timing = one_disk(Load::Closed(depth));
+        timing.disks.disk_bytes = 8 << 30;
+        let settings = Settings { variant: Variant::None, timing: Some(timing), ..Settings::new(0) };
+        let reached = iops(&run(&workload, &settings).measured);
+        assert!((reached / expected - 1.0).abs() < 0.05, "{depth} at a time: {reached}");
+    }
+}
+
+#[test]
+fn time_changes_no_hit() {
+    let workload = zipf();
+    for variant in [Variant::Weu, Variant::ExtentLruTrim, Variant::Naive] {
+        let timed = Settings { variant, timing: Some(Timing::default()), ..Settings::new(32 << 20) };
+        let mut with = run(&workload, &timed).measured;
+        assert!(with.pace.take().is_some_and(|pace| pace.iops > 0.0));
+        assert_eq!(with, run(&workload, &Settings { timing: None, ..timed }).measured, "{variant}");
+    }
+}
+
+#[test]
+fn hits_cost_what_the_ssd_costs_and_misses_what_the_disk_costs() {
+    let workload = duplicates(30_000);
+    let timing = one_disk(Load::Closed(1));
+    let warm = nitro_sim::Warmup::Requests(25_000);
+    let at = |variant, compress| {
+        let settings = Settings { variant, compress, warmup: warm, timing: Some(timing), ..Settings::new(128 << 20) };
+        run(&workload, &settings).measured.pace.unwrap().read_response
+    };
+    let (none, raw, packed) = (at(Variant::None, false), at(Variant::Weu, false), at(Variant::Weu, true));
+    // A page read, its transfers and the controller: some 200 us; half a turn and a seek: some 12 ms.
+    assert!((60.0..400.0).contains(&raw.p50_us), "{raw:?}");
+    assert!(packed.p50_us > raw.p50_us, "decompression takes time");
+    assert!(none.mean_us > 10_000.0 && none.p50_us > raw.p50_us * 20.0, "{none:?}");
+    assert!(raw.p50_us <= raw.p90_us && raw.p90_us <= raw.p99_us && raw.p99_us <= raw.max_us * 1.001);
+}
+
+#[test]
+fn requests_that_come_faster_than_they_are_done_wait() {
+    let workload = duplicates(3000);
+    let at = |speed| {
+        let timing = Some(one_disk(Load::Open(speed)));
+        run(&workload, &Settings { variant: Variant::None, timing, ..Settings::new(0) }).measured.pace.unwrap()
+    };
+    // A request a millisecond in the trace: 20 a second leave the disk idle most of the time, 1000 swamp it.
+    let (slow, fast) = (at(0.02), at(1.0));
+    assert!(slow.disks_busy < 0.4 && fast.disks_busy > 0.95, "{slow:?} {fast:?}");
+    assert!(fast.read_response.mean_us > slow.read_response.mean_us * 20.0);
+    assert!((slow.iops / 20.0 - 1.0).abs() < 0.05 && fast.iops < 250.0);
+}
+
+#[test]
+fn parity_makes_writes_dear_and_nvram_hides_it() {
+    let workload = zipf();
+    let at = |raid, nvram_bytes| {
+        let disks = Disks { spindles: 4, raid, disk_bytes: 1 << 30, ..Disks::default() };
+        let timing = Some(Timing { disks, nvram_bytes, load: Load::Closed(8), ..Timing::default() });
+        run(&workload, &Settings { variant: Variant::None, timing, ..Settings::new(0) }).measured.pace.unwrap()
+    };
+    let (plain, parity, buffered) = (at(Raid::Raid0, 0), at(Raid::Raid5, 0), at(Raid::Raid5, 1 << 30));
+    assert!(parity.write_response.mean_us > plain.write_response.mean_us * 1.5);
+    assert!(buffered.write_response.p99_us < 1000.0, "{buffered:?}");
+}
+
+#[test]
+fn a_deduplicating_origin_is_slower_and_recipes_save_its_data_reads() {
+    let workload = duplicates(20_000);
+    let at = |origin, recipes, variant| {
+        let timing = Timing { origin, ..one_disk(Load::Closed(16)) };
+        let settings = Settings { variant, recipes, timing: Some(timing), ..Settings::new(32 << 20) };
+        iops(&run(&workload, &settings).measured)
+    };
+    let cos = Origin::Cos(Cos::default());
+    let (plain, deduplicating) = (at(Origin::Tps, false, Variant::None), at(cos, false, Variant::None));
+    assert!(deduplicating < plain / 2.0, "{deduplicating} {plain}");
+    let (without, with) = (at(cos, false, Variant::Weu), at(cos, true, Variant::Weu));
+    assert!(with > without && without > deduplicating, "{with} {without} {deduplicating}");
+}

@@ -1,0 +1,132 @@
+//! What the variants have in common, and what sets them apart.
+
+use crate::{run, zipf};
+use nitro_sim::policies::PolicyKind;
+use nitro_sim::{Outcome, PartialWrites, Settings, Variant, Warmup};
+
+fn settings(variant: Variant) -> Settings {
+    let plain = !variant.has_weus() && !variant.has_places() || matches!(variant, Variant::Extent { ways: 1.. });
+    Settings { variant, dedup: !plain, compress: false, ..Settings::new(32 << 20) }
+}
+
+fn hit_ratio(outcome: &Outcome) -> f64 {
+    outcome.measured.read_hit_ratio
+}
+
+#[test]
+fn every_variant_counts_the_same_requests_and_stays_within_its_size() {
+    let workload = zipf();
+    for name in [
+        "weu",
+        "weu-lru-mod",
+        "weu-lru-trim",
+        "extent",
+        "direct-mapped",
+        "4-way",
+        "extent-lru-mod",
+        "extent-lru-trim",
+        "naive",
+        "lru",
+        "fifo",
+        "clock",
+        "arc",
+        "s3-fifo",
+        "belady",
+        "none",
+    ] {
+        let outcome = run(&workload, &settings(name.parse().unwrap()));
+        let measured = &outcome.measured;
+        assert_eq!((measured.requests, measured.reads + measured.writes), (60_000, 60_000), "{name}");
+        assert!(measured.cached_extents * 8192 <= outcome.usable_bytes, "{name}: {}", measured.cached_extents);
+        assert_eq!(measured.read_hits == 0, name == "none", "{name}");
+        let on_ssd = outcome.settings.variant.has_weus() || outcome.settings.variant.has_places();
+        assert_eq!(measured.ssd_bytes_written > 0, on_ssd, "{name}");
+        assert!(measured.write_amplification >= 1.0, "{name}");
+    }
+}
+
+#[test]
+fn the_more_places_an_extent_can_be_in_the_more_hits() {
+    let workload = zipf();
+    let ratio = |variant: Variant| hit_ratio(&run(&workload, &Settings { dedup: false, ..settings(variant) }));
+    let [one, four, all] = [1, 4, 0].map(|ways| ratio(Variant::Extent { ways }));
+    assert!(one < four && four < all, "{one} {four} {all}");
+    // In place, an overwritten extent keeps its place: exactly LRU, in which writes are uses, too.
+    let lru = ratio(Variant::Policy(PolicyKind::Lru));
+    assert!((lru - all).abs() < 1e-9, "{lru} {all}");
+    assert!(ratio(Variant::Belady) > lru);
+}
+
+#[test]
+fn an_ssd_made_for_it_gives_the_cache_what_it_does_not_reserve() {
+    let workload = zipf();
+    let [sold, made] = [Variant::Weu, Variant::WeuLruMod].map(|variant| run(&workload, &settings(variant)));
+    assert!(made.usable_bytes as f64 > sold.usable_bytes as f64 * 1.1);
+    assert!(hit_ratio(&made) > hit_ratio(&sold), "{} {}", hit_ratio(&made), hit_ratio(&sold));
+    assert_eq!(made.measured.write_amplification, 1.0);
+}
+
+#[test]
+fn weus_wear_the_ssd_less_than_extents_that_are_replaced_one_by_one() {
+    let workload = zipf();
+    let erasures = |variant| run(&workload, &settings(variant)).measured.erasures;
+    let weu = erasures(Variant::Weu);
+    assert!(erasures(Variant::ExtentLruTrim) > weu);
+    assert!(erasures(Variant::Naive) > weu * 2);
+}
+
+#[test]
+fn warm_up_and_periods_divide_the_trace() {
+    let workload = zipf();
+    let whole = run(&workload, &settings(Variant::Weu));
+    let warm = run(&workload, &Settings { warmup: Warmup::Requests(20_000), ..settings(Variant::Weu) });
+    assert_eq!((warm.warmup_requests, warm.measured.requests), (20_000, 40_000));
+    assert!(hit_ratio(&warm) > hit_ratio(&whole), "a warm cache hits more");
+    // A request each 100 us.
+    let divided = Settings { warmup: Warmup::Time(1_000_000_000), period_ns: 1_500_000_000, ..settings(Variant::Weu) };
+    let divided = run(&workload, &divided);
+    let periods: Vec<_> = divided.periods.iter().map(|period| period.requests).collect();
+    assert_eq!((divided.warmup_requests, &periods[..]), (10_000, &[15_000, 15_000, 15_000, 5_000][..]));
+    let sum = |get: fn(&nitro_sim::Measures) -> u64| divided.periods.iter().map(get).sum::<u64>();
+    let measured = &divided.measured;
+    assert_eq!(sum(|m| m.read_hits), measured.read_hits);
+    assert_eq!(sum(|m| m.erasures), measured.erasures);
+    assert_eq!(sum(|m| m.inserted_bytes), measured.inserted_bytes);
+    let late = run(&workload, &Settings { warmup: Warmup::Requests(1 << 40), ..settings(Variant::Weu) });
+    assert_eq!((late.measured.requests, late.warmup_requests), (0, 60_000));
+}
+
+#[test]
+fn a_smaller_fingerprint_index_finds_fewer_duplicates_in_less_ram() {
+    let workload = crate::duplicates(60_000);
+    let at = |percent| run(&workload, &Settings { fingerprint_index_percent: percent, ..Settings::new(16 << 20) });
+    let [none, half, all] = [0, 50, 100].map(at);
+    let dedup = |outcome: &Outcome| outcome.measured.dedup_ratio;
+    assert!(dedup(&none) == 1.0 && dedup(&none) < dedup(&half) && dedup(&half) < dedup(&all));
+    assert!(none.ram_bytes < half.ram_bytes && half.ram_bytes < all.ram_bytes);
+    assert!(half.measured.fingerprints_evicted > 0 && all.measured.fingerprints_evicted == 0);
+}
+
+#[test]
+fn recipes_turn_misses_of_known_contents_into_hits() {
+    let workload = crate::duplicates(30_000);
+    let [without, with] = [false, true].map(|recipes| run(&workload, &Settings { recipes, ..Settings::new(32 << 20) }));
+    assert!(with.measured.content_hits > 0 && without.measured.content_hits == 0);
+    assert!(hit_ratio(&with) > hit_ratio(&without) + 0.02, "{} {}", hit_ratio(&with), hit_ratio(&without));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let workload = crate::duplicates(10);
+    for (settings, word) in [
+        (Settings::new(1 << 20), "cache_size"),
+        (Settings { extent_bytes: 5000, ..Settings::new(1 << 30) }, "extent_size"),
+        (Settings { variant: Variant::Extent { ways: 2 }, ..Settings::new(1 << 30) }, "direct-mapped"),
+        (Settings { dedup: false, recipes: true, ..Settings::new(1 << 30) }, "recipes"),
+        (Settings { compression_mean: f64::NAN, ..Settings::new(1 << 30) }, "compression"),
+        (Settings { partial_writes: PartialWrites::Fetch, weu_bytes: 3, ..Settings::new(1 << 30) }, "weu_size"),
+    ] {
+        let error = nitro_sim::simulate(&mut workload.replay(), &settings, &mut |_| true).unwrap_err();
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
