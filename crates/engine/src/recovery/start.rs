@@ -53,7 +53,8 @@ pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, 
 
 /// As [`read_superblock`], with the number of the copy.
 async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, usize), Error> {
-    let mut best: Result<(Superblock, usize), Error> = Err(Error::Format(FormatError::Magic { structure: "superblock" }));
+    let mut best: Result<(Superblock, usize), Error> =
+        Err(Error::Format(FormatError::Magic { structure: "superblock" }));
     for (number, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
         let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
             Ok(bytes) => Superblock::decode(&bytes).map(|copy| (copy, number)).map_err(Error::Format),

@@ -173,6 +173,7 @@ impl<S: System> World<S> {
         }
         self.outcome.quiet_ends += u64::from(!power.is_off());
         power.cut();
+        sim.end();
         self.crash();
         let (steps, trace) = power.trace();
         self.outcome.steps += steps;

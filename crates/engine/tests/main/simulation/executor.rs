@@ -107,6 +107,12 @@ impl Simulation {
         result.take().expect("just checked")
     }
 
+    /// Drops all tasks: those that know the simulation would keep it, and all they hold, for ever.
+    pub fn end(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        drop(tasks);
+    }
+
     fn step(&self) {
         let task = {
             let mut ready = self.ready.0.lock().unwrap();
