@@ -2,7 +2,7 @@
 //! can merge neighbours and hard disks need not seek back and forth.
 
 use crate::ids::{ExtentIndex, ExtentKey, Location, ObjectId, WeuId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One extent that the origin has not got yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,8 @@ impl Held {
 pub(crate) struct DirtyList {
     objects: BTreeMap<ObjectId, BTreeMap<ExtentIndex, Held>>,
     len: u64,
+    /// Objects whose origins take nothing any more.
+    stuck: BTreeSet<ObjectId>,
     /// WEUs that hold content which a newer one has taken the place of, but which the journal still names.
     superseded: Vec<WeuId>,
 }
@@ -96,6 +98,19 @@ impl DirtyList {
         all.into_iter()
             .flat_map(move |all| all.range(from..))
             .map(move |(index, held)| (ExtentKey::new(object, *index), *held))
+    }
+
+    pub(crate) fn set_stuck(&mut self, object: ObjectId, stuck: bool) {
+        if stuck {
+            self.stuck.insert(object);
+        } else {
+            self.stuck.remove(&object);
+        }
+    }
+
+    /// The objects that have any, and origins that take it.
+    pub(crate) fn moving(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.objects().filter(|object| !self.stuck.contains(object))
     }
 
     /// The objects that have any.

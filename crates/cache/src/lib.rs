@@ -8,6 +8,7 @@ mod chosen;
 mod dirty;
 mod file_index;
 mod fingerprint_index;
+mod forget;
 mod ids;
 mod lru;
 mod manager;

@@ -84,6 +84,12 @@ impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
         Some(node.value)
     }
 
+    /// Removes the keys that `is_gone` holds for.
+    pub fn remove_all(&mut self, is_gone: impl Fn(&K) -> bool) {
+        let gone: Vec<K> = self.index.keys().filter(|key| is_gone(key)).copied().collect();
+        gone.iter().for_each(|key| drop(self.remove(key)));
+    }
+
     /// Weight of all values in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {

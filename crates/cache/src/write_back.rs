@@ -136,10 +136,15 @@ impl CacheManager {
         due.take(count).map(|(key, held)| self.dirty_extent(key, held)).collect()
     }
 
-    /// Whether destage can make room: any dirty extent can be read, as far as is known.
+    /// Notes whether an object's origin takes nothing any more: what is dirty of it stays so.
+    pub fn set_stuck(&mut self, object: ObjectId, stuck: bool) {
+        self.dirty.set_stuck(object, stuck);
+    }
+
+    /// Whether destage can make room: any dirty extent can be read, as far as is known, and has an origin that takes it.
     #[must_use]
     pub fn has_destageable(&self) -> bool {
-        self.dirty.objects().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))
+        self.dirty.moving().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))
     }
 
     /// Notes that a dirty extent could not be read.

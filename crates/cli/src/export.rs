@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::select;
 use nitro_device::CompioClock;
 use nitro_engine::port::{Allocation, Device};
-use nitro_engine::{ErrorKind, Volume, WriteMode};
+use nitro_engine::{Change, ErrorKind, Rest, Volume, WriteMode};
 use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
 use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
 use nitro_trace::Op;
@@ -17,6 +17,10 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// An origin that has owed an answer for so long is not waited for when the server ends.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The volumes that the program serves.
 pub(crate) type ServedVolume = Volume<CacheDevice, OriginDevice, CompioClock>;
@@ -81,6 +85,23 @@ impl VolumeExport {
     pub(crate) fn unmark(&self) -> Result<(), crate::Error> {
         let Some(guard) = &self.guard else { return Ok(()) };
         guard.lower_if(|| self.volume.dirty_extents() == 0)
+    }
+
+    /// Brings the origin up to date, unless it does not answer.
+    pub(crate) async fn destage_all(&self) -> Result<(), nitro_engine::Error> {
+        let volume = Arc::clone(&self.volume);
+        go_on(self.volume.while_it_answers(async move { volume.destage_all().await }).await)
+    }
+
+    /// See [`Volume::set_mode`]; gives up where the origin does not answer.
+    pub(crate) async fn set_mode(&self, mode: WriteMode) -> Result<(), nitro_engine::Error> {
+        let volume = Arc::clone(&self.volume);
+        go_on(self.volume.while_it_answers(async move { volume.set_mode(mode).await }).await)
+    }
+
+    /// How long an origin is waited for that does not answer while the server ends.
+    pub(crate) fn silence_max(&self) -> Duration {
+        self.volume.cache().settings().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
     }
 
     /// In write-through, has the origin get what an earlier server left in the cache.
@@ -167,6 +188,12 @@ impl Exports for ExportList<'_> {
     }
 }
 
+/// The answer to a request; what is left of one that was given up goes on behind it.
+fn go_on<T>((result, rest): (Result<T, nitro_engine::Error>, Option<Rest>)) -> Result<T, nitro_engine::Error> {
+    rest.into_iter().for_each(nitro_device::spawn_local);
+    result
+}
+
 fn errno(error: nitro_engine::Error) -> NbdErrno {
     match error.kind() {
         ErrorKind::OutOfRange => NbdErrno::Invalid,
@@ -191,6 +218,10 @@ impl VolumeExport {
     /// Where a request that comes now is to be recorded, if it is.
     fn recording(&self) -> Option<(&VolumeRecorder, Arrival)> {
         self.recorder.get().map(|recorder| (recorder, recorder.arrival()))
+    }
+
+    async fn change(&self, change: Change) -> Result<(), NbdErrno> {
+        go_on(self.volume.change(change).await).map_err(errno)
     }
 
     /// The origin's allocation map. It can be asked for whole blocks only; the client for any bytes.
@@ -244,7 +275,7 @@ impl Export for VolumeExport {
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), NbdErrno> {
         let recording = self.recording().map(|recording| (recording, data.clone()));
-        self.volume.write(offset, data, fua).await.map_err(errno)?;
+        self.change(Change::Write { offset, data, fua }).await?;
         if let Some(((recorder, arrival), data)) = recording {
             recorder.write(arrival, offset, data);
         }
@@ -253,22 +284,22 @@ impl Export for VolumeExport {
 
     async fn flush(&self) -> Result<(), NbdErrno> {
         let recording = self.recording();
-        self.volume.flush().await.map_err(errno)?;
+        self.change(Change::Flush).await?;
         note(recording, Op::Flush, 0, 0);
         Ok(())
     }
 
     async fn trim(&self, offset: u64, len: u32, fua: bool) -> Result<(), NbdErrno> {
         let recording = self.recording();
-        self.volume.trim(offset, len.into(), fua).await.map_err(errno)?;
+        self.change(Change::Trim { offset, len: len.into(), fua }).await?;
         note(recording, Op::Trim, offset, len);
         Ok(())
     }
 
     async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
         let recording = self.recording();
-        let zeroing = self.volume.write_zeroes(offset, len.into(), !flags.no_hole, flags.fast, flags.fua);
-        zeroing.await.map_err(errno)?;
+        let ZeroFlags { no_hole, fast, fua } = flags;
+        self.change(Change::WriteZeroes { offset, len: len.into(), may_unmap: !no_hole, fast, fua }).await?;
         // As a trim, zeroes make the cache forget, and are not inserted.
         note(recording, Op::Trim, offset, len);
         Ok(())

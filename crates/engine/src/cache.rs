@@ -16,6 +16,7 @@ use crate::settings::EngineSettings;
 use crate::volume::{EXTENTS_PER_LOCK, Flights, Prefetched, Regions, Registry};
 use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
 use crate::writeback::{Commits, DirtyOpen, Ledger};
+use crate::yielding::yield_now;
 use bytes::{Buf, Bytes};
 use event_listener::Event;
 use nitro_cache::weu::layout::SECTOR_BYTES;
@@ -453,14 +454,34 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Place { epoch: self.superblock.epoch, start, weu, generation, offset }
     }
 
-    /// Forgets what is cached of an object of that size and is not dirty.
-    pub(crate) fn forget_object(&self, object: ObjectId, size_bytes: u64) {
+    /// Forgets what is cached of an object of that size and is not dirty, in time that grows with what is cached or with
+    /// the object, whichever is less.
+    pub(crate) async fn forget_object(&self, object: ObjectId, size_bytes: u64) {
         let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into());
-        for first in (0..extents).step_by(EXTENTS_PER_LOCK as usize) {
-            let mut manager = self.manager.lock();
-            for index in first..extents.min(first + EXTENTS_PER_LOCK) {
-                manager.invalidate(ExtentKey::new(object, ExtentIndex(index)));
+        // While entries are still being read, each extent must be known to be void.
+        if self.is_restoring() || extents <= self.manager.lock().stats().cached_extents {
+            for first in (0..extents).step_by(EXTENTS_PER_LOCK as usize) {
+                {
+                    let mut manager = self.manager.lock();
+                    for index in first..extents.min(first + EXTENTS_PER_LOCK) {
+                        manager.invalidate(ExtentKey::new(object, ExtentIndex(index)));
+                    }
+                }
+                yield_now().await;
             }
+            return;
+        }
+        for weu in (0..self.weu_count()).map(WeuId) {
+            let mut from = Some(0);
+            while let Some(entry) = from {
+                from = self.manager.lock().forget_in_weu(object, weu, entry, EXTENTS_PER_LOCK as u16);
+            }
+            yield_now().await;
+        }
+        let mut from = Some(0);
+        while let Some(number) = from {
+            from = self.manager.lock().forget_in_dups(object, number, EXTENTS_PER_LOCK as u32);
+            yield_now().await;
         }
     }
 

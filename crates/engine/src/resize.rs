@@ -80,7 +80,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let fits = |weus: u64| {
             let manager = Settings { cache_bytes: weus * weu_bytes, ..*wanted };
             let snapshot = EngineSettings { manager, ..self.settings }.journal_counts().snapshot_bytes();
-            snapshot + Counts::LOG_BYTES_MIN <= half
+            snapshot + Counts::FIRST_PART_WASTE_BYTES <= half
         };
         let weus = u64::from(wanted.weu_count());
         let (mut fit, mut beyond) = (u64::from(self.weu_count()).min(room), room + 1);

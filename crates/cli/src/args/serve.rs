@@ -117,7 +117,7 @@ struct CacheArgs {
     /// Write-back: what has been dirty for so long is destaged [default: 30s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_age: Option<Span>,
-    /// A read that the origin has not answered for so long fails; 0: it waits [default: 0]
+    /// A request that has waited so long for an origin that does not answer fails; 0: it waits [default: 0]
     #[arg(long, value_name = "TIME", requires = "cache")]
     origin_timeout: Option<Span>,
     /// Start the cache anew even if it holds a cache or something else, which is lost

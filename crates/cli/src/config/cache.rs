@@ -42,7 +42,7 @@ pub struct CacheConfig {
     pub dirty_max: Option<u8>,
     /// What has been dirty for so long is destaged.
     pub dirty_age: Option<Span>,
-    /// A read that the origin has not answered for so long fails; it waits if not given.
+    /// A request fails that has waited so long for an origin that does not answer; it waits if not given.
     pub origin_timeout: Option<Span>,
     /// Start the device anew even if it holds something else or a cache, which is lost.
     #[serde(default)]

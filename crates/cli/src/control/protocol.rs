@@ -263,6 +263,9 @@ pub(crate) struct Volume {
     pub(crate) attached: bool,
     /// Why writes are refused, if they are.
     pub(crate) poisoned: Option<String>,
+    /// For how long the origin has owed an answer.
+    pub(crate) origin_owes_seconds: f64,
+    pub(crate) origin_timeouts: u64,
     pub(crate) clients: u64,
     /// Destage.
     pub(crate) destaged_bytes: u64,

@@ -128,6 +128,8 @@ fn volume_status(export: &VolumeExport) -> Volume {
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
         attached: export.volume.is_attached(),
         poisoned: export.volume.poisoned().map(|reason| reason.to_string()),
+        origin_owes_seconds: export.volume.origin_owes().as_secs_f64(),
+        origin_timeouts: counters.origin_timeouts,
         clients: export.clients.now() as u64,
         destaged_bytes: counters.destaged_extents * extent_bytes,
         destage_writes: counters.destage_writes,

@@ -54,6 +54,8 @@ impl CacheEntry {
         let fail = |e| Error::with_sources(format_args!("cache {}", self.name), &e).or("check the cache device");
         let volume = self.without_origin(object, entry);
         volume.destage_all().await.map_err(fail)?;
+        // What cannot be read any more.
+        volume.discard_dirty().await.map_err(fail)?;
         self.cache.forget_volume(object).await.map_err(fail)
     }
 }

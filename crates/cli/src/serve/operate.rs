@@ -61,12 +61,12 @@ impl Served {
         let export = self.named(name)?;
         let dirty = Size(export.dirty_bytes());
         if wait {
-            export.volume.destage_all().await.map_err(|e| failed(&export, &e))?;
+            export.destage_all().await.map_err(|e| failed(&export, &e))?;
             return Ok(outcome(&export, format_args!("volume {name}: its origin is up to date; {dirty} were dirty")));
         }
         let begun = Arc::clone(&export);
         nitro_device::spawn_local(async move {
-            if let Err(error) = begun.volume.destage_all().await {
+            if let Err(error) = begun.destage_all().await {
                 tracing::error!("{}", failed(&begun, &error));
             }
         });
@@ -97,7 +97,7 @@ impl Served {
         if let Some(heart) = export.volume.origin().heart() {
             heart.set_mode(mode);
         }
-        export.volume.set_mode(mode).await.map_err(|e| failed(&export, &e))?;
+        export.set_mode(mode).await.map_err(|e| failed(&export, &e))?;
         export.unmark()?;
         tracing::info!("volume {name}: {mode} from now on");
         Ok(outcome(&export, format_args!("volume {name}: {mode} from now on, until the server ends")))
@@ -127,6 +127,8 @@ impl Served {
         if let Some(heart) = export.volume.origin().heart() {
             heart.set_mode(WriteMode::WriteThrough);
         }
+        // The long part first, which may be given up.
+        export.set_mode(WriteMode::WriteThrough).await.map_err(|e| failed(&export, &e))?;
         export.volume.detach().await.map_err(|e| failed(&export, &e))?;
         export.unmark()?;
         tracing::info!("volume {volume}: detached from cache {cache}");
@@ -214,7 +216,7 @@ impl Served {
         let _turn = Turn::take(&export)?;
         if !export.volume.read_only() {
             // Most of it while it is still served.
-            export.volume.destage_all().await.map_err(|e| failed(&export, &e))?;
+            export.destage_all().await.map_err(|e| failed(&export, &e))?;
         }
         self.volumes.write().retain(|other| other.name != name);
         export.gone.set();
@@ -224,7 +226,7 @@ impl Served {
                 DRAIN_MAX.as_secs()
             );
         }
-        if let Err(error) = self.take_leave(&export).await {
+        if let Err(error) = self.take_leave(&export, discard_dirty).await {
             // As it was, but for its clients.
             export.gone.clear();
             export.cut.clear();
@@ -236,17 +238,21 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {name}: removed; its origin is up to date")))
     }
 
-    async fn take_leave(&self, export: &VolumeExport) -> Result<(), Error> {
+    async fn take_leave(&self, export: &VolumeExport, discard_dirty: bool) -> Result<(), Error> {
         let volume = &export.volume;
         if !volume.read_only() {
-            volume.destage_all().await.map_err(|e| failed(export, &e))?;
+            export.destage_all().await.map_err(|e| failed(export, &e))?;
             volume.flush().await.map_err(|e| failed(export, &e))?;
             volume.close_regions(true).await.map_err(|e| failed(export, &e))?;
+        }
+        if volume.dirty_extents() > 0 && discard_dirty {
+            tracing::warn!("volume {}: {} of lost data are discarded", export.name, Size(export.dirty_bytes()));
+            volume.discard_dirty().await.map_err(|e| failed(export, &e))?;
         }
         if volume.dirty_extents() > 0 {
             let why = format!("{} of its dirty data cannot be read in the cache any more", Size(export.dirty_bytes()));
             return Err(Error::new(format_args!("volume {}", export.name), why)
-                .or("overwrite those ranges (nitro status lists them), or stop the server"));
+                .or("overwrite those ranges (nitro status lists them), or give --force-discard-dirty"));
         }
         if let Some(heart) = volume.origin().heart() {
             heart.pause();

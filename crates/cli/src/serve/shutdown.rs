@@ -11,7 +11,6 @@ use crate::size::Size;
 use futures_util::future::{Either, join_all, select};
 use nitro_device::runtime::wait_for_shutdown;
 use nitro_engine::WriteMode;
-use nitro_engine::port::Device;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -49,8 +48,10 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
     }
     // What is on its way into the caches may need room, and destage for that.
     let kept = join_all(volumes.iter().map(|export| keep(export))).await;
+    // Before what is under way there is dropped.
+    let answering: Vec<bool> = volumes.iter().map(|e| e.volume.origin_owes() < e.silence_max()).collect();
     served.workers.stop()?;
-    let left = join_all(volumes.iter().map(|export| settle(export))).await;
+    let left = join_all(volumes.iter().zip(answering).map(|(export, answers)| settle(export, answers))).await;
     reactors.join()?;
     kept.into_iter().chain(left).collect()
 }
@@ -75,12 +76,23 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) {
         }
     };
     let destaging = pin!(export.volume.destage_all());
-    match select(destaging, select(pin!(telling), pin!(hurry.wait()))).await {
+    let (hurried, silent) = (pin!(hurry.wait()), pin!(export.volume.origin_silent(export.silence_max())));
+    match select(destaging, select(pin!(telling), select(hurried, silent))).await {
         Either::Left((Ok(()), _)) => tracing::info!("volume {}: its origin is up to date", export.name),
         Either::Left((Err(error), _)) => {
             tracing::error!("{}", Error::with_sources(format_args!("volume {}: destage", export.name), &error));
         }
         Either::Right(_) => {}
+    }
+}
+
+/// Does `work`, unless the origin does not answer. `None`: it does not. What was under way there then may still arrive:
+/// its regions stay open, and its mark stays.
+async fn unless_silent<T>(export: &VolumeExport, work: impl Future<Output = T>) -> Option<T> {
+    let silent = pin!(export.volume.origin_silent(export.silence_max()));
+    match select(silent, pin!(work)).await {
+        Either::Left(_) => None,
+        Either::Right((done, _)) => Some(done),
     }
 }
 
@@ -91,10 +103,9 @@ async fn keep(export: &VolumeExport) -> Result<(), Error> {
         return Ok(());
     }
     let what = format!("volume {}", export.name);
-    volume
-        .flush()
-        .await
-        .map_err(|e| Error::with_sources(format_args!("{what}: the last flush"), &e).or("see the log"))?;
+    if let Some(flushed) = unless_silent(export, volume.flush()).await {
+        flushed.map_err(|e| Error::with_sources(format_args!("{what}: the last flush"), &e).or("see the log"))?;
+    }
     let (left, path) = (Size(export.dirty_bytes()), export.entry.path.as_deref());
     if let Some(path) = path.filter(|_| left.0 > 0) {
         tracing::warn!(
@@ -106,13 +117,21 @@ async fn keep(export: &VolumeExport) -> Result<(), Error> {
 }
 
 /// Makes an origin durable, and has its cache know how it was left.
-async fn settle(export: &VolumeExport) -> Result<(), Error> {
-    let volume = &export.volume;
-    if volume.read_only() {
+async fn settle(export: &VolumeExport, answers: bool) -> Result<(), Error> {
+    if export.volume.read_only() {
         return Ok(());
     }
+    let settled = if answers { unless_silent(export, settle_origin(export)).await } else { None };
+    settled.unwrap_or_else(|| {
+        tracing::warn!("volume {}: its origin does not answer, and is left as it is", export.name);
+        Ok(())
+    })
+}
+
+async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
+    let volume = &export.volume;
     let what = format!("volume {}", export.name);
-    volume.origin().flush().await.map_err(|e| {
+    volume.sync_origin().await.map_err(|e| {
         Error::with_sources(format_args!("{what}: the last flush of its origin"), &e)
             .or("check the origin before using it again")
     })?;

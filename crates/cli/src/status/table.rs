@@ -5,6 +5,9 @@ use crate::output::Table;
 use crate::size::Size;
 use std::time::Duration;
 
+/// An origin that has owed an answer for so long is told of.
+const SILENCE_SECONDS: f64 = 5.0;
+
 pub(super) fn render(status: &Status) -> String {
     let mut out = server(&status.server);
     for part in status.caches.iter().map(cache) {
@@ -209,6 +212,13 @@ fn volume(volume: &Volume) -> String {
             ),
         ),
     ];
+    if volume.origin_owes_seconds >= SILENCE_SECONDS {
+        let paused = if volume.dirty_bytes > 0 { "; destage waits for it" } else { "" };
+        lines.push(("not answering", format!("the origin, for {:.0} s{paused}", volume.origin_owes_seconds)));
+    }
+    if volume.origin_timeouts > 0 {
+        lines.push(("given up", format!("{} requests that the origin did not answer in time", volume.origin_timeouts)));
+    }
     if !volume.attached {
         lines.push(("cache", "detached: the origin serves alone".to_owned()));
     }

@@ -7,14 +7,14 @@ use crate::format::journal::{
 use crate::port::{DeviceError, ErrorKind, Geometry, Operation};
 use bytes::Bytes;
 
-/// The largest good size in bytes of a snapshot's parts: large enough to write fast, small enough that a log batch need
-/// not wait long. [`Counts::snapshot_bytes`] counts on such parts; of smaller ones, as in small journals, there are so
-/// few that [`Counts::LOG_BYTES_MIN`] has room for what they waste.
+/// A good size in bytes of a snapshot's parts: large enough to write fast, small enough that a log batch need not wait
+/// long; [`Counts::area_bytes`] counts on parts at least this large, but for the first.
 pub const SNAPSHOT_PART_BYTES: u64 = 256 << 10;
 
 const ALIGNMENT_BYTES: u64 = BUF_ALIGNMENT_BYTES as u64;
-/// Least log room of a half in caches of [`TINY_CACHE_BYTES`] or more.
-const LOG_BYTES: u64 = 256 << 10;
+/// Least log room of a half, and that of a cache smaller than [`TINY_CACHE_BYTES`].
+const LOG_BYTES_MIN: u64 = 256 << 10;
+const TINY_LOG_BYTES: u64 = 64 << 10;
 const TINY_CACHE_BYTES: u64 = 64 << 20;
 
 /// The part of the device that the journal has.
@@ -46,8 +46,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Least bytes that a half must have beyond the largest snapshot.
-    pub const LOG_BYTES_MIN: u64 = 64 << 10;
+    /// Most bytes that a half must have beyond the largest snapshot, for a first part that is smaller than the others.
+    pub const FIRST_PART_WASTE_BYTES: u64 = HEADER_BYTES as u64 + ALIGNMENT_BYTES;
 
     /// Bytes of the largest snapshot, written in parts of [`SNAPSHOT_PART_BYTES`] or more.
     #[must_use]
@@ -68,7 +68,7 @@ impl Counts {
     pub fn area_bytes(&self) -> u64 {
         let snapshot = self.snapshot_bytes();
         let tiny = u64::from(self.slots) * u64::from(self.weu_bytes) < TINY_CACHE_BYTES;
-        let log = if tiny { Self::LOG_BYTES_MIN } else { snapshot.max(LOG_BYTES) };
+        let log = if tiny { TINY_LOG_BYTES } else { snapshot.max(LOG_BYTES_MIN) };
         2 * (snapshot + log)
     }
 }

@@ -23,9 +23,9 @@ use crate::format::journal::Kind;
 use crate::port::{Device, DeviceError, ErrorKind, Operation};
 use tail::Tail;
 
-/// A snapshot's parts are not smaller than this share of a half, nor than so many bytes.
-const PARTS_PER_HALF: u64 = 8;
-const PART_BYTES_MIN: u64 = 4096;
+/// A snapshot's first part is not smaller than this share of a half, nor than so many bytes.
+const FIRST_PART_SHARE: u64 = 8;
+const FIRST_PART_BYTES_MIN: u64 = 4096;
 
 /// Who writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,11 +153,11 @@ impl Journal {
         self.halves.half_bytes
     }
 
-    /// A good size in bytes of a snapshot's parts: [`SNAPSHOT_PART_BYTES`], or less in a small journal, so that several
-    /// parts leave most of a half to the log.
+    /// A good size in bytes of a snapshot's first part: less than [`SNAPSHOT_PART_BYTES`] in a small journal, so that
+    /// commits get their turn there too.
     #[must_use]
-    pub fn part_bytes(&self) -> u64 {
-        (self.halves.half_bytes / PARTS_PER_HALF).clamp(PART_BYTES_MIN, SNAPSHOT_PART_BYTES)
+    pub fn first_part_bytes(&self) -> u64 {
+        (self.halves.half_bytes / FIRST_PART_SHARE).clamp(FIRST_PART_BYTES_MIN, SNAPSHOT_PART_BYTES)
     }
 
     /// Bytes that a batch of `payload_bytes` of records takes; see [`Record::encoded_bytes`].
@@ -217,7 +217,7 @@ impl Journal {
         self.snapshot = Some(Snapshot { tail, failed: None });
     }
 
-    /// Writes a part of the snapshot; [`part_bytes`](Self::part_bytes) is a good size. Appends may come between parts.
+    /// Writes a part of the snapshot; [`first_part_bytes`](Self::first_part_bytes), then [`SNAPSHOT_PART_BYTES`], are good sizes. Appends may come between parts.
     ///
     /// # Errors
     /// [`AppendError::SnapshotTooLarge`] or [`AppendError::Device`]; the snapshot is abandoned then, and the active half

@@ -7,6 +7,7 @@ use crate::buf::BufMut;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::port::{Clock, Device};
+use crate::yielding::yield_now;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{join_all, select};
@@ -145,7 +146,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Whether anything is to be destaged now: what became dirty up to the given second.
     fn due(&self) -> Option<u32> {
-        if !self.may_be_dirty() || !self.cache.watch.is_caching() {
+        if !self.may_be_dirty() || !self.cache.watch.is_caching() || self.poisoned().is_some() {
             return None;
         }
         let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;
@@ -180,6 +181,25 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
             self.cache.clock.sleep(SKIPPED_WAIT).await;
         }
+    }
+
+    /// Forgets what is dirty in the cache, readable or lost, though the origin has not got it. Nobody may be writing.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] where the cache device fails.
+    pub async fn discard_dirty(&self) -> Result<(), Error> {
+        while self.discard_some() {
+            yield_now().await;
+        }
+        self.forget_all_ram();
+        self.cache.room.notify(usize::MAX);
+        self.cache.commit().await
+    }
+
+    fn discard_some(&self) -> bool {
+        let mut manager = self.cache.manager.lock();
+        let batch = manager.dirty_from(self.options.object, ExtentIndex(0), u32::MAX, EXTENTS_PER_LOCK as usize);
+        batch.iter().filter(|extent| manager.discard_dirty(extent.key)).count() > 0
     }
 
     /// One step of the elevator.

@@ -282,6 +282,16 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.forget_ram(extents);
     }
 
+    /// Forgets all that RAM holds of the volume.
+    fn forget_all_ram(&self) {
+        for epoch in &self.write_epochs {
+            epoch.fetch_add(1, Ordering::SeqCst);
+        }
+        let object = self.options.object;
+        self.cache.ram.lock().remove_all(|key| key.object() == object);
+        self.cache.prefetched.lock().remove_all(|key| key.object() == object);
+    }
+
     /// Forgets what RAM holds of some extents that are not, or no longer what they should be, in the index; those on
     /// their way into the cache are found before RAM is asked.
     fn forget_ram(&self, extents: std::ops::Range<u64>) {

@@ -62,8 +62,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.attached.store(false, Ordering::SeqCst);
         // What was on its way when the flag fell is in the cache after that.
         self.cache.settled().await;
-        self.cache.forget_object(self.options.object, self.size_bytes);
-        self.forget_ram(self.extents(0, self.size_bytes));
+        self.cache.forget_object(self.options.object, self.size_bytes).await;
+        self.forget_all_ram();
         self.cache.commit().await
     }
 
@@ -97,6 +97,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut poisoned = self.poisoned.lock();
         let reason = poisoned.get_or_insert_with(|| {
             tracing::error!("a flush failed ({reason}): writes are refused until the volume is opened again");
+            self.cache.manager.lock().set_stuck(self.options.object, true);
             Arc::from(format!("a flush failed: {reason}"))
         });
         Error::Poisoned { reason: reason.clone() }

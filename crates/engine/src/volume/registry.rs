@@ -68,9 +68,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// [`Error::Poisoned`] where the cache device fails.
     pub async fn forget_volume(&self, object: ObjectId) -> Result<(), Error> {
         let Some(entry) = self.volumes.0.lock().get(&object).cloned() else { return Ok(()) };
-        self.forget_object(object, entry.origin_bytes);
+        self.forget_object(object, entry.origin_bytes).await;
         // Another volume may get its number.
         self.released_by_log(object).await?;
+        self.manager.lock().set_stuck(object, false);
         self.volumes.0.lock().remove(&object);
         self.ledger.push(Record::VolumeRemoved { object });
         self.sync().await

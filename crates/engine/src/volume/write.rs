@@ -9,7 +9,7 @@ use super::regions::Intent;
 use crate::buf::BufMut;
 use crate::error::Error;
 use crate::insert::Content;
-use crate::port::{Clock, Device, ErrorKind as DeviceErrorKind};
+use crate::port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind};
 use bytes::Bytes;
 use nitro_cache::Location;
 use std::collections::HashMap;
@@ -177,11 +177,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.flush_origin().await
     }
 
+    /// Flushes the origin, be it that writes are refused.
+    ///
+    /// # Errors
+    /// The origin's.
+    pub async fn sync_origin(&self) -> Result<(), DeviceError> {
+        self.answered(self.origin.flush()).await
+    }
+
     /// Makes every write of the origin that has returned durable.
     pub(super) async fn flush_origin(&self) -> Result<(), Error> {
         self.check_poisoned()?;
         let writes = self.origin_writes.load(Ordering::SeqCst);
-        self.answered(self.origin.flush()).await.map_err(|error| self.poison(&format_args!("origin: {error}")))?;
+        self.sync_origin().await.map_err(|error| self.poison(&format_args!("origin: {error}")))?;
         self.origin_durable.fetch_max(writes, Ordering::SeqCst);
         Ok(())
     }

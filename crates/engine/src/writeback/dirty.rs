@@ -171,7 +171,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 }
             }
             if full && !self.manager.lock().has_destageable() {
-                self.fail(&"all its room is taken by dirty extents that cannot be read");
+                self.fail(&"all its room is taken by dirty extents that cannot be destaged");
                 return false;
             }
             self.metrics.dirty_stalls.add(1);

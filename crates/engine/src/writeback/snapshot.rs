@@ -5,7 +5,7 @@
 use super::committer::{Committer, write_data};
 use crate::cache::Cache;
 use crate::format::journal::Record;
-use crate::journal::AppendError;
+use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
 use crate::port::{Clock, Device};
 use crate::write_log::WriteLog;
 use nitro_cache::{ExtentIndex, ObjectId, WeuId};
@@ -21,6 +21,8 @@ pub(super) struct Snapshotting {
     at: At,
     part: Vec<Record>,
     part_bytes: u64,
+    /// Parts written.
+    parts: u32,
     /// What has been committed since it was begun.
     pub(super) carry: Vec<Record>,
 }
@@ -42,7 +44,8 @@ impl Snapshotting {
 impl<F: Device, C: Clock> Committer<'_, F, C> {
     pub(super) fn begin_snapshot(&mut self) {
         self.journal.begin_snapshot();
-        let mut snapshot = Snapshotting { at: At::Slot(0), part: Vec::new(), part_bytes: 0, carry: Vec::new() };
+        let mut snapshot =
+            Snapshotting { at: At::Slot(0), part: Vec::new(), part_bytes: 0, parts: 0, carry: Vec::new() };
         let version = self.cache.manager.lock().version();
         snapshot.push(Record::NextVersion { version: version + 1 });
         for record in self.cache.volumes.records() {
@@ -95,7 +98,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
     async fn write_part(&mut self) -> Result<(), AppendError> {
         let Some(snapshot) = &mut self.snapshot else { return Ok(()) };
         let part = std::mem::take(&mut snapshot.part);
-        snapshot.part_bytes = 0;
+        (snapshot.part_bytes, snapshot.parts) = (0, snapshot.parts + 1);
         let bytes = self.journal.snapshot_part(&self.cache.flash, &part).await?;
         self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
         Ok(())
@@ -116,8 +119,9 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
 
     /// Gathers records up to the size of a part; `true` when that was all.
     fn gather(&mut self) -> bool {
-        let part_bytes = self.journal.part_bytes();
+        let first_bytes = self.journal.first_part_bytes();
         let Some(snapshot) = &mut self.snapshot else { return true };
+        let part_bytes = if snapshot.parts == 0 { first_bytes } else { SNAPSHOT_PART_BYTES };
         while snapshot.part_bytes < part_bytes {
             snapshot.at = match std::mem::replace(&mut snapshot.at, At::Done) {
                 At::Slot(weu) if weu < self.cache.weu_count() => {

@@ -1,0 +1,47 @@
+//! Forgetting objects whole: in steps, by what is cached rather than by what could be.
+
+use crate::file_index::Reference;
+use crate::ids::{ExtentKey, ObjectId, WeuId};
+use crate::manager::CacheManager;
+
+impl CacheManager {
+    /// Forgets what is dirty of an extent, readable or lost, though the origin has not got it. `false`: nothing is.
+    pub fn discard_dirty(&mut self, key: ExtentKey) -> bool {
+        let Some(held) = self.dirty.remove(key) else { return false };
+        if let Some((weu, _)) = held.target {
+            self.weus.unpin(weu);
+        }
+        self.touch_restoring(key);
+        if let Some(reference) = self.find(key) {
+            self.drop_reference(key, reference);
+        }
+        // Dups and lost extents are in the journal too.
+        self.note_forgotten(key);
+        true
+    }
+
+    /// Forgets the extents of an object among `count` base entries of a WEU from `from` on, but for dirty ones. Says
+    /// where to go on; `None`: there are no more.
+    pub fn forget_in_weu(&mut self, object: ObjectId, weu: WeuId, from: u16, count: u16) -> Option<u16> {
+        let end = self.weus.entry_count(weu).min(usize::from(from) + usize::from(count)) as u16;
+        for entry in from..end {
+            if let Some(key) = self.weus.key(weu, entry).filter(|key| key.object() == object)
+                && self.find(key) == Some(Reference::Base(weu, entry))
+            {
+                self.invalidate(key);
+            }
+        }
+        (from < end).then_some(end)
+    }
+
+    /// As [`forget_in_weu`](Self::forget_in_weu), among dup entries.
+    pub fn forget_in_dups(&mut self, object: ObjectId, from: u32, count: u32) -> Option<u32> {
+        let end = self.dups.capacity().min(from.saturating_add(count));
+        for number in from..end {
+            if let Some(dup) = self.dups.get(number).filter(|dup| dup.key.object() == object) {
+                self.invalidate(dup.key);
+            }
+        }
+        (from < end).then_some(end)
+    }
+}

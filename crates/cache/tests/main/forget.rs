@@ -1,0 +1,79 @@
+//! Forgetting an object whole, and what is dirty of it.
+
+use nitro_cache::weu::Stored;
+use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, Fingerprint, ObjectId, Settings, WeuId};
+
+const EXTENTS: u64 = 300;
+
+fn key(object: u16, index: u64) -> ExtentKey {
+    ExtentKey::new(ObjectId(object), ExtentIndex(index))
+}
+
+fn fingerprint(index: u64) -> Fingerprint {
+    Fingerprint(std::array::from_fn(|i| (index * 31 + i as u64 * (index + 7)) as u8))
+}
+
+/// Two objects with the same contents: those of the second are dups.
+fn two_objects() -> CacheManager {
+    let mut manager = CacheManager::new(Settings::new(16 << 20)).unwrap();
+    manager.keep_journal();
+    let (weu, _) = manager.open_weu().unwrap();
+    for index in 0..EXTENTS {
+        let appended = manager.append(weu, key(1, index), Some(&fingerprint(index)), Stored::Packed(4000));
+        assert!(matches!(appended, Append::At(_)));
+        assert!(manager.insert_duplicate(key(2, index * 1000), &fingerprint(index)).is_some());
+    }
+    manager
+}
+
+fn forget(manager: &mut CacheManager, object: u16) {
+    let (mut entry, mut number) = (Some(0), Some(0));
+    for weu in (0..8).map(WeuId) {
+        while let Some(from) = entry {
+            entry = manager.forget_in_weu(ObjectId(object), weu, from, 64);
+        }
+        entry = Some(0);
+    }
+    while let Some(from) = number {
+        number = manager.forget_in_dups(ObjectId(object), from, 64);
+    }
+}
+
+#[test]
+fn an_object_is_forgotten_by_what_is_cached_of_it() {
+    for (gone, left) in [(1, 2), (2, 1)] {
+        let mut manager = two_objects();
+        forget(&mut manager, gone);
+        assert_eq!(manager.stats().cached_extents, EXTENTS);
+        let step = |object| if object == 2 { 1000 } else { 1 };
+        for index in 0..EXTENTS {
+            assert_eq!(manager.peek(key(gone, index * step(gone))), None);
+            assert!(manager.peek(key(left, index * step(left))).is_some());
+        }
+        // Only base entries can come back from a header.
+        let forgotten = manager.take_forgotten();
+        assert_eq!(forgotten.len() as u64, if gone == 1 { EXTENTS } else { 0 });
+    }
+}
+
+#[test]
+fn what_is_dirty_is_discarded_with_its_pins_and_told_to_the_journal() {
+    let mut manager = CacheManager::new(Settings::new(16 << 20)).unwrap();
+    manager.keep_journal();
+    let (weu, _) = manager.open_dirty_weu(512).unwrap();
+    manager.append_dirty(weu, key(1, 0), Some(&fingerprint(0)), Stored::Packed(4000), 0);
+    manager.insert_dirty_duplicate(key(1, 1), &fingerprint(0), 0).unwrap();
+    let version = manager.version();
+    forget(&mut manager, 1);
+    assert_eq!((manager.dirty_count(), manager.pinned_count()), (2, 1), "dirty extents are not forgotten");
+    for index in 0..2 {
+        assert!(manager.discard_dirty(key(1, index)));
+        assert!(!manager.discard_dirty(key(1, index)));
+        assert_eq!(manager.peek(key(1, index)), None);
+    }
+    assert_eq!((manager.dirty_count(), manager.pinned_count()), (0, 0));
+    let told = manager.take_forgotten();
+    for index in 0..2 {
+        assert!(told.iter().any(|(k, v)| *k == key(1, index) && *v > version), "extent {index}");
+    }
+}
