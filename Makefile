@@ -34,7 +34,9 @@ readme: build
 test-long: ## the slow ones: long simulations, kills, power cuts in a virtual machine, databases, fuzzing
 	@scripts/setup long
 	@scripts/setup-long
-	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main --test crash
+	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main
+	NITRO_SEEDS=20000 $(CARGO) test --release -p nitro-engine --test crash
+	scripts/test-mutations --minutes 40
 	$(MAKE) --no-print-directory build
 	scripts/test-clients --long
 	scripts/test-long
