@@ -46,7 +46,7 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
         // Far more extents than are cached.
         let origin = Faulty::new(RamDevice::new(EXTENTS * APART, 512), clock, 2);
         let volume = Volume::new(cache.clone(), origin, options);
-        sim.run(async move {
+        let image = sim.run(async move {
             for index in 0..EXTENTS {
                 // Half of them are duplicates.
                 volume.write(index * APART, content(index / 2), false).await.unwrap();
@@ -63,7 +63,9 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
             let stats = cache.status().manager;
             assert_eq!((stats.cached_extents, stats.dirty_extents, stats.weus_pinned), (0, 0, 0));
             cache.flash().read(0, flash_bytes as usize).await.unwrap()
-        })
+        });
+        sim.end();
+        image
     };
     let sim = Simulation::new(4);
     let flash: Faulty = FaultyDevice::new(RamDevice::new(flash_bytes, 512), sim.clock.clone(), 1);
