@@ -147,8 +147,7 @@ impl Windows {
             self.begin = now;
         }
         self.period_begin = now;
-        if self.period_ns > 0 {
-            let passed = now.time_ns.saturating_sub(self.begin.time_ns) / self.period_ns;
+        if let Some(passed) = now.time_ns.saturating_sub(self.begin.time_ns).checked_div(self.period_ns) {
             self.period_end_ns = self.begin.time_ns.saturating_add((passed + 1).saturating_mul(self.period_ns));
         }
         if over { self.periods.last_mut() } else { None }

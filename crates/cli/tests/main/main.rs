@@ -8,6 +8,7 @@ mod generated;
 mod recording;
 mod restart;
 mod serving;
+mod simulating;
 mod status;
 mod support;
 mod traces;

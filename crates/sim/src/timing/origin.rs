@@ -149,7 +149,7 @@ impl Origin {
         let span = (cos.recipe_span_bytes / self.extent_bytes).max(1);
         let mut missing = Vec::new();
         for piece in run {
-            let block = piece.key.index().0 / span << 16 | u64::from(piece.key.object().0);
+            let block = (piece.key.index().0 / span) << 16 | u64::from(piece.key.object().0);
             if !self.recipes.access(block) {
                 missing.push(self.metadata());
             }

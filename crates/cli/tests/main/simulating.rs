@@ -1,0 +1,129 @@
+//! `nitro sim`: what it prints, refuses, and takes up again.
+
+use crate::support::Place;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+fn json(place: &Place, arguments: &str) -> Value {
+    serde_json::from_str(&place.stdout(&format!("sim -o json {arguments}"))).unwrap()
+}
+
+/// Reads of 32 MiB whose content is there twice.
+fn reads(place: &Place) {
+    place.stdout("trace synth random reads.parquet --working-set 32M --dedup-ratio 2 --requests 20000");
+}
+
+#[test]
+fn lru_gives_the_published_misses() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/cloudphysics");
+    let place = Place::new();
+    for name in ["cloudPhysicsIO.csv", "cloudPhysicsIO.vscsi", "cloudPhysicsIO.oracleGeneral.bin"] {
+        let path = folder.join(name);
+        if !path.exists() {
+            eprintln!("skipped: {} is not there", path.display());
+            continue;
+        }
+        for (objects, misses) in [(128, 99_411), (1024, 94_816)] {
+            let told = json(&place, &format!("{} --policy lru --objects {objects}", path.display()));
+            assert_eq!((&told["requests"], &told["misses"]), (&113_872.into(), &misses.into()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn scripts_find_what_they_rely_on() {
+    let place = Place::new();
+    reads(&place);
+    let told = json(&place, "reads.parquet --cache-size 16M");
+    let ratio = |name: &str| told[name].as_f64().unwrap();
+    assert!((0.5..1.0).contains(&ratio("read_hit_ratio")) && ratio("dedup_ratio") > 1.3, "{told}");
+    assert!(told["ssd_bytes_written"].as_u64() > Some(4 << 20) && told["erasures"].is_u64(), "{told}");
+    assert_eq!(told, json(&place, "reads.parquet --cache-size 16M"), "two runs are identical");
+    let without = json(&place, "reads.parquet --cache-size 16M --dedup off --compress off");
+    assert!(without["read_hit_ratio"].as_f64() < told["read_hit_ratio"].as_f64());
+    let timed = json(&place, "reads.parquet --cache-size 16M --load closed:8 --disks 7200:2");
+    assert!(timed["pace"]["iops"].as_f64() > Some(100.0), "{timed}");
+    assert_eq!(timed["read_hits"], told["read_hits"]);
+    let table = place.stdout("sim reads.parquet --cache-size 16M --warmup 5s --period 5s --load open:1 --origin cos");
+    assert!(table.contains("read hits") && table.contains("reads took") && table.contains("begin_s"), "{table}");
+    for policy in ["fifo", "clock", "arc", "s3-fifo", "belady"] {
+        let told = json(&place, &format!("reads.parquet --policy {policy} --objects 1000"));
+        assert!((8000..20_000).contains(&told["misses"].as_u64().unwrap()), "{policy}: {told}");
+    }
+}
+
+#[test]
+fn a_sweep_that_was_killed_resumes_and_says_so() {
+    let place = Place::new();
+    place.stdout("trace synth zipf zipf.parquet --objects 40000 --requests 300000 --object-size 8K --writes 20");
+    let sweep = "sim zipf.parquet --sweep size=16M..256M:x2 --sweep dedup=on,off --sweep compress=on,off -o csv --results kept.jsonl";
+    let mut first = place.command(sweep).spawn().unwrap();
+    let lines = || fs::read_to_string(place.path("kept.jsonl")).map_or(0, |text| text.lines().count());
+    for _ in 0..3000 {
+        if lines() >= 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It may have ended just before: what is tested then is that nothing is simulated again.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let kept = lines();
+    assert!(kept >= 2);
+    let resumed = place.run(sweep);
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert!(resumed.status.success() && said.contains("of 20 points were finished before"), "{said}");
+    let fresh = place.stdout(&format!("{sweep} --fresh --threads 1"));
+    assert_eq!(String::from_utf8_lossy(&resumed.stdout), fresh);
+    assert_eq!(fresh.lines().count(), 21);
+    // A table has a curve beneath it.
+    let table = place.stdout(&format!("{} --parquet points.parquet", sweep.replace(" -o csv", "")));
+    assert!(table.contains("miss ratio of reads") && table.contains("dedup off, compress on"), "{table}");
+    assert!(fs::read(place.path("points.parquet")).unwrap().starts_with(b"PAR1"));
+}
+
+#[test]
+fn a_curve_in_one_pass_is_that_of_lru() {
+    let place = Place::new();
+    place.stdout("trace synth zipf zipf.parquet --objects 5000 --requests 100000 --object-size 8K");
+    let curve = json(&place, "zipf.parquet --mrc --sample 100");
+    for point in curve["points"].as_array().unwrap().iter().step_by(20) {
+        let objects = point["objects"].as_u64().unwrap();
+        let told = json(&place, &format!("zipf.parquet --policy lru --objects {objects}"));
+        let error = told["miss_ratio"].as_f64().unwrap() - point["miss_ratio"].as_f64().unwrap();
+        assert!(error.abs() < 1e-9, "{point}: {told}");
+    }
+    assert!(place.stdout("sim zipf.parquet --mrc").contains("miss ratio of LRU"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_way_out() {
+    let place = Place::new();
+    reads(&place);
+    for (arguments, words) in [
+        ("reads.parquet", &["--cache-size", "--sweep size="][..]),
+        ("reads.parquet --cache-size 1M", &["cache_size", "nearest valid value"]),
+        ("reads.parquet --cache-size 1G --extent-size 5000", &["extent_size", "4096"]),
+        ("reads.parquet --cache-size 1G --variant wau", &["--variant wau", "weu-lru-mod"]),
+        ("reads.parquet --cache-size 1G --variant 4-way --dedup on", &["fully associative"]),
+        ("reads.parquet --cache-size 1G --warmup soon", &["--warmup soon", "16d"]),
+        ("reads.parquet --cache-size 1G --disks 5400", &["7200 or 15000"]),
+        ("reads.parquet --policy mru --objects 10", &["--policy mru", "s3-fifo"]),
+        ("- --cache-size 1G", &["standard input", "nitro trace convert"]),
+        ("absent.parquet --cache-size 1G", &["absent.parquet"]),
+        ("reads.parquet --sweep size=16M,32M --results reads.parquet", &["reads.parquet", "--results"]),
+    ] {
+        let said = place.failure(&format!("sim {arguments}"), 1);
+        assert!(words.iter().all(|word| said.contains(word)), "{arguments}: {said}");
+    }
+    for (arguments, word) in [
+        ("reads.parquet --sweep size=1G..2G", "FROM..TO:xFACTOR"),
+        ("reads.parquet --sweep speed=1,2", "fingerprint-index"),
+        ("reads.parquet --policy lru", "--objects"),
+    ] {
+        let said = place.failure(&format!("sim {arguments}"), 2);
+        assert!(said.contains(word), "{arguments}: {said}");
+    }
+}
