@@ -1,5 +1,5 @@
 //! Write-back: 8 KiB random writes at depth 64 with a flush every 64, against the origin alone and the raw SSD; what
-//! destage costs readers; what write intent costs write-through; how fast a cache is back after a restart.
+//! destage costs readers; what a write log gains where every write is to be durable; what write intent costs write-through; how fast a cache is back after a restart.
 
 use crate::load::{EXTENT, Failure, Rng, extents_of};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use nitro_device::{
 use nitro_engine::buf::BufMut;
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::{Clock, Device};
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, EngineSettings, LogDevice, MissingLog, Volume, VolumeOptions, WriteMode};
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 const DEPTH: usize = 64;
 const VOLUME_BYTES: u64 = 1 << 30;
+/// Of a write log.
+const LOG_BYTES: u64 = 256 << 20;
 const MEASURED: Duration = Duration::from_secs(5);
 
 type Disk = HddDevice<RamDevice, CompioClock>;
@@ -79,8 +81,16 @@ fn volume(cache: Arc<BenchCache>, mode: WriteMode) -> Arc<BenchVolume> {
 
 /// A cache whose workers run: insertion on a thread of its own, as in the server.
 async fn cache(file: &Path, settings: EngineSettings) -> Result<Arc<BenchCache>, Failure> {
-    let flash = flash(file, &settings)?;
-    let cache = Cache::format(flash, CompioClock::new(), settings, [1; 16], 0x5EED).await?;
+    logged_cache(file, settings, None).await
+}
+
+async fn logged_cache(
+    file: &Path,
+    settings: EngineSettings,
+    log: Option<LogDevice<FileDevice>>,
+) -> Result<Arc<BenchCache>, Failure> {
+    let (flash, clock) = (flash(file, &settings)?, CompioClock::new());
+    let cache = Cache::format_logged(flash, log, MissingLog::Refuse, clock, settings, [1; 16], 0x5EED).await?;
     let worker = cache.clone();
     drop(spawn_thread("insert", move || async move { worker.insertion_worker().await })?);
     let journal = cache.clone();
@@ -107,6 +117,7 @@ pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
             fits / raw,
             limited / alone
         );
+        durable(file, &extents).await?;
         intent(file, &extents).await?;
         readers(file, &extents).await
     })?;
@@ -159,6 +170,64 @@ async fn limited(file: &Path, extents: &[Bytes]) -> Result<f64, Failure> {
     let rate = volume_writes(&volume, extents).await?;
     cache.close();
     Ok(rate)
+}
+
+/// Writes of which each is to be durable before the next, by some clients at once: with a flush after each, and with a
+/// write log in a file beside the cache.
+async fn durable(file: &Path, extents: &[Bytes]) -> Result<(), Failure> {
+    let mut settings = settings(4 << 30);
+    (settings.dirty_start_percent, settings.dirty_max_percent) = (90, 95);
+    settings.dirty_age = Duration::from_secs(3600);
+    let log_file = file.with_extension("log");
+    for clients in [1, DEPTH] {
+        let plain = cache(file, settings).await?;
+        let flushed = durable_writes(&volume(plain.clone(), WriteMode::WriteBack), extents, clients, true).await?;
+        plain.close();
+        let _ = std::fs::remove_file(&log_file);
+        let device = FileOptions::new(&log_file).create(LOG_BYTES)?;
+        // Written once, as in `raw_writes`.
+        for at in (0..LOG_BYTES).step_by(1 << 20) {
+            device.write(at, BufMut::zeroed(1 << 20).freeze()).await?;
+        }
+        device.flush().await?;
+        let log = LogDevice { device, size_bytes: None, uuid: [3; 16] };
+        let logged = logged_cache(file, settings, Some(log)).await?;
+        let at_once = durable_writes(&volume(logged.clone(), WriteMode::WriteBack), extents, clients, false).await?;
+        let log = logged.log_status().ok_or("there is no log")?;
+        println!(
+            "write-log-{clients} flush_each={flushed:.0} logged={at_once:.0} ratio={:.2} batches={} log_bytes={} \
+             stalls={}",
+            at_once / flushed,
+            log.batches,
+            log.written_bytes,
+            log.stalls
+        );
+        logged.close();
+    }
+    std::fs::remove_file(&log_file)?;
+    Ok(())
+}
+
+/// Writes a second of so many clients, each of which waits for its own.
+async fn durable_writes(volume: &BenchVolume, extents: &[Bytes], clients: usize, flush: bool) -> Result<f64, Failure> {
+    let begun = Instant::now();
+    let client = async |number: usize| {
+        let (mut rng, mut count) = (Rng(number as u64 + 1), 0u64);
+        while begun.elapsed() < MEASURED {
+            let content = extents[rng.below(extents.len() as u64) as usize].clone();
+            volume.write(rng.below(VOLUME_BYTES / EXTENT as u64) * EXTENT as u64, content, false).await?;
+            if flush {
+                volume.flush().await?;
+            }
+            count += 1;
+        }
+        Ok::<_, Failure>(count)
+    };
+    let mut total = 0;
+    for count in join_all((0..clients).map(client)).await {
+        total += count?;
+    }
+    Ok(total as f64 / begun.elapsed().as_secs_f64())
 }
 
 /// Write-through with the journal kept, against the origin alone.

@@ -84,7 +84,8 @@ impl VolumeExport {
     /// Removes the origin's mark if it is not needed any more.
     pub(crate) fn unmark(&self) -> Result<(), crate::Error> {
         let Some(guard) = &self.guard else { return Ok(()) };
-        guard.lower_if(|| self.volume.dirty_extents() == 0)
+        // What is in the write log comes back at a restart, also if the origin has got it.
+        guard.lower_if(|| self.volume.dirty_extents() == 0 && !self.volume.is_in_log())
     }
 
     /// Brings the origin up to date, unless it does not answer.
@@ -200,7 +201,12 @@ fn errno(error: nitro_engine::Error) -> NbdErrno {
         ErrorKind::ReadOnly => NbdErrno::Permission,
         ErrorKind::NoSpace => NbdErrno::NoSpace,
         ErrorKind::Unsupported => NbdErrno::NotSupported,
-        ErrorKind::Io | ErrorKind::Setting | ErrorKind::Format | ErrorKind::Poisoned | ErrorKind::Lost => {
+        ErrorKind::Io
+        | ErrorKind::Setting
+        | ErrorKind::Format
+        | ErrorKind::Poisoned
+        | ErrorKind::Lost
+        | ErrorKind::Log => {
             tracing::warn!("{}", crate::Error::with_sources("request failed", &error));
             NbdErrno::Io
         }

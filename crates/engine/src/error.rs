@@ -31,7 +31,7 @@ pub enum ErrorKind {
 }
 
 /// A UUID as it is written.
-fn hex(uuid: &[u8; 16]) -> String {
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
     let dash = |at| if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
     uuid.iter().enumerate().map(|(at, byte)| format!("{}{byte:02x}", dash(at))).collect()
 }
@@ -80,7 +80,7 @@ pub enum Error {
     /// The cache was used with a write log that was not given.
     #[error(
         "the cache was used with the write log {}, which may hold writes that are nowhere else, and {}",
-        hex(uuid), if *another { "this log device is another one" } else { "no log device is given" }
+        uuid_text(uuid), if *another { "this log device is another one" } else { "no log device is given" }
     )]
     LogMissing {
         /// Names the log.
@@ -89,7 +89,7 @@ pub enum Error {
         another: bool,
     },
     /// The log device belongs to another cache.
-    #[error("the log device holds the write log of another cache, {}", hex(cache_uuid))]
+    #[error("the log device holds the write log of another cache, {}", uuid_text(cache_uuid))]
     LogForeign {
         /// Names that cache.
         cache_uuid: [u8; 16],

@@ -51,6 +51,8 @@ Examples:
   Write it over a copy of the origin:
     cp --reflink=auto /slow/vm.img /slow/rescued.img
     nitro cache salvage /fast/cache.img --volume vm --to /slow/rescued.img
+  The same with what only its write log has:
+    nitro cache salvage /fast/cache.img --write-log /dev/pmem0 --volume vm --to /slow/rescued.img
 
 For a cache that a server cannot open any more; the cache is not changed. FILE is made, sparse, if it does not exist; of one
 that does, only the ranges that are dirty in the cache are overwritten. Where the journal is damaged, --possible takes what
@@ -129,6 +131,12 @@ pub(crate) struct CreateArgs {
     /// Its size; needed to create a file, else that of the file or device
     #[arg(long)]
     size: Option<Size>,
+    /// A write log for it: a fast file (created if it does not exist) or block device
+    #[arg(long, value_name = "PATH")]
+    write_log: Option<PathBuf>,
+    /// How much of it to use; needed to create a file [default: all]
+    #[arg(long, value_name = "SIZE", requires = "write_log")]
+    write_log_size: Option<Size>,
     /// Unit of caching, 4K to 128K [default: 8K]
     #[arg(long, value_name = "SIZE")]
     extent_size: Option<Size>,
@@ -155,6 +163,8 @@ impl CreateArgs {
     pub(crate) fn config(&self) -> CacheConfig {
         CacheConfig {
             size: self.size,
+            write_log: self.write_log.clone(),
+            write_log_size: self.write_log_size,
             extent_size: self.extent_size,
             weu_size: self.weu_size,
             dedup: self.dedup.map(Switch::is_on),
@@ -179,6 +189,9 @@ pub(crate) struct SalvageArgs {
     /// Where they go
     #[arg(long, value_name = "FILE", requires = "volume")]
     pub(crate) to: Option<PathBuf>,
+    /// The cache's write log: what it holds is newer than what the cache has
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write_log: Option<PathBuf>,
     /// Also what may be dirty, and may be old, where the journal is damaged
     #[arg(long)]
     pub(crate) possible: bool,

@@ -81,6 +81,12 @@ struct CacheArgs {
     /// Size of the cache; needed to create a file, else that of the file or device
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
+    /// Write log: a fast file (created if it does not exist) or block device where writes in write-back are durable at once
+    #[arg(long, value_name = "PATH", requires = "cache")]
+    write_log: Option<PathBuf>,
+    /// How much of it to use; needed to create a file [default: all]
+    #[arg(long, value_name = "SIZE", requires = "write_log")]
+    write_log_size: Option<Size>,
     /// When a write is acknowledged: when the origin has it, or, in write-back, when the cache has [default: write-through]
     #[arg(long, value_enum, requires = "cache", hide_possible_values = true, value_name = "write-through|write-back")]
     mode: Option<Mode>,
@@ -144,7 +150,7 @@ struct ServerArgs {
     #[arg(long)]
     no_destage_on_exit: bool,
     /// Discard dirty data that stand in the way: those of an origin that was changed by others, or is marked as belonging
-    /// to another cache, or those in a cache that is formatted
+    /// to another cache, those in a cache that is formatted, or in a write log that is not there
     #[arg(long)]
     force_discard_dirty: bool,
     /// Clients served at a time [default: 256]
@@ -223,6 +229,8 @@ impl CacheArgs {
         CacheConfig {
             path: CacheStore::from(path.to_owned()),
             size: self.cache_size,
+            write_log: self.write_log.clone(),
+            write_log_size: self.write_log_size,
             mode: self.mode.unwrap_or_default(),
             ram: self.ram,
             extent_size: self.extent_size,

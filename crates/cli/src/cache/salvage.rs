@@ -8,7 +8,7 @@ use crate::serve;
 use crate::size::Size;
 use nitro_cache::ObjectId;
 use nitro_device::FileDevice;
-use nitro_engine::inspect::{self, Dirty, DirtyVolume, Salvaged, Trust};
+use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
 use nitro_engine::port::{DeviceError, Operation};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,26 @@ pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
     let hopeless = |e: nitro_engine::Error| {
         Error::with_sources(&what, &e).or("without a superblock nothing can be found; is this the right device?")
     };
-    let dirty = reactor.block_on(inspect::dirty(&device, trust)).map_err(hopeless)?;
+    let mut dirty = reactor.block_on(inspect::dirty(&device, trust)).map_err(hopeless)?;
+    let logged = match &args.write_log {
+        Some(path) => {
+            let log = serve::open_log_to_look(path)?;
+            let fail = |e: nitro_engine::Error| {
+                Error::with_sources(format_args!("write log {}", path.display()), &e).or("is this the right device?")
+            };
+            reactor.block_on(inspect::logged(&device, &log)).map_err(fail)?
+        }
+        None => Logged::default(),
+    };
+    if let (Some(uuid), None) = (&dirty.journal.write_log, &args.write_log) {
+        tracing::warn!(
+            "{what}: the write log {uuid} belongs to it and may hold newer writes: give it with --write-log"
+        );
+    }
+    if logged.damaged {
+        tracing::warn!("{what}: the write log is damaged: what it held last cannot be read");
+    }
+    add(&mut dirty, &logged);
     let (Some(name), Some(to)) = (&args.volume, &args.to) else { return list(&dirty, args.output) };
     let volume = find(&dirty, name).ok_or_else(|| {
         let names: Vec<_> = dirty.volumes.iter().map(title).collect();
@@ -31,7 +50,8 @@ pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
         Error::new(&what, format_args!("nothing is dirty of a volume {name:?}"))
             .or(format_args!("it has dirty data of: {known}; see --list, and --possible if the journal is damaged"))
     })?;
-    let salvaged = reactor.block_on(write_out(&device, volume, trust, to))?;
+    let mut salvaged = reactor.block_on(write_out(&device, volume, trust, to))?;
+    write_logged(&mut salvaged, &logged, volume, to)?;
     report(&salvaged, volume, to, args.output)?;
     match salvaged.unreadable.len() {
         0 => Ok(()),
@@ -47,6 +67,37 @@ fn title(volume: &DirtyVolume) -> String {
 fn find<'a>(dirty: &'a Dirty, name: &str) -> Option<&'a DirtyVolume> {
     let by_name = dirty.volumes.iter().find(|volume| volume.name.as_deref() == Some(name));
     by_name.or_else(|| dirty.volumes.iter().find(|volume| volume.name.is_none() && volume.object.to_string() == name))
+}
+
+/// Adds what the write log holds to what is dirty.
+fn add(dirty: &mut Dirty, logged: &Logged) {
+    for LoggedVolume { object, name, origin_bytes, extents } in &logged.volumes {
+        let at = dirty.volumes.iter().position(|volume| volume.object == *object).unwrap_or_else(|| {
+            let (object, name, origin_bytes, ranges) = (*object, name.clone(), *origin_bytes, Vec::new());
+            dirty.volumes.push(DirtyVolume { object, name, origin_bytes, ranges });
+            dirty.volumes.len() - 1
+        });
+        let ranges = &mut dirty.volumes[at].ranges;
+        for (offset, bytes) in extents {
+            let (offset, len) = (*offset, bytes.len() as u64);
+            match ranges.last_mut().filter(|range| range.standing == Standing::Logged) {
+                Some(last) if last.offset + last.len == offset => last.len += len,
+                _ => ranges.push(DirtyRange { offset, len, standing: Standing::Logged }),
+            }
+        }
+    }
+}
+
+/// Writes what the write log holds over what the cache had.
+fn write_logged(salvaged: &mut Salvaged, logged: &Logged, volume: &DirtyVolume, to: &Path) -> Result<(), Error> {
+    let fail = |e: std::io::Error| Error::new(format_args!("file {}", to.display()), e).or("make room");
+    let file = File::options().write(true).open(to).map_err(fail)?;
+    for (offset, bytes) in logged.volumes.iter().filter(|v| v.object == volume.object).flat_map(|v| &v.extents) {
+        file.write_all_at(bytes, *offset).map_err(fail)?;
+        salvaged.extents += 1;
+        salvaged.bytes += bytes.len() as u64;
+    }
+    file.sync_all().map_err(fail)
 }
 
 async fn write_out(device: &FileDevice, volume: &DirtyVolume, trust: Trust, to: &Path) -> Result<Salvaged, Error> {

@@ -16,6 +16,10 @@ pub struct CacheConfig {
     pub path: CacheStore,
     /// Size in bytes; that of the file or device if not given.
     pub size: Option<Size>,
+    /// A write log: a file or block device whose flushes are fast, where writes in write-back are durable at once.
+    pub write_log: Option<PathBuf>,
+    /// Bytes of it to use; needed to create a file, else all.
+    pub write_log_size: Option<Size>,
     /// How writes are acknowledged.
     #[serde(default)]
     pub mode: Mode,
@@ -139,6 +143,8 @@ impl CacheConfig {
         Self {
             path,
             size: None,
+            write_log: None,
+            write_log_size: None,
             mode: Mode::default(),
             ram: None,
             extent_size: None,

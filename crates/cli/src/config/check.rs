@@ -87,6 +87,16 @@ impl CacheConfig {
             return Err(Error::new("mode", "without a cache there is nothing to write back from").or("name a cache"));
         }
         self.check_dirty()?;
+        if self.path == CacheStore::None && self.write_log.is_some() {
+            return Err(
+                Error::new("write_log", "there is no cache to keep a write log for").or("leave it out, or name a path")
+            );
+        }
+        if self.write_log.is_none() && self.write_log_size.is_some() {
+            return Err(
+                Error::new("write_log_size", "there is no write log to have a size").or("name its device: write_log")
+            );
+        }
         if self.path == CacheStore::None && self.size.is_some_and(|size| size.0 > 0) {
             return Err(Error::new("size", "there is no cache to have a size").or("leave it out, or name a path"));
         }

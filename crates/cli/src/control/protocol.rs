@@ -148,6 +148,10 @@ pub(crate) struct Cache {
     pub(crate) health: String,
     /// Why nothing can be made durable on the SSD any more.
     pub(crate) failed: Option<String>,
+    /// The write log, if there is one.
+    pub(crate) log: Option<Log>,
+    /// Of a stopped cache: the UUID of the write log that may hold writes which are nowhere else.
+    pub(crate) log_needed: Option<String>,
     /// Clean entries are still coming back after the start.
     pub(crate) loading: bool,
     /// What the start found; zeroes for a cache that was made anew.
@@ -218,6 +222,24 @@ impl Cache {
     }
 }
 
+/// A write log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Log {
+    pub(crate) path: String,
+    /// In use: writes in write-back are durable when they are acknowledged.
+    pub(crate) active: bool,
+    /// Why it is not any more.
+    pub(crate) failed: Option<String>,
+    /// Its size, and what of it is still needed.
+    pub(crate) ring_bytes: u64,
+    pub(crate) used_bytes: u64,
+    /// Batches of writes, their bytes, and times that writers waited for room.
+    pub(crate) batches: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) stalls: u64,
+}
+
 /// A volume, as its cache knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -237,6 +259,8 @@ pub(crate) struct KnownVolume {
 pub(crate) struct Recovered {
     pub(crate) dirty_bytes: u64,
     pub(crate) lost_bytes: u64,
+    /// What the write log brought back, dirty too.
+    pub(crate) replayed_bytes: u64,
     /// Regions that were being written to: what was cached of them is read anew.
     pub(crate) open_regions: u64,
 }

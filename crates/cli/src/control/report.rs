@@ -1,6 +1,6 @@
 //! The engine's counters as the control protocol tells them.
 
-use super::protocol::{Cache, KnownVolume, Latency, Recording, Recovered, Server, Status, Volume};
+use super::protocol::{Cache, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, Served, mode_of_byte};
 use nitro_engine::metrics;
@@ -46,10 +46,13 @@ pub(crate) fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool)
         path: entry.path.as_deref().map_or_else(String::new, |path| path.display().to_string()),
         uuid: if absent { String::new() } else { entry.uuid.to_string() },
         failed: status.failed.clone(),
+        log: status.log.map(|log| log_status(entry, log)),
+        log_needed: entry.log_missing.map(|uuid| uuid.to_string()),
         loading: !absent && status.restoring,
         recovered: entry.recovered.map_or_else(Recovered::default, |found| Recovered {
             dirty_bytes: found.dirty_extents * extent_bytes,
             lost_bytes: found.lost_extents * extent_bytes,
+            replayed_bytes: found.replayed_extents * extent_bytes,
             open_regions: found.open_regions,
         }),
         volumes: known_volumes(entry, is_served),
@@ -91,6 +94,12 @@ pub(crate) fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool)
         ram_cache_bytes: status.ram_cache_bytes,
         index_ram_bytes: stats.index_ram_bytes,
     }
+}
+
+fn log_status(entry: &CacheEntry, status: nitro_engine::LogStatus) -> Log {
+    let nitro_engine::LogStatus { active, failed, ring_bytes, used_bytes, batches, written_bytes, stalls } = status;
+    let path = entry.log_path.as_deref().map_or_else(String::new, |path| path.display().to_string());
+    Log { path, active, failed, ring_bytes, used_bytes, batches, written_bytes, stalls }
 }
 
 fn known_volumes(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Vec<KnownVolume> {

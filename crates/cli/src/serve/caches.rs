@@ -2,6 +2,7 @@
 
 use super::device::{CacheDevice, OriginDevice};
 use super::fence::Uuid;
+use super::log;
 use super::plan;
 use super::store::{self, Store};
 use super::witness;
@@ -13,7 +14,7 @@ use nitro_cache::ObjectId;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES, WEU_COUNT_MIN};
 use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, RamDevice};
 use nitro_engine::port::Device;
-use nitro_engine::{Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,10 @@ pub(crate) struct CacheEntry {
     pub(crate) uuid: Uuid,
     /// It is being resized.
     pub(super) resizing: AtomicBool,
+    /// Where its write log is.
+    pub(crate) log_path: Option<PathBuf>,
+    /// The write log that may hold writes which are nowhere else, where it is looked at without.
+    pub(crate) log_missing: Option<Uuid>,
     /// What its start found; `None`: it was made anew.
     pub(crate) recovered: Option<Recovered>,
 }
@@ -77,15 +82,17 @@ pub(super) async fn open(name: &str, config: &CacheConfig, discard_dirty: bool) 
         // Before a file of that size is made.
         plan::settings(&what, config, size.0)?;
     }
+    log::check(config)?;
     let store = store::open(&what, path, config)?;
     let random = random().map_err(|e| Error::new("/dev/urandom", e))?;
     let mut entry = if store.holds_cache && !config.format {
-        restart(name, &what, config, store, &random).await?
+        restart(name, &what, config, store, &random, discard_dirty).await?
     } else {
         let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
-        create(name, &what, config, store, &random).await?
+        create(name, &what, config, store, &random, discard_dirty).await?
     };
     entry.path = Some(path.clone());
+    entry.log_path.clone_from(&config.write_log);
     Ok(entry)
 }
 
@@ -95,9 +102,13 @@ async fn restart(
     config: &CacheConfig,
     store: Store,
     random: &Random,
+    discard_dirty: bool,
 ) -> Result<CacheEntry, Error> {
     let device = CacheDevice::from(AnyDevice::from(store.device));
-    let (cache, recovered, uuid) = reopen(what, config, device, random.seed, |s| plan::announce(name, s)).await?;
+    let log = log::open(name, config, random.log_uuid)?;
+    let logged = Logged { log, missing: missing_log(discard_dirty) };
+    let (cache, recovered, uuid) =
+        reopen(what, config, device, random.seed, logged, |s| plan::announce(name, s)).await.map_err(Refusal::error)?;
     let extent = u64::from(cache.settings().manager.extent_bytes);
     let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
         (0, _) => "nothing is dirty".to_owned(),
@@ -108,8 +119,12 @@ async fn restart(
         0 => String::new(),
         count => format!("; {count} regions of 16 MiB were being written to, and are read anew"),
     };
+    let logged = match recovered.replayed_extents {
+        0 => String::new(),
+        count => format!(", {} came back from the write log", Size(count * extent)),
+    };
     tracing::info!(
-        "cache {name}: opened with its contents (volumes known: {}; {dirty}{anew}); clean data come back while it serves",
+        "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data come back while it serves",
         cache.volumes().len(),
     );
     Ok(CacheEntry {
@@ -118,8 +133,47 @@ async fn restart(
         path: None,
         uuid,
         resizing: AtomicBool::new(false),
+        log_path: None,
+        log_missing: None,
         recovered: Some(recovered),
     })
+}
+
+/// What there is of a write log.
+struct Logged {
+    log: Option<LogDevice<CacheDevice>>,
+    missing: MissingLog,
+}
+
+impl Logged {
+    fn without(missing: MissingLog) -> Self {
+        Self { log: None, missing }
+    }
+}
+
+fn missing_log(discard: bool) -> MissingLog {
+    if discard { MissingLog::Discard } else { MissingLog::Refuse }
+}
+
+/// Why a cache is not opened.
+enum Refusal {
+    /// It needs its write log.
+    Log(Uuid, Error),
+    Other(Error),
+}
+
+impl Refusal {
+    fn error(self) -> Error {
+        match self {
+            Self::Log(_, error) | Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
 }
 
 /// Opens what a device holds.
@@ -128,8 +182,9 @@ async fn reopen(
     config: &CacheConfig,
     device: CacheDevice,
     seed: u64,
+    logged: Logged,
     announce: impl FnOnce(&nitro_engine::EngineSettings),
-) -> Result<(Arc<ServedCache>, Recovered, Uuid), Error> {
+) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
     let device_bytes = device.geometry().size_bytes;
     let damaged = |e: nitro_engine::Error| {
         Error::with_sources(what, &e).or("nitro cache fsck tells what is damaged, nitro cache salvage saves dirty data")
@@ -143,7 +198,13 @@ async fn reopen(
         settings.distrust_clean = true;
     }
     announce(&settings);
-    let (cache, recovered) = ServedCache::open(device, CompioClock::new(), settings).await.map_err(damaged)?;
+    let Logged { log, missing } = logged;
+    let opened = ServedCache::open_logged(device, log, missing, CompioClock::new(), settings).await;
+    let (cache, recovered) = opened.map_err(|error| match error {
+        nitro_engine::Error::LogMissing { uuid, .. } => Refusal::Log(Uuid(uuid), log::error(what, &error)),
+        error if log::is_about(&error) => Refusal::Other(log::error(what, &error)),
+        error => Refusal::Other(damaged(error)),
+    })?;
     witness::install(&cache, uuid);
     Ok((cache, recovered, uuid))
 }
@@ -152,8 +213,15 @@ async fn reopen(
 pub(crate) async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
     let what = format!("cache {}", path.display());
     let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(CacheStore::Path(path.to_owned())) };
-    let device = CacheDevice::looked_at(open_to_look(path)?);
-    let (cache, recovered, uuid) = reopen(&what, &config, device, 0, |_| {}).await?;
+    let look = async |missing| {
+        let device = CacheDevice::looked_at(open_to_look(path)?);
+        reopen(&what, &config, device, 0, Logged::without(missing), |_| {}).await
+    };
+    let (opened, log_missing) = match look(MissingLog::Refuse).await {
+        Err(Refusal::Log(uuid, _)) => (look(MissingLog::Discard).await, Some(uuid)),
+        opened => (opened, None),
+    };
+    let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
     let name = path.display().to_string();
     Ok(CacheEntry {
         name,
@@ -161,6 +229,8 @@ pub(crate) async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
         path: Some(path.to_owned()),
         uuid,
         resizing: AtomicBool::new(false),
+        log_path: None,
+        log_missing,
         recovered: Some(recovered),
     })
 }
@@ -188,7 +258,12 @@ pub(crate) async fn create_alone(path: &Path, config: &CacheConfig, discard_dirt
 /// Refuses to format a cache that holds dirty data. One that cannot be opened has none that a server could use.
 async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dirty: bool) -> Result<Store, Error> {
     let plain = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(config.path.clone()) };
-    if let Ok((cache, recovered, _)) = reopen(what, &plain, CacheDevice::looked_at(store.device), 0, |_| {}).await {
+    let missing = missing_log(discard_dirty);
+    let opened = reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_| {}).await;
+    if let Err(Refusal::Log(_, error)) = opened {
+        return Err(error);
+    }
+    if let Ok((cache, recovered, _)) = opened {
         let total = recovered.dirty_extents * u64::from(cache.settings().manager.extent_bytes);
         let volumes = cache.volumes();
         let dirty = volumes.iter().filter(|(object, entry)| dirty_bytes(&cache, **object, entry) > 0);
@@ -214,14 +289,20 @@ async fn create(
     config: &CacheConfig,
     store: Store,
     random: &Random,
+    discard_dirty: bool,
 ) -> Result<CacheEntry, Error> {
     let mut settings = plan::settings(what, config, store.size_bytes)?;
     settings.manager.seed = random.seed;
     plan::announce(name, &settings);
     let device = CacheDevice::from(AnyDevice::from(store.device));
-    let cache = ServedCache::format(device, CompioClock::new(), settings, random.uuid, random.epoch)
+    let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
+    let clock = CompioClock::new();
+    let cache = ServedCache::format_logged(device, log, missing, clock, settings, random.uuid, random.epoch)
         .await
-        .map_err(|e| Error::with_sources(what, &e).or("check the cache device"))?;
+        .map_err(|error| match log::is_about(&error) {
+            true => log::error(what, &error),
+            false => Error::with_sources(what, &error).or("check the cache device"),
+        })?;
     witness::install(&cache, Uuid(random.uuid));
     tracing::info!("cache {name}: made anew");
     Ok(CacheEntry {
@@ -230,6 +311,8 @@ async fn create(
         path: None,
         uuid: Uuid(random.uuid),
         resizing: AtomicBool::new(false),
+        log_path: None,
+        log_missing: None,
         recovered: None,
     })
 }
@@ -250,6 +333,8 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
         path: None,
         uuid: Uuid([0; 16]),
         resizing: AtomicBool::new(false),
+        log_path: None,
+        log_missing: None,
         recovered: None,
     })
 }
@@ -257,15 +342,16 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
 /// What must differ between any two caches.
 struct Random {
     uuid: [u8; 16],
+    log_uuid: [u8; 16],
     epoch: u64,
     seed: u64,
 }
 
 fn random() -> io::Result<Random> {
     let mut file = File::open("/dev/urandom")?;
-    let (mut uuid, mut epoch, mut seed) = ([0; 16], [0; 8], [0; 8]);
-    for bytes in [&mut uuid[..], &mut epoch, &mut seed] {
+    let (mut uuid, mut log_uuid, mut epoch, mut seed) = ([0; 16], [0; 16], [0; 8], [0; 8]);
+    for bytes in [&mut uuid[..], &mut log_uuid, &mut epoch, &mut seed] {
         file.read_exact(bytes)?;
     }
-    Ok(Random { uuid, epoch: u64::from_le_bytes(epoch), seed: u64::from_le_bytes(seed) })
+    Ok(Random { uuid, log_uuid, epoch: u64::from_le_bytes(epoch), seed: u64::from_le_bytes(seed) })
 }

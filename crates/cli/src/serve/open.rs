@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::size::Size;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The caches of a server, by name.
@@ -107,10 +108,10 @@ fn check_identities(config: &Config) -> Result<(), Error> {
             let why = format!("is served twice, as {other:?} and {name:?}");
             return Err(Error::new(what, why).or("serve it under one name, or all of them read-only"));
         }
-        for (cache, path) in config.caches.iter().filter_map(|(cache, c)| Some((cache, path_of(c)?))) {
+        for (cache, path) in config.caches.iter().flat_map(|(cache, c)| paths_of(c).map(move |path| (cache, path))) {
             if store::is_same(path, identity) {
                 let what = format!("origin {}", volume.origin.display());
-                return Err(Error::new(what, format_args!("is the same as the cache {cache:?}"))
+                return Err(Error::new(what, format_args!("is the same as the cache {cache:?}, or its write log"))
                     .or("use different files: the cache would overwrite the volume"));
             }
         }
@@ -119,9 +120,11 @@ fn check_identities(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-fn path_of(cache: &CacheConfig) -> Option<&std::path::Path> {
-    match &cache.path {
-        CacheStore::Path(path) => Some(path),
+/// Where a cache writes to.
+fn paths_of(cache: &CacheConfig) -> impl Iterator<Item = &Path> {
+    let path = match &cache.path {
+        CacheStore::Path(path) => Some(path.as_path()),
         CacheStore::None => None,
-    }
+    };
+    path.into_iter().chain(cache.write_log.as_deref())
 }

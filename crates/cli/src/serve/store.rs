@@ -41,15 +41,16 @@ pub(super) fn open(what: &str, path: &Path, config: &CacheConfig) -> Result<Stor
     }
 }
 
-fn size_to_create(what: &str, wanted: Option<u64>) -> Result<u64, Error> {
+pub(super) fn size_to_create(what: &str, wanted: Option<u64>) -> Result<u64, Error> {
     let wanted = wanted.ok_or_else(|| {
-        Error::new(what, "it does not exist yet")
-            .or("give its size, as in --cache-size 4G (size = \"4G\"), to create it")
+        Error::new(what, "it does not exist yet").or(
+            "give its size, as in --cache-size 4G (size = \"4G\"), to create it; of a write log, --write-log-size (write_log_size)",
+        )
     })?;
     Ok(wanted / ALIGNMENT_BYTES * ALIGNMENT_BYTES)
 }
 
-fn create(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
+pub(super) fn create(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
     let size_bytes = size_to_create(what, wanted)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     check_room(what, folder, size_bytes)?;

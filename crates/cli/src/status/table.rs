@@ -59,6 +59,7 @@ pub(super) fn cache_in_short(cache: &Cache) -> String {
         ("dirty", dirty(cache)),
         ("as started", start(cache)),
     ];
+    lines.extend(log(cache).map(|text| ("write log", text)));
     lines.extend(cache.volumes.iter().map(|known| ("volume", known_volume(known))));
     block(&heading, &lines)
 }
@@ -77,13 +78,39 @@ fn dirty(cache: &Cache) -> String {
     format!("{}, which keep {} of {} write-evict units{stalls}", Size(cache.dirty_bytes), cache.weus_pinned, cache.weus)
 }
 
+/// The write log, if there is one, or has to be.
+fn log(cache: &Cache) -> Option<String> {
+    if let Some(uuid) = &cache.log_needed {
+        return Some(format!("{uuid}, which may hold writes that are nowhere else: it is needed at the next start"));
+    }
+    let log = cache.log.as_ref()?;
+    let stalls = match log.stalls {
+        0 => String::new(),
+        count => format!("; writes waited {count} times for room"),
+    };
+    Some(match &log.failed {
+        Some(reason) => format!("{}: not in use any more, {reason}", log.path),
+        None => format!(
+            "{}: {} of {} in use; {} in {} batches{stalls}",
+            log.path,
+            Size(log.used_bytes),
+            Size(log.ring_bytes),
+            Size(log.written_bytes),
+            log.batches
+        ),
+    })
+}
+
 fn start(cache: &Cache) -> String {
-    let Recovered { dirty_bytes, lost_bytes, open_regions } = cache.recovered;
+    let Recovered { dirty_bytes, lost_bytes, replayed_bytes, open_regions } = cache.recovered;
     if cache.recovered == Recovered::default() && !cache.loading {
         return "nothing had to be recovered".to_owned();
     }
     let loading = if cache.loading { "clean data are still coming back; " } else { "" };
     let mut text = format!("{loading}{} dirty, {open_regions} regions to be read anew", Size(dirty_bytes));
+    if replayed_bytes > 0 {
+        text += &format!(", {} from the write log", Size(replayed_bytes));
+    }
     if lost_bytes > 0 {
         text += &format!(", {} lost", Size(lost_bytes));
     }
@@ -99,73 +126,68 @@ fn cache(cache: &Cache) -> String {
     let written = cache.ssd_written_bytes();
     let faults = cache.corrupt_extents + cache.ssd_read_errors + cache.ssd_write_errors;
     let used = (cache.weus - cache.weus_free) as f64 / cache.weus.max(1) as f64;
-    block(
-        &heading,
-        &[
-            ("capacity", format!("{}, {:.1} % in use", Size(cache.capacity_bytes), 100.0 * used)),
-            (
-                "holds",
-                format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity),
+    let mut lines = vec![
+        ("capacity", format!("{}, {:.1} % in use", Size(cache.capacity_bytes), 100.0 * used)),
+        ("holds", format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity)),
+        ("dirty", dirty(cache)),
+        ("as started", start(cache)),
+        ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
+        (
+            "other hits",
+            format!(
+                "{} RAM cache, {} on their way in, {} read ahead",
+                cache.ram_hits, cache.pending_hits, cache.readahead_hits
             ),
-            ("dirty", dirty(cache)),
-            ("as started", start(cache)),
-            ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
-            (
-                "other hits",
-                format!(
-                    "{} RAM cache, {} on their way in, {} read ahead",
-                    cache.ram_hits, cache.pending_hits, cache.readahead_hits
+        ),
+        ("deduplication", format!("{:.2} : 1", cache.dedup_ratio)),
+        ("compression", format!("{:.2} : 1", cache.compression_ratio)),
+        ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
+        (
+            "SSD written",
+            format!(
+                "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
+                Size(written),
+                Size(cache.ssd_written_payload_bytes),
+                Size(cache.ssd_written_header_bytes),
+                Size(cache.ssd_written_padding_bytes),
+                Size(cache.ssd_written_journal_bytes),
+                Size(cache.ssd_written_superblock_bytes),
+            ),
+        ),
+        (
+            "journal",
+            format!(
+                "{} commits, {} snapshots, {} regions opened for writing",
+                cache.commits, cache.journal_snapshots, cache.regions_opened
+            ),
+        ),
+        ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
+        ("dropped fills", format!("{} queue full, {} overwritten meanwhile", cache.fills_dropped, cache.fills_voided)),
+        ("evicted", format!("{} write-evict units", cache.weus_evicted)),
+        (
+            "faults",
+            match faults {
+                0 => "none".to_owned(),
+                _ => format!(
+                    "{} corrupt extents, {} failed reads, {} failed writes",
+                    cache.corrupt_extents, cache.ssd_read_errors, cache.ssd_write_errors
                 ),
+            },
+        ),
+        (
+            "RAM",
+            format!(
+                "indexes {}, RAM cache {}, insertion queue {}",
+                Size(cache.index_ram_bytes),
+                Size(cache.ram_cache_bytes),
+                Size(cache.insert_queue_bytes)
             ),
-            ("deduplication", format!("{:.2} : 1", cache.dedup_ratio)),
-            ("compression", format!("{:.2} : 1", cache.compression_ratio)),
-            ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
-            (
-                "SSD written",
-                format!(
-                    "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
-                    Size(written),
-                    Size(cache.ssd_written_payload_bytes),
-                    Size(cache.ssd_written_header_bytes),
-                    Size(cache.ssd_written_padding_bytes),
-                    Size(cache.ssd_written_journal_bytes),
-                    Size(cache.ssd_written_superblock_bytes),
-                ),
-            ),
-            (
-                "journal",
-                format!(
-                    "{} commits, {} snapshots, {} regions opened for writing",
-                    cache.commits, cache.journal_snapshots, cache.regions_opened
-                ),
-            ),
-            ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
-            (
-                "dropped fills",
-                format!("{} queue full, {} overwritten meanwhile", cache.fills_dropped, cache.fills_voided),
-            ),
-            ("evicted", format!("{} write-evict units", cache.weus_evicted)),
-            (
-                "faults",
-                match faults {
-                    0 => "none".to_owned(),
-                    _ => format!(
-                        "{} corrupt extents, {} failed reads, {} failed writes",
-                        cache.corrupt_extents, cache.ssd_read_errors, cache.ssd_write_errors
-                    ),
-                },
-            ),
-            (
-                "RAM",
-                format!(
-                    "indexes {}, RAM cache {}, insertion queue {}",
-                    Size(cache.index_ram_bytes),
-                    Size(cache.ram_cache_bytes),
-                    Size(cache.insert_queue_bytes)
-                ),
-            ),
-        ],
-    )
+        ),
+    ];
+    if let Some(text) = log(cache) {
+        lines.insert(4, ("write log", text));
+    }
+    block(&heading, &lines)
 }
 
 fn volume(volume: &Volume) -> String {

@@ -13,4 +13,5 @@ mod status;
 mod support;
 mod traces;
 mod write_back;
+mod write_log;
 mod wrong_use;

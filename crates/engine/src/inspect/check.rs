@@ -120,6 +120,11 @@ fn check_journal<F: Device>(view: &View<'_, F>, report: &mut Report) {
             .notes
             .push(String::from("the journal's last batch was written, its data was not: a start does without it"));
     }
+    if let Some(uuid) = &view.journal.write_log {
+        report.notes.push(format!(
+            "the write log {uuid} belongs to the cache, and may hold writes that are nowhere else: it is not checked here"
+        ));
+    }
     if !view.state.regions.is_empty() {
         let regions = view.state.regions.len();
         report.notes.push(format!("{regions} regions were being written to: their clean extents are not trusted"));

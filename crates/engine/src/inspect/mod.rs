@@ -6,6 +6,7 @@
 
 mod check;
 mod log;
+mod logged;
 mod report;
 mod salvage;
 mod slots;
@@ -13,6 +14,7 @@ mod verify;
 mod view;
 
 pub use check::check;
+pub use logged::{LogContents, Logged, LoggedVolume, log_contents, logged};
 pub use report::{Counts, HalfReport, JournalReport, Problem, Report, Severity, SuperblockReport, VolumeRange};
 pub use salvage::{Dirty, DirtyRange, DirtyVolume, Salvaged, Standing, Trust, Unreadable, dirty, salvage};
 

@@ -89,6 +89,8 @@ pub struct JournalReport {
     pub records: u64,
     /// Batches that had been durable, and cannot be read.
     pub lost_batches: u32,
+    /// The UUID of the write log that is in use: it may hold writes that are nowhere else.
+    pub write_log: Option<String>,
 }
 
 /// How much was found.

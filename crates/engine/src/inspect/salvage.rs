@@ -37,6 +37,8 @@ pub enum Standing {
     Possible,
     /// It is known since an earlier start to be lost.
     Lost,
+    /// It stands in the write log, acknowledged, and newer than what the cache has; see [`logged`](super::logged()).
+    Logged,
 }
 
 /// A dirty range of a volume.

@@ -4,7 +4,7 @@ use super::log::{self, Log, Told};
 use super::report::JournalReport;
 use super::slots::{Filling, Headers, Slots};
 use super::{READS_AT_ONCE, slots::Damage};
-use crate::error::Error;
+use crate::error::{Error, uuid_text};
 use crate::format::weu::Entry;
 use crate::port::Device;
 use crate::recovery::{State, read_superblock, sealed};
@@ -60,6 +60,7 @@ impl<'a, F: Device> View<'a, F> {
                 replay(&mut view.state, last);
             }
         }
+        view.journal.write_log = view.state.log.map(|position| uuid_text(&position.uuid));
         Ok(view)
     }
 

@@ -15,7 +15,9 @@ mod read;
 mod ring;
 mod start;
 
+pub(crate) use read::{read_label, read_row};
 pub(crate) use ring::{Logged, WriteLog};
+pub(crate) use start::newest;
 pub use start::{LogDevice, MissingLog};
 
 use serde::Serialize;

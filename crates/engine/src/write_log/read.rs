@@ -55,11 +55,11 @@ impl<D: Device> Ring<'_, D> {
 
     /// The batch at `at`, if it is that one.
     async fn batch(&mut self, at: u64, label: &Label, after: &After) -> Result<Option<(Header, Vec<Entry>)>, Error> {
-        let bytes = self.read(at, BATCH_BYTES_MAX).await?;
-        let Ok(header) = Header::decode(&bytes) else { return Ok(None) };
+        let Ok(header) = Header::decode(&self.read(at, HEADER_BYTES).await?) else { return Ok(None) };
         if header.uuid != label.uuid || header.sequence != after.sequence || header.start < after.start {
             return Ok(None);
         }
+        let bytes = self.read(at, header.batch_bytes as usize).await?;
         Ok(header.entries(&bytes, label.extent_bytes).ok().map(|entries| (header, entries)))
     }
 

@@ -53,7 +53,7 @@ impl<D: Device> LogDevice<D> {
         let ring_bytes = value.saturating_sub(LABEL_BYTES as u64) / RING_UNIT_BYTES * RING_UNIT_BYTES;
         let least = RING_BYTES_MIN + LABEL_BYTES as u64;
         let refuse = |reason: &str, nearest| {
-            Err(Error::Setting(SettingError { name: "log_size", value, reason: reason.to_owned(), nearest }))
+            Err(Error::Setting(SettingError { name: "write_log_size", value, reason: reason.to_owned(), nearest }))
         };
         match ring_bytes {
             ..RING_BYTES_MIN => refuse("is too little for a write log", least),

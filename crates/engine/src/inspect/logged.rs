@@ -1,0 +1,93 @@
+//! What a write log holds, beside the cache that it belongs to.
+
+use super::view::View;
+use crate::error::Error;
+use crate::format::journal::LogPosition;
+use crate::port::Device;
+use crate::write_log::{newest, read_label, read_row};
+use bytes::Bytes;
+use nitro_cache::{ExtentIndex, ExtentKey};
+use std::collections::BTreeMap;
+
+/// What a volume has in the write log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedVolume {
+    /// Its number in the cache.
+    pub object: u16,
+    /// Its name, where the journal knows it.
+    pub name: Option<String>,
+    /// Its size in bytes, where the journal knows it.
+    pub origin_bytes: Option<u64>,
+    /// Its newest contents, by their first byte within the volume, in order: newer than what the cache has.
+    pub extents: Vec<(u64, Bytes)>,
+}
+
+/// What a write log holds that the cache does not know of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Logged {
+    /// The volumes, by number.
+    pub volumes: Vec<LoggedVolume>,
+    /// Not all that had been durable could be read: what is here came before that.
+    pub damaged: bool,
+}
+
+/// What the write log on `log` holds that the cache on `flash` does not know of. Nothing where the journal says that no log
+/// is in use. Takes RAM for as much as that is.
+///
+/// # Errors
+/// [`Error::Flash`] or [`Error::Format`] where no superblock is valid; [`Error::LogMissing`] where the device is not that of
+/// the log; [`Error::Log`] or [`Error::LogFormat`] where it cannot be read.
+pub async fn logged<F: Device, L: Device>(flash: &F, log: &L) -> Result<Logged, Error> {
+    let view = View::open(flash, true).await?;
+    let Some(position) = view.state.log else { return Ok(Logged::default()) };
+    let LogContents { newest, damaged, .. } = log_contents(log, position).await?;
+    let extent_bytes = u64::from(view.slots.superblock.extent_bytes);
+    let mut volumes: BTreeMap<u16, LoggedVolume> = BTreeMap::new();
+    for (key, mut bytes) in newest {
+        let object = key.object();
+        let known = view.state.volumes.get(&object);
+        let volume = volumes.entry(object.0).or_insert_with(|| LoggedVolume {
+            object: object.0,
+            name: known.map(|volume| volume.name.clone()),
+            origin_bytes: known.map(|volume| volume.origin_bytes),
+            extents: Vec::new(),
+        });
+        let offset = key.index().0.saturating_mul(extent_bytes);
+        let end = volume.origin_bytes.unwrap_or(u64::MAX);
+        bytes.truncate(end.saturating_sub(offset).min(bytes.len() as u64) as usize);
+        if !bytes.is_empty() {
+            volume.extents.push((offset, bytes));
+        }
+    }
+    Ok(Logged { volumes: volumes.into_values().collect(), damaged })
+}
+
+/// What a write log holds from some position on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogContents {
+    /// The newest contents of extents, in order.
+    pub newest: Vec<(ExtentKey, Bytes)>,
+    /// Batches that follow one another.
+    pub batches: usize,
+    /// Where the next one would be.
+    pub end: LogPosition,
+    /// Not all that had been durable could be read.
+    pub damaged: bool,
+}
+
+/// Reads a write log from `position` on, as a start does. Takes RAM for as much as that is.
+///
+/// # Errors
+/// As [`logged`].
+pub async fn log_contents<L: Device>(log: &L, position: LogPosition) -> Result<LogContents, Error> {
+    let label = read_label(log).await?.filter(|label| label.uuid == position.uuid);
+    let label = label.ok_or(Error::LogMissing { uuid: position.uuid, another: true })?;
+    let row = read_row(log, &label, position).await?;
+    let newest = newest(&row).into_iter();
+    Ok(LogContents {
+        newest: newest.map(|((object, index), bytes)| (ExtentKey::new(object, ExtentIndex(index)), bytes)).collect(),
+        batches: row.batches.len(),
+        end: LogPosition { sequence: row.next_sequence, offset: row.end, ..position },
+        damaged: row.damaged,
+    })
+}
