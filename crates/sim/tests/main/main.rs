@@ -1,4 +1,5 @@
 //! The simulator as its users see it.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod policies;
 mod sweeps;

@@ -22,7 +22,8 @@ fn request(op: Op, object: u32, offset: u64, len: u64) -> Request {
 }
 
 fn pieces(requests: &[Request]) -> Vec<Piece> {
-    let mut live = workload::live(&|| Ok(Box::new(Made(requests.to_vec().into_iter()))), 8192).unwrap();
+    let requests = requests.to_vec();
+    let mut live = workload::live(&|| Ok(Box::new(Made(requests.clone().into_iter()))), 8192).unwrap();
     let (mut batch, mut all) = (Vec::new(), Vec::new());
     while live.next_batch(&mut batch).unwrap() {
         all.extend_from_slice(&batch);
