@@ -36,8 +36,8 @@ pub(super) fn draw(what: &str, series: &[Series]) -> String {
             let (from, to) = (column(pair[0].0), column(pair[1].0));
             for at in from..=to {
                 let share = if to == from { 0.0 } else { (at - from) as f64 / (to - from) as f64 };
-                let cell = &mut grid[row(pair[0].1 + (pair[1].1 - pair[0].1) * share).min(HEIGHT - 1)][at];
-                if *cell == ' ' {
+                let line = &mut grid[row(pair[0].1 + (pair[1].1 - pair[0].1) * share).min(HEIGHT - 1)];
+                if let Some(cell) = line.get_mut(at).filter(|cell| **cell == ' ') {
                     *cell = '.';
                 }
             }
