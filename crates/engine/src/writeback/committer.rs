@@ -113,17 +113,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut records = self.ledger.take();
         records.extend(forgotten.into_iter().map(|(key, version)| Record::Forget { first: key, count: 1, version }));
         records.extend(log.map(Record::Log));
-        let unsaved = dirty.open.as_mut().and_then(|open| {
-            let parts = open.take_unsaved(self.block_bytes());
-            manager.align_open(open.weu, self.block_bytes());
-            (!parts.is_empty()).then_some((open.weu, parts))
-        });
+        // Before parts are taken of it: a sealed WEU counts as stored once its own writes have returned.
         if dirty.open.as_ref().is_some_and(|open| self.is_given_up(open.weu))
             && let Some(open) = dirty.open.take()
         {
             manager.seal(open.weu);
             dirty.sealed.push(open);
         }
+        let unsaved = dirty.open.as_mut().and_then(|open| {
+            let parts = open.take_unsaved(self.block_bytes());
+            manager.align_open(open.weu, self.block_bytes());
+            (!parts.is_empty()).then_some((open.weu, parts))
+        });
         let sealed = std::mem::take(&mut dirty.sealed);
         Round { records, superseded, unsaved, sealed, log }
     }

@@ -30,6 +30,8 @@ pub trait Disk: 'static {
     fn durable_at_once(&self) -> bool {
         false
     }
+    /// Whether an error says that contents are lost.
+    fn is_loss(&self, error: &str) -> bool;
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, String>;
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), String>;
     async fn flush(&self) -> Result<(), String>;
@@ -54,11 +56,20 @@ pub struct Shared {
     requests: u64,
     /// Whether requests may fail.
     pub tolerant: bool,
+    /// Contents have rotted: requests may fail that need what is lost, for that reason.
+    pub rotten: bool,
 }
 
 impl Shared {
     pub fn new(volume: u64, sectors: u64) -> Self {
-        Self { oracle: Oracle::new(volume, sectors), volume, holds: Vec::new(), requests: 0, tolerant: false }
+        Self {
+            oracle: Oracle::new(volume, sectors),
+            volume,
+            holds: Vec::new(),
+            requests: 0,
+            tolerant: false,
+            rotten: false,
+        }
     }
 
     /// All requests under way are gone.
@@ -142,9 +153,11 @@ impl<D: Disk> Client<D> {
 
     /// Whether a request succeeded; it may fail only where something was made to.
     fn check<T>(&self, result: Result<T, String>) -> Option<T> {
-        result
-            .inspect_err(|error| assert!(self.shared.borrow().tolerant, "a request failed without reason: {error}"))
-            .ok()
+        let allowed = |error: &str| {
+            let shared = self.shared.borrow();
+            shared.tolerant || shared.rotten && self.disk.is_loss(error)
+        };
+        result.inspect_err(|error| assert!(allowed(error), "a request failed without reason: {error}")).ok()
     }
 
     /// Reads a range, and has it checked.

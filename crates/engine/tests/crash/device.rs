@@ -21,6 +21,8 @@ pub struct Faults {
     pub no_space: u64,
     /// An answer takes minutes; what was asked for is done by then, sooner or later.
     pub hangs: u64,
+    /// Bits of up to so many sectors flip while the device is at rest.
+    pub rot_at_rest: u64,
     /// A bit of a sector flips on its way to the medium.
     pub rot: u64,
     /// A write lands elsewhere.

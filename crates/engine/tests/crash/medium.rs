@@ -129,6 +129,16 @@ impl Medium {
         }
     }
 
+    /// Flips a bit of a sector that something durable stands in, from `first` on.
+    pub fn rot_at_rest(&mut self, rng: &mut Rng, first: u64) {
+        let sectors = self.size_bytes() / SECTOR as u64 - first;
+        let sector = first + rng.below(sectors);
+        let written = self.durable[span(sector)].iter().any(|byte| *byte != 0);
+        if written && !self.volatile.contains_key(&sector) {
+            self.rot(sector, rng.below(SECTOR as u64 * 8) as usize);
+        }
+    }
+
     /// The machine loses power. Afterwards all that is left is durable.
     pub fn lose_power(&mut self, rng: &mut Rng, loss: Loss) {
         if loss == Loss::All {

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Virtual time in which every cycle ends, unless something hangs.
 pub const CYCLE_MAX: Duration = Duration::from_secs(3600);
 
+/// How long nothing is asked for before contents rot.
+const REST: Duration = Duration::from_secs(30);
+
 /// The devices of one cycle.
 #[derive(Clone)]
 pub struct Devices {
@@ -44,6 +47,8 @@ pub trait System: 'static {
     fn faults(&self) -> (Faults, Faults);
     /// Whether a client may hear of errors of the flash.
     fn flash_errors_reach_clients(&self) -> bool;
+    /// Where the part of the flash begins that holds contents, in bytes: rot there costs those contents and nothing else.
+    fn contents_offset(&self) -> u64;
     /// Whether it fails requests that a device is slow to answer.
     fn gives_up(&self) -> bool;
     /// Starts; `cycle` 0 is the first time. An error is a refusal to start.
@@ -164,8 +169,11 @@ impl<S: System> World<S> {
             Some(disks) => {
                 self.misbehave(&devices);
                 self.use_disks(&sim, &power, &disks);
-                if !power.is_off() && self.rng.one_in(2) {
-                    self.stop(&sim, &power, &disks);
+                match self.rng.below(4) {
+                    _ if power.is_off() => {}
+                    0..2 => self.stop(&sim, &power, &disks),
+                    2 => self.rot(&sim, &power),
+                    _ => {}
                 }
                 self.system.ended(&disks);
             }
@@ -259,6 +267,25 @@ impl<S: System> World<S> {
             shared.oracle.end_flush(flushing, stopped.is_ok());
         }
         self.outcome.stops += 1;
+    }
+
+    /// Contents rot while nobody asks for them.
+    fn rot(&mut self, sim: &Rc<Simulation>, power: &Power) {
+        let count = self.system.faults().0.rot_at_rest;
+        if count == 0 {
+            return;
+        }
+        // Until all that was committed is known to be whole.
+        let (clock, on) = (sim.clock.clone(), power.clone());
+        sim.run(async move { powered(on, clock.sleep(REST)).await });
+        if power.is_off() {
+            return;
+        }
+        let first = self.system.contents_offset() / SECTOR as u64;
+        for _ in 0..1 + self.rng.below(count) {
+            self.flash.lock().unwrap().rot_at_rest(&mut self.rng, first);
+        }
+        self.volumes.iter().for_each(|v| v.borrow_mut().rotten = true);
     }
 
     fn crash(&mut self) {

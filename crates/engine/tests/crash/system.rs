@@ -97,7 +97,7 @@ fn faults(seed: u64) -> (Faults, Faults) {
     let none = Faults::default();
     let mut rng = Rng::new(seed ^ 0xFA17);
     let often = 20 + rng.below(200);
-    match rng.below(22) {
+    match rng.below(24) {
         0 => (Faults { read_errors: often, ..none }, none),
         1 => (Faults { write_errors: often / 8, ..none }, none),
         2 => (Faults { flush_errors: often / 8, ..none }, none),
@@ -109,6 +109,7 @@ fn faults(seed: u64) -> (Faults, Faults) {
         8 => (none, Faults { flush_errors: often / 4, no_space: often, ..none }),
         9 => (Faults { torn_sectors: true, ..none }, none),
         10..12 => (none, Faults { hangs: 2 * often, ..none }),
+        12..14 => (Faults { rot_at_rest: 1 + often / 10, ..none }, none),
         _ => (none, none),
     }
 }
@@ -160,6 +161,10 @@ fn text<T>(result: Result<T, Error>) -> Result<T, String> {
 }
 
 impl Disk for CachedDisk {
+    fn is_loss(&self, error: &str) -> bool {
+        error.contains("are lost there") || error.contains("cannot be destaged")
+    }
+
     fn extent_bytes(&self) -> u64 {
         self.volume.cache().settings().manager.extent_bytes.into()
     }
@@ -362,7 +367,8 @@ impl Nitro {
         let (cache, recovered) = opened?;
         add(&self.happened.logs.replayed, recovered.replayed_extents);
         trace(|| format!("{recovered:?}"));
-        if !self.faults().0.corrupt() {
+        let faults = self.faults().0;
+        if !faults.corrupt() && faults.rot_at_rest == 0 {
             assert_eq!(recovered.lost_extents, 0, "{recovered:?}");
         }
         add(&self.happened.recovered_dirty, recovered.dirty_extents);
@@ -435,6 +441,10 @@ impl System for Nitro {
 
     fn flash_errors_reach_clients(&self) -> bool {
         true
+    }
+
+    fn contents_offset(&self) -> u64 {
+        Cache::<CrashDevice, SimClock>::overhead_bytes(&self.settings)
     }
 
     fn gives_up(&self) -> bool {

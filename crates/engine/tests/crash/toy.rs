@@ -153,6 +153,10 @@ impl Toy {
 }
 
 impl Disk for Toy {
+    fn is_loss(&self, _error: &str) -> bool {
+        false
+    }
+
     fn extent_bytes(&self) -> u64 {
         8192
     }
@@ -250,6 +254,10 @@ impl System for ToySystem {
 
     fn gives_up(&self) -> bool {
         false
+    }
+
+    fn contents_offset(&self) -> u64 {
+        0
     }
 
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, _cycle: u64) -> Result<Vec<Rc<Toy>>, String> {
