@@ -1,5 +1,5 @@
 //! The origin's disks in virtual time: an arm each, with the mechanics and the order of requests of the server's emulated disk
-//! ([`nitro_ssd::hdd`]). Work in the foreground comes before work in the background as far as an arm sees both.
+//! ([`nitro_ssd::hdd`]). Work in the foreground comes before work in the background.
 
 use super::settings::Disks;
 use nitro_ssd::hdd::HddModel;
@@ -126,18 +126,16 @@ impl Array {
         (finished, self.begin(disk, now))
     }
 
-    /// Begins what the arm reaches first of the requests that it sees, but one that waited too long before all others.
+    /// Begins what the arm reaches first of the requests that it sees, but one that waited too long before all others. Work in
+    /// the background has its turn when nothing else waits.
     fn begin(&mut self, disk: u32, now: Duration) -> Option<Duration> {
         let (model, span) = (&self.model, self.settings.disk_bytes);
         let arm = &mut self.arms[disk as usize];
-        let reach = |waiting: &Waiting| model.position(span, arm.head, now, waiting.offset);
-        let aged = arm.foreground.front().is_some_and(|first| now.saturating_sub(first.arrived) > model.age_max);
+        let queue = if arm.foreground.is_empty() { &mut arm.background } else { &mut arm.foreground };
+        let aged = queue.front().is_some_and(|first| now.saturating_sub(first.arrived) > model.age_max);
         let seen = if aged { 1 } else { model.queue_depth };
-        let near = arm.foreground.iter().take(seen).enumerate().map(|(at, w)| (reach(w), false, at));
-        let rest = seen.saturating_sub(arm.foreground.len());
-        let far = arm.background.iter().take(rest).enumerate().map(|(at, w)| (reach(w), true, at));
-        let (positioning, background, at) = near.chain(far).min()?;
-        let queue = if background { &mut arm.background } else { &mut arm.foreground };
+        let reach = |waiting: &Waiting| model.position(span, arm.head, now, waiting.offset);
+        let (positioning, at) = queue.iter().take(seen).enumerate().map(|(at, waiting)| (reach(waiting), at)).min()?;
         let chosen = queue.remove(at)?;
         let span = positioning + model.transfer(chosen.len);
         let done = now + span;
