@@ -63,16 +63,20 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) {
         return;
     }
     let begun = (Instant::now(), export.dirty_bytes());
+    let tell = || {
+        let left = export.dirty_bytes();
+        let eta = eta(begun.1.saturating_sub(left), left, begun.0.elapsed());
+        if left > 0 {
+            let news = format!("volume {}: {} of dirty data to write back{eta}", export.name, Size(left));
+            tracing::info!("{news}");
+            notify::still_stopping(&news);
+        }
+    };
+    tell();
     let telling = async {
         loop {
-            let left = export.dirty_bytes();
-            let eta = eta(begun.1.saturating_sub(left), left, begun.0.elapsed());
-            if left > 0 {
-                let news = format!("volume {}: {} of dirty data to write back{eta}", export.name, Size(left));
-                tracing::info!("{news}");
-                notify::still_stopping(&news);
-            }
             sleep(PROGRESS_EVERY).await;
+            tell();
         }
     };
     let destaging = pin!(export.volume.destage_all());

@@ -69,12 +69,7 @@ fn log_device<F>(device: F, uuid: u8) -> LogDevice<F> {
 /// A cache, what its start found, its device and its log.
 type Opened = (TestCache<Shared>, Recovered, Arc<Ram>, Arc<Ram>);
 
-fn open(
-    images: &Images,
-    with_log: bool,
-    missing: MissingLog,
-    sim: &Simulation,
-) -> Result<Opened, Error> {
+fn open(images: &Images, with_log: bool, missing: MissingLog, sim: &Simulation) -> Result<Opened, Error> {
     let (flash, log) = (Arc::new(Ram::new(images.flash.clone())), Arc::new(Ram::new(images.log.clone())));
     let (device, given) = (Shared(flash.clone()), with_log.then(|| log_device(Shared(log.clone()), 2)));
     let clock = sim.clock.clone();
