@@ -6,7 +6,7 @@ use nitro_engine::codec::FingerprintHash;
 use nitro_engine::journal::Area;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use nitro_engine::format::weu::{Entry, Head, encode_table};
-use nitro_engine::journal::Record;
+use nitro_engine::journal::{LogPosition, Record};
 use nitro_fuzz::wire::{CLIENT_FLAGS, cmd, info_payload, meta_payload, opt, option, request};
 use std::io::Result;
 use std::path::Path;
@@ -19,6 +19,7 @@ fn main() -> Result<()> {
     superblocks()?;
     weu_headers()?;
     journals()?;
+    write_logs()?;
     stored_extents()
 }
 
@@ -148,6 +149,7 @@ fn superblocks() -> Result<()> {
         journal: Area { offset: 8192, len: 1 << 20 },
         start: 3,
         fingerprints: Some(FingerprintHash::Blake3),
+        logged: false,
     };
     let mut block = vec![0; 1 + SUPERBLOCK_BYTES];
     superblock.encode(&mut block[1..]);
@@ -206,6 +208,7 @@ fn journals() -> Result<()> {
         Record::RegionClosed { object, region },
         Record::Lost { key, version },
         Record::VolumeRemoved { object },
+        Record::Log(LogPosition { uuid: [5; 16], sequence: 7, offset: 4096 }),
     ];
     let batch = |flags: u8, records: &[Record]| {
         let mut payload = vec![0; records.iter().map(Record::encoded_bytes).sum()];
@@ -226,6 +229,23 @@ fn journals() -> Result<()> {
     save(target, "switch", &[&[1, 0], &switch.concat()[..]].concat())?;
     let ends = [batch(end, &state), batch(log | torn, &changes), batch(log | foreign, &changes), batch(log, &changes)];
     save(target, "torn", &[&[1, 0], &ends.concat()[..]].concat())
+}
+
+/// Batches as `write_log.rs` builds them: flags, a number of entries, and for each what it is, its extent and its content.
+fn write_logs() -> Result<()> {
+    let batch = |flags: u8, entries: &[[u8; 3]]| [&[flags, entries.len() as u8][..], &entries.concat()].concat();
+    let (content, zeroes, void) = (0, 1, 2);
+    let first = batch(0, &[[content, 1, 7], [content, 2, 8], [zeroes, 3, 0]]);
+    let second = batch(0, &[[void, 1, 2], [content, 1, 9]]);
+    let (wrapped, torn, skipped, older) = (1, 2, 4, 8);
+    let target = "write_log";
+    let built = |batches: &[Vec<u8>]| [&[1, 0], &batches.concat()[..]].concat();
+    save(target, "row", &built(&[first.clone(), second.clone(), batch(0, &[[content, 250, 1]; 40])]))?;
+    save(target, "wrapped", &built(&[first.clone(), batch(wrapped, &[[content, 4, 4]; 3]), second.clone()]))?;
+    save(target, "torn", &built(&[first.clone(), batch(torn, &[[content, 5, 5]]), second.clone()]))?;
+    let ends = [first.clone(), batch(older, &[[content, 6, 6]]), batch(skipped, &[[content, 7, 7]])];
+    save(target, "ends", &built(&ends))?;
+    save(target, "later-start", &[&[3, 9], &first[..], &second].concat())
 }
 
 fn stored_extents() -> Result<()> {
