@@ -120,7 +120,8 @@ fn systemd_is_told() {
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(told(), "STOPPING=1\n");
     let news = told();
-    assert!(news.starts_with("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=volume vm: 1 MiB of dirty data"), "{news}");
+    assert!(news.starts_with("EXTEND_TIMEOUT_USEC=30000000\nSTATUS=volume vm: "), "{news}");
+    assert!(news.contains("of dirty data to write back"), "{news}");
     assert!(wait(&mut child).success());
 }
 
