@@ -1,6 +1,6 @@
 //! Serving, from the `ready` line to the end.
 
-use crate::support::{Nbd, Place, noise, wait};
+use crate::support::{Nbd, PATIENCE, Place, noise, wait};
 use rustix::process::{Pid, Signal};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -108,6 +108,7 @@ fn systemd_is_told() {
     let place = Place::new();
     place.file("vm.img", 1 << 20);
     let socket = std::os::unix::net::UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = place.command("serve --origin vm.img --cache cache.img --cache-size 32M --mode write-back");
     let mut child = command.env("NOTIFY_SOCKET", place.path("notify")).spawn().unwrap();
     let told = || {

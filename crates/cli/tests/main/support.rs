@@ -6,11 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a command that does some work may take on a busy machine.
+const RUN_MAX: Duration = Duration::from_secs(300);
 
 /// A folder with sockets and files of its own.
 pub struct Place {
@@ -54,7 +57,9 @@ impl Place {
 
     /// Runs the program to its end.
     pub fn run(&self, arguments: &str) -> Output {
-        self.command(arguments).output().unwrap()
+        let child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _watchdog = Watchdog::of(&child, RUN_MAX);
+        child.wait_with_output().unwrap()
     }
 
     /// Runs the program and takes its output, which must be all well.
@@ -124,6 +129,27 @@ impl Place {
     }
 }
 
+/// Kills a program that takes too long, so that its test fails and does not hang.
+struct Watchdog {
+    /// Closed when the program has done what it should.
+    _done: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn of(child: &Child, limit: Duration) -> Self {
+        use rustix::process::{Pid, Signal, kill_process};
+        let (_done, is_done) = mpsc::channel();
+        let process = Pid::from_child(child);
+        std::thread::spawn(move || {
+            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("process {process} took longer than {limit:?} and is killed");
+                let _ = kill_process(process, Signal::KILL);
+            }
+        });
+        Self { _done }
+    }
+}
+
 pub struct Server {
     pub child: Child,
     /// What it said when it was ready.
@@ -133,6 +159,7 @@ pub struct Server {
 impl Server {
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let watchdog = Watchdog::of(&child, PATIENCE);
         let mut ready = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         if !ready.starts_with("ready") {
@@ -140,6 +167,7 @@ impl Server {
             child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
             panic!("not ready: {said}");
         }
+        drop(watchdog);
         Self { child, ready }
     }
 

@@ -97,14 +97,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Extents whose newest content the origin has not got, those lost in the cache included.
+    /// Extents whose newest content the origin has not got: those lost in the cache, and those on their way into it, included.
     pub fn dirty_extents(&self) -> u64 {
         let mut count = self.cache.manager.lock().dirty_count_of(self.options.object);
-        if self.is_replayed {
-            for pending in self.flights.dirty(&(0..u64::MAX)).chunks(EXTENTS_PER_LOCK as usize) {
-                let manager = self.cache.manager.lock();
-                count += pending.iter().filter(|index| !manager.is_dirty(self.key(**index))).count() as u64;
-            }
+        for pending in self.flights.dirty(&(0..u64::MAX)).chunks(EXTENTS_PER_LOCK as usize) {
+            let manager = self.cache.manager.lock();
+            count += pending.iter().filter(|index| !manager.is_dirty(self.key(**index))).count() as u64;
         }
         count
     }

@@ -73,8 +73,6 @@ pub struct Volume<F, O, C> {
     options: VolumeOptions,
     size_bytes: u64,
     flights: Arc<Flights>,
-    /// The write log brought back contents of it at the start: they were not counted as dirty then.
-    is_replayed: bool,
     streams: Mutex<StreamDetector>,
     readahead: ReadaheadQueue,
     write_epochs: Box<[AtomicU32]>,
@@ -112,7 +110,6 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             poisoned: Mutex::default(),
             destage: Destage::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
-            is_replayed: replayed.is_some(),
             flights: replayed.unwrap_or_default(),
             readahead: ReadaheadQueue::default(),
             write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),

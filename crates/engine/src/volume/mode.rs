@@ -89,7 +89,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Whether there is content now that only the cache has.
     pub(super) fn has_dirty(&self) -> bool {
-        self.flights.has_dirty(&(0..u64::MAX)) || self.dirty_extents() > 0
+        self.dirty_extents() > 0
     }
 
     /// Refuses further writes: one of those acknowledged may be lost.
