@@ -1,21 +1,18 @@
 //! Fingerprints of extents, from those of blocks.
 
+use super::blocks::{Blocks, PRINT_BYTES, Print};
 use crate::rng::hash;
 use crate::{Op, Reader, Request, Skipped, Split, TraceError};
-use hashbrown::HashMap;
 use nitro_cache::{ExtentIndex, Fingerprint};
 use sha1::{Digest, Sha1};
 
 /// The unit in which contents are kept: the block size of nearly all traces with content.
 const BLOCK_BYTES: u64 = 4096;
-/// Bytes kept of a block's fingerprint: all of an MD5 digest.
-const PRINT_BYTES: usize = 16;
 /// The largest extent.
 const EXTENT_BYTES_MAX: u64 = 1 << 20;
 
-type Print = [u8; PRINT_BYTES];
-
-/// What every block of a trace's objects holds at a moment of the trace; 27 to 55 bytes a block.
+/// What every block of a trace's objects holds at a moment of the trace; 16 bytes a block of the extents that are known, and some 9
+/// to 21 an extent.
 ///
 /// Nitro's multi-pass algorithm (§5.2): a first pass over the trace takes the content of blocks that are read before they
 /// are written for their state at the beginning ([`prepare`](Self::prepare)); a second one follows the writes and hashes
@@ -23,7 +20,7 @@ type Print = [u8; PRINT_BYTES];
 /// count as unique.
 pub struct Contents {
     extent_bytes: u64,
-    objects: HashMap<u32, HashMap<u64, Print>>,
+    blocks: Blocks,
     /// Requests applied so far: makes content unique where a trace has no fingerprints.
     clock: u64,
 }
@@ -85,7 +82,7 @@ impl Contents {
         if !extent_bytes.is_power_of_two() || !(BLOCK_BYTES..=EXTENT_BYTES_MAX).contains(&extent_bytes) {
             return Err(TraceError::setting("an extent has 4 KiB to 1 MiB, a power of two"));
         }
-        Ok(Self { extent_bytes, objects: HashMap::new(), clock: 0 })
+        Ok(Self { extent_bytes, blocks: Blocks::new(extent_bytes / BLOCK_BYTES), clock: 0 })
     }
 
     /// The first pass: reads a trace to its end. Blocks that it reads before it writes them hold that at the beginning.
@@ -99,11 +96,11 @@ impl Contents {
             if !known || !matches!(request.op, Op::Read | Op::Write) {
                 continue;
             }
-            let object = self.objects.entry(request.object).or_default();
+            let object = request.object;
             for block in request.blocks(BLOCK_BYTES) {
                 let read = if request.op == Op::Read { content(&request, block, None) } else { None };
-                if request.op == Op::Write || read.is_some() {
-                    object.entry(block).or_insert_with(|| read.unwrap_or_else(|| unique(request.object, block, 0)));
+                if (request.op == Op::Write || read.is_some()) && self.blocks.get(object, block).is_none() {
+                    self.blocks.set(object, block, read.unwrap_or_else(|| unique(object, block, 0)));
                 }
             }
         }
@@ -113,24 +110,21 @@ impl Contents {
     /// Follows a request, and calls `extent` with each extent that it reads or writes and what that holds afterwards.
     pub fn apply(&mut self, request: &Request, mut extent: impl FnMut(ExtentIndex, Fingerprint)) {
         self.clock += 1;
-        let object = self.objects.entry(request.object).or_default();
+        let object = request.object;
         match request.op {
             Op::Read | Op::Write if !request.fingerprints.is_empty() => {
                 for block in request.blocks(BLOCK_BYTES) {
-                    if let Some(print) = content(request, block, object.get(&block)) {
-                        object.insert(block, print);
+                    if let Some(print) = content(request, block, self.blocks.get(object, block)) {
+                        self.blocks.set(object, block, print);
                     }
                 }
             }
             Op::Write => {
                 for block in request.blocks(BLOCK_BYTES) {
-                    object.insert(block, unique(request.object, block, self.clock));
+                    self.blocks.set(object, block, unique(object, block, self.clock));
                 }
             }
-            Op::Trim => {
-                let trimmed = request.blocks(BLOCK_BYTES);
-                object.retain(|block, _| !trimmed.contains(block));
-            }
+            Op::Trim => self.blocks.forget(object, request.blocks(BLOCK_BYTES)),
             Op::Read | Op::Flush | Op::Other => {}
         }
         if matches!(request.op, Op::Read | Op::Write) {
@@ -138,9 +132,9 @@ impl Contents {
             for index in request.blocks(self.extent_bytes) {
                 let mut hasher = Sha1::new();
                 for block in index * blocks..(index + 1) * blocks {
-                    match object.get(&block) {
+                    match self.blocks.get(object, block) {
                         Some(print) => hasher.update(print),
-                        None => hasher.update(unique(request.object, block, 0)),
+                        None => hasher.update(unique(object, block, 0)),
                     }
                 }
                 extent(ExtentIndex(index), Fingerprint(hasher.finalize().into()));
