@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::output;
 use crate::progress::Progress;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
-use nitro_sim::{Outcome, Settings, Variant, simulate, workload};
+use nitro_sim::workload::{self, Stored};
+use nitro_sim::{Outcome, Settings, Variant, simulate};
 use source::{Source, failed};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -80,6 +81,12 @@ fn single(source: &Source<'_>, settings: &Settings) -> Result<Outcome, Error> {
     settings.check().map_err(failed)?;
     let shown = source.open_shown()?;
     let mut pieces = workload::live_from(&|| source.open(), shown, settings.extent_bytes).map_err(failed)?;
+    if pieces.keeps_contents() {
+        // What the extents hold and what the cache knows of them would be in RAM together.
+        let kept = Stored::keep(&mut pieces).map_err(failed)?;
+        drop(pieces);
+        return simulate(&mut kept.replay(), settings, &mut |_| true).map_err(failed);
+    }
     simulate(&mut pieces, settings, &mut |_| true).map_err(failed)
 }
 

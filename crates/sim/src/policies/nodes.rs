@@ -48,7 +48,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Room for `capacity` of them.
+    /// Room for `capacity` of them; more is made when it is needed.
     pub fn new(capacity: u32) -> Self {
         Self { table: Table::new(capacity), nodes: Vec::with_capacity(capacity as usize), free: Vec::new() }
     }
@@ -76,6 +76,7 @@ impl Nodes {
             }
             None => {
                 self.nodes.push(fresh);
+                self.table.reserve(self.nodes.len() as u32);
                 (self.nodes.len() - 1) as u32
             }
         };

@@ -23,9 +23,30 @@ pub struct Table {
 impl Table {
     /// For up to `capacity` names at a load of at most two thirds.
     pub fn new(capacity: u32) -> Self {
-        let slots = (u64::from(capacity) * 3 / 2 + 1).next_power_of_two() as usize;
+        let slots = Self::slots_for(capacity);
         let shift = 64 - slots.trailing_zeros();
         Self { slots: vec![EMPTY; slots].into_boxed_slice(), mask: slots - 1, shift }
+    }
+
+    fn slots_for(capacity: u32) -> usize {
+        (u64::from(capacity) * 3 / 2 + 1).next_power_of_two() as usize
+    }
+
+    /// Makes room for up to `capacity` names.
+    #[inline]
+    pub fn reserve(&mut self, capacity: u32) {
+        if Self::slots_for(capacity) > self.slots.len() {
+            self.grow(capacity);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, capacity: u32) {
+        let mut larger = Self::new(capacity);
+        for slot in self.slots.iter().copied().filter(|slot| *slot != EMPTY) {
+            larger.put(slot);
+        }
+        *self = larger;
     }
 
     fn home(&self, hash: u64) -> usize {
@@ -66,12 +87,16 @@ impl Table {
     /// Enters a name that is not in the table.
     #[inline]
     pub fn insert(&mut self, name: u64, node: u32) {
-        let tag = Self::tag_of(name);
-        let mut at = self.home(tag);
+        self.put(Self::tag_of(name) | u64::from(node));
+    }
+
+    #[inline]
+    fn put(&mut self, slot: u64) {
+        let mut at = self.home(slot);
         while self.slots[at] != EMPTY {
             at = (at + 1) & self.mask;
         }
-        self.slots[at] = tag | u64::from(node);
+        self.slots[at] = slot;
     }
 
     /// Removes a name that is in the table under that node number.
@@ -121,15 +146,18 @@ mod tests {
     proptest! {
         #[test]
         fn finds_what_a_map_finds(operations in prop::collection::vec((any::<bool>(), 0u64..60), 0..600)) {
-            let mut table = Table::new(64);
+            let mut table = Table::new(1);
+            let mut most = 0;
             let mut model: HashMap<u64, u32> = HashMap::new();
             let mut names: Vec<u64> = Vec::new();
             for (insert, name) in operations {
                 if insert && !model.contains_key(&name) {
                     let node = names.len() as u32;
                     names.push(name);
-                    table.insert(name, node);
                     model.insert(name, node);
+                    most = most.max(model.len() as u32);
+                    table.reserve(most);
+                    table.insert(name, node);
                 } else if let (false, Some(node)) = (insert, model.get(&name).copied()) {
                     table.remove(name, node);
                     model.remove(&name);

@@ -100,6 +100,12 @@ impl<R: Reader> Live<R> {
         }
     }
 
+    /// Whether it keeps what the trace's extents hold: RAM that a copy of the pieces does without.
+    #[must_use]
+    pub const fn keeps_contents(&self) -> bool {
+        matches!(self.content, Content::Known(_))
+    }
+
     fn key(&self, object: u32, index: u64) -> ExtentKey {
         let high = u64::from(object >> 16) << OBJECT_INDEX_SHIFT;
         ExtentKey::new(ObjectId(object as u16), ExtentIndex(index | high))

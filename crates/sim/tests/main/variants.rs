@@ -46,6 +46,26 @@ fn every_variant_counts_the_same_requests_and_stays_within_its_size() {
 }
 
 #[test]
+fn a_place_may_hold_the_content_of_many_extents() {
+    // 65,536 extents with 2048 contents, in a cache of 4096 places.
+    let reads = nitro_trace::synth::RandomReads {
+        working_set_bytes: 512 << 20,
+        dedup_ratio: 32.0,
+        request_bytes: 8192,
+        requests: 200_000,
+        interval_ns: 1000,
+        seed: 6,
+    };
+    let workload = nitro_sim::workload::stored(&|| Ok(Box::new(reads.reader()?)), 8192).unwrap();
+    let outcome = run(&workload, &settings(Variant::Extent { ways: 0 }));
+    // All of them, but those that were never read.
+    assert!(outcome.measured.cached_extents > 60_000, "{}", outcome.measured.cached_extents);
+    assert!(outcome.measured.ssd_bytes_written <= 2048 * 8192, "{}", outcome.measured.ssd_bytes_written);
+    let seen = 200_000 - outcome.measured.cached_extents;
+    assert_eq!(outcome.measured.read_hits, seen, "each extent is missed once");
+}
+
+#[test]
 fn the_more_places_an_extent_can_be_in_the_more_hits() {
     let workload = zipf();
     let ratio = |variant: Variant| hit_ratio(&run(&workload, &Settings { dedup: false, ..settings(variant) }));
