@@ -1,6 +1,7 @@
 //! Virtual time: what the devices behind the cache are, how requests come, and when they are done.
 
 mod disks;
+mod nvram;
 mod origin;
 mod settings;
 mod timed;

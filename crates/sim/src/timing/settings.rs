@@ -123,8 +123,8 @@ pub struct Timing {
     pub origin: Origin,
     /// See [`Disks`].
     pub disks: Disks,
-    /// Writes are acknowledged when they are in NVRAM, as long as no more than this many bytes of it wait for the origin; 0: when the
-    /// origin has them.
+    /// Writes are acknowledged when they are in NVRAM, as long as no more than this many bytes of it wait for the origin; there they
+    /// are also written over and read. 0: writes are acknowledged when the origin's disks have them.
     pub nvram_bytes: u64,
     /// See [`Cpu`].
     pub cpu: Cpu,

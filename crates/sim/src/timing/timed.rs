@@ -1,6 +1,7 @@
 //! A trace in virtual time. What the cache decides is decided when a request comes, in the order in which requests come, so that
 //! hits are those of a run without time; the devices then say when each request is done.
 
+use super::nvram::Nvram;
 use super::origin::{OperationId, Origin};
 use super::settings::{Load, Timing};
 use crate::Error;
@@ -14,9 +15,11 @@ use hdrhistogram::Histogram;
 use nitro_ssd::Nanos;
 use nitro_trace::Op;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
+/// Operations under way for what leaves NVRAM, for each disk.
+const DESTAGES_PER_DISK: u32 = 4;
 /// Pieces between looks at whether to go on.
 const TOLD_EVERY: u64 = 1 << 12;
 
@@ -43,8 +46,8 @@ struct Request {
 #[derive(Debug, Default)]
 struct Awaited {
     requests: Vec<u64>,
-    /// Bytes of NVRAM that come free.
-    nvram_bytes: u64,
+    /// Bytes of NVRAM that come free, if it was destaged.
+    destaged_bytes: Option<u64>,
     /// Extents that are being read.
     keys: Vec<u64>,
 }
@@ -157,7 +160,11 @@ struct Timed<'a> {
     awaited: HashMap<OperationId, Awaited>,
     /// Extents that are being read from the origin.
     reading: HashMap<u64, OperationId>,
-    nvram_bytes: u64,
+    nvram: Nvram,
+    /// Operations under way for what leaves it.
+    destages: u32,
+    /// Writes that wait for room in it.
+    blocked: VecDeque<u64>,
     extent_bytes: u32,
     whole: Window,
     period: Window,
@@ -183,7 +190,9 @@ pub(crate) fn simulate(
         next_request: 0,
         awaited: HashMap::new(),
         reading: HashMap::new(),
-        nvram_bytes: 0,
+        nvram: Nvram::new(timing.nvram_bytes, settings.extent_bytes),
+        destages: 0,
+        blocked: VecDeque::new(),
         extent_bytes: settings.extent_bytes,
         whole: Window::new(Duration::ZERO, Duration::ZERO)?,
         period: Window::new(Duration::ZERO, Duration::ZERO)?,
@@ -278,8 +287,14 @@ impl Timed<'_> {
                 self.wait(id, operation, Awaited::default());
             }
         }
-        for run in runs(&told.misses) {
-            self.read_origin(Some(id), run);
+        self.read_missing(Some(id), &told.misses);
+    }
+
+    /// Reads from the origin what its NVRAM does not have; `id` waits for it, if there is one.
+    fn read_missing(&mut self, id: Option<u64>, pieces: &[Piece]) {
+        let on_disk: Vec<Piece> = pieces.iter().filter(|piece| !self.nvram.has(piece)).copied().collect();
+        for run in runs(&on_disk) {
+            self.read_origin(id, run);
         }
     }
 
@@ -296,18 +311,40 @@ impl Timed<'_> {
     }
 
     fn write(&mut self, id: u64, pieces: &[Piece], told: &Told) {
-        for run in runs(&told.fetched) {
-            self.read_origin(None, run);
-        }
-        let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
-        let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
-        let known = told.written.iter().filter(|(_, duplicate)| *duplicate).count();
-        let operation = self.origin.write(self.now, pieces, known, buffered);
-        if buffered {
-            self.nvram_bytes += bytes;
-            self.awaited.insert(operation, Awaited { nvram_bytes: bytes, ..Awaited::default() });
-        } else {
+        self.read_missing(None, &told.fetched);
+        let known = |piece: &Piece| told.written.iter().any(|(written, known)| *known && written.key == piece.key);
+        if self.timing.nvram_bytes == 0 {
+            let known = pieces.iter().filter(|piece| known(piece)).count();
+            let operation = self.origin.write(self.now, pieces, known, false);
             self.wait(id, operation, Awaited::default());
+            return;
+        }
+        pieces.iter().for_each(|piece| self.nvram.write(piece, known(piece)));
+        if self.nvram.is_full() {
+            self.add_part(id);
+            self.blocked.push_back(id);
+        }
+        self.destage();
+    }
+
+    /// Hands what is to leave NVRAM to the disks: behind all readers, unless writers wait for it.
+    fn destage(&mut self) {
+        while self.destages < self.timing.disks.spindles * DESTAGES_PER_DISK
+            && let Some(run) = self.nvram.destage()
+        {
+            let operation = self.origin.write(self.now, &run.pieces, run.known, self.blocked.is_empty());
+            self.awaited.insert(operation, Awaited { destaged_bytes: Some(run.bytes), ..Awaited::default() });
+            self.destages += 1;
+        }
+    }
+
+    fn destaged(&mut self, bytes: u64) {
+        self.destages -= 1;
+        self.nvram.free(bytes);
+        self.destage();
+        self.take_disk_events();
+        if !self.nvram.is_full() {
+            std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.part_done(id));
         }
     }
 
@@ -353,13 +390,15 @@ impl Timed<'_> {
                 let done = self.origin.disk_done(self.now, disk);
                 self.take_disk_events();
                 if let Some(awaited) = done.and_then(|operation| self.awaited.remove(&operation)) {
-                    self.nvram_bytes -= awaited.nvram_bytes;
                     for key in &awaited.keys {
                         if self.reading.get(key).copied() == done {
                             self.reading.remove(key);
                         }
                     }
                     awaited.requests.iter().for_each(|id| self.part_done(*id));
+                    if let Some(bytes) = awaited.destaged_bytes {
+                        self.destaged(bytes);
+                    }
                 }
             }
             Event::Part(id) => self.part_done(id),

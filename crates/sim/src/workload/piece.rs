@@ -30,7 +30,7 @@ pub struct Piece {
 
 impl Piece {
     /// A piece; `compressed_bytes` of the whole extent, where that is known, below 8 MiB.
-    pub(super) fn new(
+    pub(crate) fn new(
         (time_ns, op, last): (u64, Op, bool),
         key: ExtentKey,
         (offset, len): (u32, u32),
