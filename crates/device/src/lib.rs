@@ -10,6 +10,7 @@ mod error;
 mod ioctl;
 
 pub mod any;
+pub mod crashing;
 pub mod faulty;
 pub mod file;
 pub mod hdd;
@@ -19,6 +20,7 @@ pub mod ram;
 pub mod runtime;
 
 pub use any::AnyDevice;
+pub use crashing::CrashingDevice;
 pub use error::{Error, ErrorKind};
 pub use faulty::FaultyDevice;
 pub use file::{FileDevice, FileOptions};

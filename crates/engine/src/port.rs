@@ -64,6 +64,36 @@ pub trait Device: Send + Sync + 'static {
     }
 }
 
+impl<D: Device> Device for Arc<D> {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+
+    fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        (**self).read(offset, len)
+    }
+
+    fn write(&self, offset: u64, data: Bytes) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).write(offset, data)
+    }
+
+    fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).discard(offset, len)
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).write_zeroes(offset, len, may_unmap)
+    }
+
+    fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
+        (**self).allocation(offset, len)
+    }
+}
+
 /// Time, as the engine sees it.
 pub trait Clock: Send + Sync + 'static {
     /// Time since an arbitrary fixed moment; never goes back.

@@ -1,0 +1,207 @@
+//! A device in RAM whose power can fail: it knows which writes are durable, and which may be lost or torn.
+//!
+//! Requests are not done at once but after a few turns of the executor, in an order that a seed decides, so that
+//! concurrent requests pass each other as they do on a real device.
+
+use bytes::Bytes;
+use nitro_engine::port::{Device, DeviceError, ErrorKind, Geometry, Operation};
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// What is written whole, or not at all.
+const SECTOR_BYTES: usize = 512;
+/// A request takes fewer turns than this.
+const TURNS: u64 = 4;
+
+struct Written {
+    offset: u64,
+    data: Bytes,
+    returned: bool,
+    number: u64,
+}
+
+struct State {
+    durable: Vec<u8>,
+    image: Vec<u8>,
+    /// Not durable, in the order in which they began.
+    unflushed: Vec<Written>,
+    next: u64,
+    random: u64,
+    /// Writes and flushes until power fails.
+    left: Option<u64>,
+    operations: u64,
+}
+
+impl State {
+    /// SplitMix64 (Steele, Lea and Flood 2014).
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.random ^ self.random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn apply(image: &mut [u8], offset: u64, data: &[u8]) {
+        image[offset as usize..offset as usize + data.len()].copy_from_slice(data);
+    }
+}
+
+/// A device in RAM whose power can fail.
+pub struct CrashingDevice {
+    geometry: Geometry,
+    state: Mutex<State>,
+}
+
+impl CrashingDevice {
+    /// A device of `size_bytes`, which hold arbitrary bytes. `seed` decides all that happens by chance.
+    #[must_use]
+    pub fn new(size_bytes: u64, block_bytes: u32, seed: u64) -> Self {
+        Self::with_image(vec![0xA5; size_bytes as usize], block_bytes, seed)
+    }
+
+    /// A device that durably holds `image`.
+    #[must_use]
+    pub fn with_image(image: Vec<u8>, block_bytes: u32, seed: u64) -> Self {
+        let size_bytes = image.len() as u64;
+        let state = State {
+            durable: image.clone(),
+            image,
+            unflushed: Vec::new(),
+            next: 0,
+            random: seed,
+            left: None,
+            operations: 0,
+        };
+        let geometry = Geometry { size_bytes, block_bytes, preferred_bytes: 4096, rotational: false };
+        Self { geometry, state: Mutex::new(state) }
+    }
+
+    /// Power fails when so many more writes and flushes have begun; from then on every request fails.
+    pub fn fail_power_after(&self, operations: u64) {
+        self.state.lock().left = Some(operations);
+    }
+
+    /// Writes and flushes so far.
+    pub fn operations(&self) -> u64 {
+        self.state.lock().operations
+    }
+
+    /// What is read now.
+    pub fn image(&self) -> Vec<u8> {
+        self.state.lock().image.clone()
+    }
+
+    /// Changes bytes behind everyone's back, durably.
+    pub fn damage(&self, offset: u64, bytes: &[u8]) {
+        let state = &mut *self.state.lock();
+        State::apply(&mut state.image, offset, bytes);
+        State::apply(&mut state.durable, offset, bytes);
+    }
+
+    /// What a power failure now may leave: each sector that is not durable is old, or is of any of its newer writes.
+    #[must_use]
+    pub fn crashed(&self) -> Self {
+        let state = &mut *self.state.lock();
+        let mut image = state.durable.clone();
+        // Now and then all of it survives, or none.
+        let lost_in_8 = [0, 1, 4, 7, 8][(state.random() % 5) as usize];
+        for write in std::mem::take(&mut state.unflushed) {
+            for (i, sector) in write.data.chunks(SECTOR_BYTES).enumerate() {
+                if state.random() % 8 >= lost_in_8 {
+                    State::apply(&mut image, write.offset + (i * SECTOR_BYTES) as u64, sector);
+                }
+            }
+        }
+        let seed = state.random();
+        state.left = Some(0);
+        Self::with_image(image, self.geometry.block_bytes, seed)
+    }
+
+    /// Whether the device has power still, after one more operation.
+    fn admit(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
+        DeviceError::check(&self.geometry, operation, offset, len)?;
+        let state = &mut *self.state.lock();
+        if state.left == Some(0) {
+            return Err(DeviceError::new(ErrorKind::Io, operation, offset, len));
+        }
+        if operation != Operation::Read {
+            state.operations += 1;
+            state.left = state.left.map(|n| n - 1);
+        }
+        Ok(())
+    }
+
+    /// Lets others have their turn.
+    async fn take_time(&self) {
+        let mut turns = self.state.lock().random() % TURNS;
+        poll_fn(|cx| {
+            if turns == 0 {
+                return Poll::Ready(());
+            }
+            turns -= 1;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Device for CrashingDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.admit(Operation::Read, offset, len as u64)?;
+        self.take_time().await;
+        let image = &self.state.lock().image;
+        Ok(Bytes::copy_from_slice(&image[offset as usize..offset as usize + len]))
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        self.admit(Operation::Write, offset, data.len() as u64)?;
+        let number = {
+            let state = &mut *self.state.lock();
+            state.next += 1;
+            state.unflushed.push(Written { offset, data: data.clone(), returned: false, number: state.next });
+            state.next
+        };
+        self.take_time().await;
+        let state = &mut *self.state.lock();
+        State::apply(&mut state.image, offset, &data);
+        if let Some(write) = state.unflushed.iter_mut().find(|w| w.number == number) {
+            write.returned = true;
+        }
+        if state.left == Some(0) {
+            return Err(DeviceError::new(ErrorKind::Io, Operation::Write, offset, data.len() as u64));
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.admit(Operation::Flush, 0, 0)?;
+        let covered: Vec<u64> = self.state.lock().unflushed.iter().filter(|w| w.returned).map(|w| w.number).collect();
+        self.take_time().await;
+        let state = &mut *self.state.lock();
+        if state.left == Some(0) {
+            return Err(DeviceError::new(ErrorKind::Io, Operation::Flush, 0, 0));
+        }
+        let (durable, volatile) =
+            std::mem::take(&mut state.unflushed).into_iter().partition(|w| covered.contains(&w.number));
+        state.unflushed = volatile;
+        let durable: Vec<Written> = durable;
+        for write in durable {
+            State::apply(&mut state.durable, write.offset, &write.data);
+        }
+        Ok(())
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        Err(DeviceError::new(ErrorKind::Unsupported, Operation::Discard, offset, len))
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, _may_unmap: bool) -> Result<(), DeviceError> {
+        Err(DeviceError::new(ErrorKind::Unsupported, Operation::WriteZeroes, offset, len))
+    }
+}

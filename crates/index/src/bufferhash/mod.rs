@@ -1,0 +1,375 @@
+//! BufferHash, the data structure of a CLAM (cheap and large CAM).
+//!
+//! Keys are spread over *super tables*. Each has a *buffer* in RAM; a full one is written to the flash as an *incarnation*, with
+//! one sequential write. A look-up asks the buffer, then, by Bloom filters in RAM, the few incarnations that may know the
+//! key, newest first: nearly always one page is read for a key that is there, and none for one that is not. Updates and
+//! removals are *lazy*: newer incarnations hide older ones.
+//!
+//! Where we leave the paper: an incarnation is ordered by hash and its pages are full, so that it needs no slack and a
+//! look-up reads exactly one page of it; four bytes of RAM a page tell which. All incarnations stand in one circular log, so that
+//! the whole flash is written in sequence. And it survives crashes: [`sync`](FlashIndex::sync) writes what is in the buffers to a
+//! small journal, unless it stands there already.
+
+mod buffer;
+mod filters;
+mod incarnation;
+mod journal;
+mod log;
+pub mod page;
+mod plan;
+pub mod recover;
+mod table;
+
+pub use plan::{Options, Plan, best_buffers_bytes};
+
+use crate::hash::hash_of;
+use crate::superblock::{Kind, Superblock};
+use crate::{Counters, Error, FlashIndex, PAGE_BYTES, Shape, Value};
+use event_listener::Event;
+use futures_util::lock::Mutex as AsyncMutex;
+use journal::Journal;
+use log::Log;
+use nitro_engine::port::Device;
+use page::Page;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use table::{Candidate, Probe, SuperTable};
+
+/// Whether an entry is worth keeping when its incarnation gives way: called with key and value.
+pub type Keep = dyn Fn(&[u8], &[u8]) -> bool + Send + Sync;
+
+/// What happens to entries when the flash is full.
+#[derive(Clone, Default)]
+pub enum Eviction {
+    /// The oldest incarnation is discarded whole (the paper's *full discard*).
+    #[default]
+    Fifo,
+    /// As [`Fifo`](Self::Fifo); but an entry found in the older half of the incarnations is entered anew.
+    Lru,
+    /// The entries that this function keeps are entered anew before their incarnation is discarded (*partial discard*), as far as
+    /// their buffer has room. They are read for that, an incarnation for each that is written.
+    Priority(Arc<Keep>),
+}
+
+#[derive(Default)]
+struct Tally {
+    inserts: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    hit_reads: AtomicU64,
+    miss_reads: AtomicU64,
+    written_bytes: AtomicU64,
+    background_read_bytes: AtomicU64,
+    corrupt_pages: AtomicU64,
+    kept: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// A BufferHash on a device.
+pub struct BufferHash<D> {
+    device: D,
+    plan: Plan,
+    eviction: Eviction,
+    tables: Box<[Mutex<SuperTable>]>,
+    log: Mutex<Log>,
+    journal: AsyncMutex<Journal>,
+    /// An incarnation is on the flash, or could not be written.
+    settled: Event,
+    tally: Tally,
+}
+
+impl<D: Device> BufferHash<D> {
+    /// Makes an index on `device`, in place of whatever it holds. `seed` should be random.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
+    pub async fn create(device: D, plan: Plan, eviction: Eviction, seed: u64) -> Result<Self, Error> {
+        let plan = Plan { seed, ..plan };
+        check_size(&device, &plan)?;
+        let superblock = Superblock { kind: Kind::BufferHash, shape: plan.shape, seed, settings: plan.settings() };
+        superblock.write(&device).await?;
+        Ok(Self::empty(device, plan, eviction, 0))
+    }
+
+    fn empty(device: D, plan: Plan, eviction: Eviction, next: u64) -> Self {
+        Self {
+            tables: (0..plan.super_tables).map(|_| Mutex::new(SuperTable::new(&plan))).collect(),
+            log: Mutex::new(Log::new(plan.slots, next)),
+            journal: AsyncMutex::new(Journal::default()),
+            settled: Event::new(),
+            tally: Tally::default(),
+            device,
+            plan,
+            eviction,
+        }
+    }
+
+    /// Opens the index on `device`: it holds all that was made durable. Reads all of it, to make the filters anew.
+    ///
+    /// # Errors
+    /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+    pub async fn open(device: D, eviction: Eviction) -> Result<Self, Error> {
+        let superblock = Superblock::read(&device).await?;
+        if superblock.kind != Kind::BufferHash {
+            return Err(Error::NotAnIndex("the device holds one of another kind".to_owned()));
+        }
+        let plan = Plan::restored(superblock.shape, superblock.seed, superblock.settings)?;
+        check_size(&device, &plan)?;
+        recover::open(device, plan, eviction).await
+    }
+
+    /// The sizes of the index.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Entries that [`Eviction::Lru`] and [`Eviction::Priority`] entered anew.
+    pub fn kept(&self) -> u64 {
+        self.tally.kept.load(Ordering::Relaxed)
+    }
+
+    /// Reads a page of an incarnation. `None`: it is not there any more, or fails its checksum.
+    async fn read_page<T>(
+        &self,
+        sequence: u64,
+        number: usize,
+        find: impl FnOnce(&Page<'_>) -> T,
+    ) -> Result<Option<T>, Error> {
+        let offset = self.plan.slot_offset(sequence) + (number * PAGE_BYTES) as u64;
+        let bytes = self.device.read(offset, PAGE_BYTES).await?;
+        let Some(page) = Page::open(&bytes, self.plan.shape, offset, self.plan.seed) else {
+            // A page that is being written over just now is no damage.
+            if self.log.lock().next() <= sequence + u64::from(self.plan.slots) {
+                add(&self.tally.corrupt_pages, 1);
+            }
+            return Ok(None);
+        };
+        let header = page.header();
+        Ok((header.number == sequence && !header.in_journal).then(|| find(&page)))
+    }
+
+    /// Looks for a key on the flash.
+    async fn find_on_flash(&self, key: &[u8], hash: u128, candidates: &[Candidate]) -> Result<Option<Value>, Error> {
+        let mut reads = 0;
+        let mut found = None;
+        'search: for candidate in candidates {
+            for number in candidate.pages.clone() {
+                reads += 1;
+                let entry = self
+                    .read_page(candidate.sequence, number, |page| {
+                        page.find(key).map(|e| (Value::from_slice(&e.bytes[key.len()..]), e.removed))
+                    })
+                    .await?;
+                match entry {
+                    Some(None) => {}
+                    // What older incarnations know may be out of date.
+                    None => break 'search,
+                    Some(Some((_, true))) => break 'search,
+                    Some(Some((value, false))) => {
+                        if candidate.is_old && matches!(self.eviction, Eviction::Lru) {
+                            self.keep(key, &value, hash, candidate.sequence);
+                        }
+                        found = Some(value);
+                        break 'search;
+                    }
+                }
+            }
+        }
+        let tally = if found.is_some() { &self.tally.hit_reads } else { &self.tally.miss_reads };
+        add(tally, reads);
+        Ok(found)
+    }
+
+    /// Enters an entry of an old incarnation anew, if nothing newer may know the key and the buffer has room.
+    fn keep(&self, key: &[u8], value: &[u8], hash: u128, sequence: u64) {
+        let mut table = self.tables[self.plan.super_table_of(hash)].lock();
+        if !table.may_supersede(key, hash, sequence, &self.plan)
+            && table.buffer.put(hash as u64, key, value, false, false).is_ok()
+        {
+            add(&self.tally.kept, 1);
+        }
+    }
+
+    async fn put(&self, key: &[u8], value: &[u8], removed: bool, replaying: bool) -> Result<(), Error> {
+        let hash = hash_of(key, self.plan.seed);
+        let at = self.plan.super_table_of(hash);
+        loop {
+            let settled = self.settled.listen();
+            match self.try_put(at, hash, key, value, removed, replaying) {
+                Room::Entered => return Ok(()),
+                Room::Write => self.write_sealed(at).await?,
+                Room::Wait => settled.await,
+            }
+        }
+    }
+
+    /// Enters a key, or finds out what must happen before that.
+    fn try_put(&self, at: usize, hash: u128, key: &[u8], value: &[u8], removed: bool, replaying: bool) -> Room {
+        let table = &mut *self.tables[at].lock();
+        if table.buffer.put(hash as u64, key, value, removed, replaying).is_ok() {
+            add(&self.tally.inserts, 1);
+            return Room::Entered;
+        }
+        if table.sealed.is_none() {
+            self.seal(table, at, replaying);
+        }
+        match &mut table.sealed {
+            Some(sealed) if !sealed.is_written => {
+                sealed.is_written = true;
+                Room::Write
+            }
+            _ => Room::Wait,
+        }
+    }
+
+    /// Seals a full buffer, if a slot can be had.
+    fn seal(&self, table: &mut SuperTable, at: usize, replaying: bool) {
+        let (sequence, durable) = {
+            let mut log = self.log.lock();
+            (log.give(), log.durable)
+        };
+        if let Some(sequence) = sequence {
+            table.seal(sequence, durable, at as u32, replaying, &self.plan);
+        }
+    }
+
+    /// Writes what was sealed; the caller has set `is_written`.
+    async fn write_sealed(&self, at: usize) -> Result<(), Error> {
+        let writing = Writing { index: self, at };
+        let sealed = self.tables[at].lock().sealed.as_ref().map(|s| (s.incarnation.sequence, s.pages.clone()));
+        let Some((sequence, pages)) = sealed else { return Ok(()) };
+        let victim = self.log.lock().victim(sequence);
+        if let Some((owner, victim)) = victim {
+            if let Eviction::Priority(keep) = &self.eviction {
+                self.keep_some(victim, keep).await?;
+            }
+            self.tables[owner].lock().retire(victim);
+        }
+        let bytes = pages.len() as u64;
+        self.device.write(self.plan.slot_offset(sequence), pages).await?;
+        add(&self.tally.written_bytes, bytes);
+        {
+            let table = &mut *self.tables[at].lock();
+            table.settle(&self.plan);
+            self.log.lock().settle(sequence, at);
+        }
+        drop(writing);
+        Ok(())
+    }
+
+    /// Enters anew what is worth keeping of an incarnation that gives way.
+    async fn keep_some(&self, victim: u64, keep: &Arc<Keep>) -> Result<(), Error> {
+        let (offset, len) = (self.plan.slot_offset(victim), self.plan.incarnation_bytes() as usize);
+        let bytes = self.device.read(offset, len).await?;
+        add(&self.tally.background_read_bytes, len as u64);
+        for (page, at) in bytes.chunks(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
+            let Some(page) = Page::open(page, self.plan.shape, at, self.plan.seed) else { continue };
+            if page.header().number != victim {
+                continue;
+            }
+            for entry in page.entries().filter(|e| !e.removed) {
+                let (key, value) = self.plan.shape.split(entry.bytes);
+                if keep(key, value) {
+                    self.keep(key, value, hash_of(key, self.plan.seed), victim);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of entering a key.
+enum Room {
+    Entered,
+    /// The buffer is full, and what was sealed is for the caller to write.
+    Write,
+    /// The buffer is full, and somebody else is writing.
+    Wait,
+}
+
+/// Whoever writes what was sealed. If it gives up, somebody else may try.
+struct Writing<'a, D: Device> {
+    index: &'a BufferHash<D>,
+    at: usize,
+}
+
+impl<D: Device> Drop for Writing<'_, D> {
+    fn drop(&mut self) {
+        if let Some(sealed) = &mut self.index.tables[self.at].lock().sealed {
+            sealed.is_written = false;
+        }
+        self.index.settled.notify(usize::MAX);
+    }
+}
+
+fn check_size(device: &impl Device, plan: &Plan) -> Result<(), Error> {
+    let size = device.geometry().size_bytes;
+    if size < plan.flash_bytes {
+        let why = format!("this index takes {} bytes", plan.flash_bytes);
+        return Err(Error::Setting {
+            what: "size of the device in bytes",
+            given: size,
+            why,
+            nearest: plan.flash_bytes,
+        });
+    }
+    Ok(())
+}
+
+impl<D: Device> FlashIndex for BufferHash<D> {
+    fn shape(&self) -> Shape {
+        self.plan.shape
+    }
+
+    async fn get(&self, key: &[u8]) -> Result<Option<Value>, Error> {
+        self.plan.shape.check_key(key)?;
+        let hash = hash_of(key, self.plan.seed);
+        let probe = self.tables[self.plan.super_table_of(hash)].lock().probe(key, hash, &self.plan);
+        let found = match probe {
+            Probe::Value(value) => Some(value),
+            Probe::Absent => None,
+            Probe::OnFlash(candidates) => self.find_on_flash(key, hash, &candidates).await?,
+        };
+        add(if found.is_some() { &self.tally.hits } else { &self.tally.misses }, 1);
+        Ok(found)
+    }
+
+    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.plan.shape.check(key, value)?;
+        self.put(key, value, false, false).await
+    }
+
+    async fn remove(&self, key: &[u8]) -> Result<(), Error> {
+        self.plan.shape.check_key(key)?;
+        self.put(key, &[], true, false).await
+    }
+
+    async fn sync(&self) -> Result<(), Error> {
+        self.sync_journal().await
+    }
+
+    fn counters(&self) -> Counters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let held = |table: &Mutex<SuperTable>| {
+            let table = table.lock();
+            let sealed = table.sealed.as_ref().map_or(0, |s| u64::from(s.incarnation.len));
+            table.entries + table.buffer.len() as u64 + sealed
+        };
+        Counters {
+            inserts: read(&self.tally.inserts),
+            hits: read(&self.tally.hits),
+            misses: read(&self.tally.misses),
+            hit_reads: read(&self.tally.hit_reads),
+            miss_reads: read(&self.tally.miss_reads),
+            written_bytes: read(&self.tally.written_bytes),
+            background_read_bytes: read(&self.tally.background_read_bytes),
+            corrupt_pages: read(&self.tally.corrupt_pages),
+            entries: self.tables.iter().map(held).sum(),
+            ram_bytes: self.plan.ram_bytes,
+        }
+    }
+}

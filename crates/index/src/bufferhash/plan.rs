@@ -1,0 +1,289 @@
+//! Sizes: how a given amount of RAM is best divided between buffers and filters.
+
+use super::buffer::Buffer;
+use super::filters::FilterShape;
+use super::page::entries_per_page;
+use crate::superblock::SUPERBLOCKS_BYTES;
+use crate::{Error, PAGE_BYTES, Shape};
+use serde::Serialize;
+
+/// Bytes of an incarnation: an erase block of the paper's SSD, and enough for a sequential write.
+const INCARNATION_BYTES: u64 = 128 << 10;
+const SUPER_BITS_MAX: u32 = 20;
+/// More would make rows of the filters longer than what a look-up should touch.
+const WINDOW_MAX: u32 = 512;
+const FILTER_BITS_MAX: f64 = 32.0;
+/// Pages of the journal beside those for everything that the buffers hold, in hundredths of those.
+const JOURNAL_PERCENT: u64 = 200;
+/// RAM of a super table and of an incarnation beside buffer and filter, in bytes.
+const TABLE_BYTES: u64 = 400;
+const INCARNATION_RAM_BYTES: u64 = 48;
+/// Bytes that are in use only while an incarnation is written, for each thread that writes.
+const WRITING_BYTES: u64 = 4 * (INCARNATION_BYTES + (64 << 10));
+
+/// What an index is to hold, and with how much RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Sizes of keys and values.
+    pub shape: Shape,
+    /// Entries that it holds before the oldest give way.
+    pub entries: u64,
+    /// RAM that it may use, in bytes.
+    pub ram_bytes: u64,
+}
+
+/// The sizes of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Plan {
+    #[serde(skip)]
+    pub(super) shape: Shape,
+    #[serde(skip)]
+    pub(super) seed: u64,
+    /// Super tables; a power of two.
+    pub super_tables: u32,
+    /// Pages of an incarnation.
+    pub incarnation_pages: u32,
+    /// Incarnations on the flash.
+    pub slots: u32,
+    /// The most incarnations of one super table.
+    pub window: u32,
+    /// Bits of an incarnation's Bloom filter.
+    pub filter_bits: u32,
+    /// Bits of it that an entry sets.
+    pub filter_hashes: u32,
+    /// Pages of each half of the journal.
+    pub journal_pages: u32,
+    /// Flash in bytes.
+    pub flash_bytes: u64,
+    /// RAM in bytes.
+    pub ram_bytes: u64,
+    /// RAM of the buffers in bytes.
+    pub buffers_bytes: u64,
+    /// RAM of the filters in bytes.
+    pub filters_bytes: u64,
+    /// Entries that it holds before the oldest give way.
+    pub entries: u64,
+    /// Page reads that a look-up of an absent key costs, by the formula of Bloom filters.
+    pub reads_per_miss: f64,
+}
+
+/// The total size of buffers that makes look-ups cheapest, in bytes, however much RAM there is beyond it, for Bloom
+/// filters (BufferHash, NSDI 2010, §6.4): `F / (s · ln²2)` bits, about two bits for each entry that the flash holds.
+#[must_use]
+pub fn best_buffers_bytes(flash_bytes: u64, entry_bytes: u64) -> u64 {
+    let entries = flash_bytes as f64 / entry_bytes.max(1) as f64;
+    (entries / std::f64::consts::LN_2.powi(2) / 8.0) as u64
+}
+
+impl Plan {
+    /// The sizes with the fewest reads that fit into the RAM.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] names the least RAM that suffices, or the fewest entries that are worth an index.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        let entries = options.entries;
+        if !(1..=1 << 40).contains(&entries) {
+            let why = "an index holds from 1 to 2^40 entries".to_owned();
+            return Err(Error::Setting { what: "entries", given: entries, why, nearest: entries.clamp(1, 1 << 40) });
+        }
+        let at_best = |ram| {
+            let fitting = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::with(options.shape, entries, bits, ram));
+            fitting.min_by(|a, b| a.reads_per_miss.total_cmp(&b.reads_per_miss))
+        };
+        at_best(options.ram_bytes).ok_or_else(|| {
+            let need = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::least_ram(options.shape, entries, bits)).min();
+            let why = format!("{entries} entries need more");
+            let nearest = need.unwrap_or(u64::MAX);
+            Error::Setting { what: "RAM of the index in bytes", given: options.ram_bytes, why, nearest }
+        })
+    }
+
+    fn incarnation_entries(shape: Shape, pages: u32) -> u64 {
+        u64::from(pages) * entries_per_page(shape) as u64
+    }
+
+    /// RAM but for the filters, and what the filters are made for.
+    fn without_filters(shape: Shape, entries: u64, super_bits: u32) -> Option<Self> {
+        let super_tables = 1_u32 << super_bits;
+        let pages = (INCARNATION_BYTES / PAGE_BYTES as u64) as u32;
+        let per_incarnation = Self::incarnation_entries(shape, pages);
+        // Of incarnations that are being overwritten nothing is held any more.
+        let slots = entries.div_ceil(per_incarnation).max(u64::from(super_tables) * 2) + 2;
+        let slots = u32::try_from(slots).ok()?;
+        // Super tables fill at nearly one pace.
+        let window = slots.div_ceil(super_tables) + 2;
+        if window > WINDOW_MAX {
+            return None;
+        }
+        let buffers_bytes = u64::from(super_tables) * Buffer::ram_bytes(shape, per_incarnation as usize);
+        let in_buffers = u64::from(super_tables) * per_incarnation;
+        let full = in_buffers.div_ceil(entries_per_page(shape) as u64) + 2;
+        let journal_pages = u32::try_from(full + full * JOURNAL_PERCENT / 100).ok()?;
+        let ram_bytes = buffers_bytes
+            + u64::from(super_tables) * TABLE_BYTES
+            + u64::from(slots) * (INCARNATION_RAM_BYTES + u64::from(pages) * 4)
+            + WRITING_BYTES;
+        let mut plan = Self {
+            shape,
+            seed: 0,
+            super_tables,
+            incarnation_pages: pages,
+            slots,
+            window,
+            filter_bits: 0,
+            filter_hashes: 0,
+            journal_pages,
+            flash_bytes: 0,
+            ram_bytes,
+            buffers_bytes,
+            filters_bytes: 0,
+            entries: (u64::from(slots) - 2) * per_incarnation,
+            reads_per_miss: 0.0,
+        };
+        plan.flash_bytes = plan.slots_offset() + u64::from(slots) * plan.incarnation_bytes();
+        Some(plan)
+    }
+
+    fn filled_up(mut self, bits_per_entry: f64) -> Self {
+        let entries = self.entries_per_incarnation();
+        self.filter_bits = (entries as f64 * bits_per_entry) as u32;
+        self.filter_hashes = FilterShape::hashes_for(bits_per_entry);
+        let shape = self.filter_shape();
+        self.filters_bytes = u64::from(self.super_tables) * shape.ram_bytes();
+        self.ram_bytes += self.filters_bytes;
+        let alive = f64::from(self.slots) / f64::from(self.super_tables);
+        self.reads_per_miss = alive * shape.false_positives(entries);
+        self
+    }
+
+    fn with(shape: Shape, entries: u64, super_bits: u32, ram_bytes: u64) -> Option<Self> {
+        let plan = Self::without_filters(shape, entries, super_bits)?;
+        let left = ram_bytes.checked_sub(plan.ram_bytes)?;
+        let columns = u64::from(FilterShape::columns_for(plan.window)) * u64::from(plan.super_tables);
+        let bits = left as f64 * 8.0 / (columns * plan.entries_per_incarnation()) as f64;
+        let plan = plan.filled_up((bits * 0.999).min(FILTER_BITS_MAX));
+        (bits >= 1.0 && plan.ram_bytes <= ram_bytes).then_some(plan)
+    }
+
+    fn least_ram(shape: Shape, entries: u64, super_bits: u32) -> Option<u64> {
+        Self::without_filters(shape, entries, super_bits).map(|p| p.filled_up(1.01).ram_bytes + 4096)
+    }
+
+    pub(super) fn entries_per_incarnation(&self) -> u64 {
+        Self::incarnation_entries(self.shape, self.incarnation_pages)
+    }
+
+    pub(super) fn filter_shape(&self) -> FilterShape {
+        FilterShape {
+            rows: self.filter_bits,
+            columns: FilterShape::columns_for(self.window),
+            hashes: self.filter_hashes,
+        }
+    }
+
+    pub(super) fn super_bits(&self) -> u32 {
+        self.super_tables.trailing_zeros()
+    }
+
+    pub(super) fn super_table_of(&self, hash: u128) -> usize {
+        (hash >> 64).checked_shr(64 - self.super_bits()).unwrap_or(0) as usize
+    }
+
+    pub(super) fn incarnation_bytes(&self) -> u64 {
+        u64::from(self.incarnation_pages) * PAGE_BYTES as u64
+    }
+
+    /// Where half of the journal begins.
+    pub(super) fn journal_offset(&self, half: usize) -> u64 {
+        SUPERBLOCKS_BYTES + half as u64 * u64::from(self.journal_pages) * PAGE_BYTES as u64
+    }
+
+    fn slots_offset(&self) -> u64 {
+        self.journal_offset(2).next_multiple_of(self.incarnation_bytes())
+    }
+
+    /// Where the incarnation of a sequence number stands.
+    pub(super) fn slot_offset(&self, sequence: u64) -> u64 {
+        self.slots_offset() + sequence % u64::from(self.slots) * self.incarnation_bytes()
+    }
+
+    /// As the superblock has it.
+    pub(super) fn settings(&self) -> [u64; 8] {
+        [
+            self.super_tables.into(),
+            self.incarnation_pages.into(),
+            self.slots.into(),
+            self.window.into(),
+            self.filter_bits.into(),
+            self.filter_hashes.into(),
+            self.journal_pages.into(),
+            0,
+        ]
+    }
+
+    /// From a superblock.
+    pub(super) fn restored(shape: Shape, seed: u64, settings: [u64; 8]) -> Result<Self, Error> {
+        let damaged = || Error::Damaged("its superblock names sizes that cannot be".to_owned());
+        let small = |number: u64, max: u64| u32::try_from(number).ok().filter(|n| *n >= 1 && u64::from(*n) <= max);
+        let read = || {
+            let super_tables = small(settings[0], 1 << SUPER_BITS_MAX).filter(|n| n.is_power_of_two())?;
+            let mut plan = Self::without_filters(shape, 1, super_tables.trailing_zeros())?;
+            plan.seed = seed;
+            plan.incarnation_pages = small(settings[1], 1 << 10)?;
+            plan.slots = small(settings[2], u64::from(u32::MAX))?;
+            plan.window = small(settings[3], WINDOW_MAX.into())?;
+            plan.journal_pages = small(settings[6], u64::from(u32::MAX))?;
+            let per_incarnation = Self::incarnation_entries(shape, plan.incarnation_pages);
+            plan.filter_bits = small(settings[4], per_incarnation * FILTER_BITS_MAX as u64)?;
+            plan.filter_hashes = small(settings[5], 64)?;
+            plan.entries = u64::from(plan.slots).checked_sub(2)?.checked_mul(per_incarnation)?;
+            plan.buffers_bytes = u64::from(super_tables) * Buffer::ram_bytes(shape, per_incarnation as usize);
+            plan.filters_bytes = u64::from(super_tables) * plan.filter_shape().ram_bytes();
+            plan.ram_bytes = plan.buffers_bytes
+                + plan.filters_bytes
+                + u64::from(super_tables) * TABLE_BYTES
+                + u64::from(plan.slots) * (INCARNATION_RAM_BYTES + u64::from(plan.incarnation_pages) * 4)
+                + WRITING_BYTES;
+            plan.flash_bytes = plan.slots_offset() + u64::from(plan.slots) * plan.incarnation_bytes();
+            let alive = f64::from(plan.slots) / f64::from(plan.super_tables);
+            plan.reads_per_miss = alive * plan.filter_shape().false_positives(per_incarnation);
+            Some(plan)
+        };
+        read().ok_or_else(damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: 12 };
+
+    #[test]
+    fn more_ram_means_fewer_reads() {
+        let mut last = f64::INFINITY;
+        for mib in [40, 60, 80, 120] {
+            let plan = Plan::new(&Options { shape: SHAPE, entries: 20_000_000, ram_bytes: mib << 20 }).unwrap();
+            assert!(plan.ram_bytes <= mib << 20 && plan.entries >= 20_000_000);
+            assert!(plan.reads_per_miss < last, "{plan:?}");
+            last = plan.reads_per_miss;
+            assert_eq!(Plan::restored(SHAPE, 0, plan.settings()).unwrap(), plan);
+        }
+        assert!(last < 0.001, "{last}");
+    }
+
+    #[test]
+    fn too_little_ram_is_refused_with_what_suffices() {
+        let options = Options { shape: SHAPE, entries: 20_000_000, ram_bytes: 1 << 20 };
+        let Err(Error::Setting { nearest, .. }) = Plan::new(&options) else { panic!("took 1 MiB") };
+        assert!(Plan::new(&Options { ram_bytes: nearest, ..options }).is_ok(), "{nearest}");
+        assert!(Plan::new(&Options { ram_bytes: nearest * 9 / 10, ..options }).is_err());
+    }
+
+    #[test]
+    fn the_best_buffers_have_two_bits_an_entry() {
+        // Claim B5: 32 GB of flash with entries of 32 bytes.
+        let bits = best_buffers_bytes(32 << 30, 32) as f64 * 8.0 / f64::from(1 << 30);
+        assert!((bits - 2.08).abs() < 0.01, "{bits}");
+    }
+}

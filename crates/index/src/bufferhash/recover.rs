@@ -1,0 +1,301 @@
+//! Opening an index after whatever happened to it.
+//!
+//! Incarnations are believed up to the first gap in their sequence numbers, above those that are known to be durable: what
+//! stands behind was never made durable, and is wiped, so that its numbers can be given again. A gap below is damage. Then
+//! what is older is given up, as far as the lost incarnation might have hidden it: an entry may be lost, but none comes back
+//! that was overwritten.
+
+use super::filters::Column;
+use super::incarnation::{Fences, Incarnation, order_of};
+use super::journal::Journal;
+use super::log::Log;
+use super::page::{Header, Page};
+use super::plan::Plan;
+use super::table::NONE;
+use super::{BufferHash, Eviction, add};
+use crate::hash::hash_of;
+use crate::{Error, PAGE_BYTES};
+use futures_util::stream::{self, StreamExt as _};
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Device;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Slots that are read at once.
+const READS: usize = 8;
+const JOURNAL_CHUNK_PAGES: u32 = 64;
+
+/// A whole incarnation.
+struct Found {
+    table: u32,
+    before: u64,
+    replaying: bool,
+    incarnation: Incarnation,
+}
+
+/// What stands in a slot.
+#[derive(Default)]
+struct Slot {
+    found: Option<Found>,
+    /// Of an incarnation that is not whole: its super table.
+    partly: BTreeMap<u64, u32>,
+    durable: u64,
+}
+
+/// Reads a slot; what it says is taken for true only where it can be.
+fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, filter: Option<&mut Column>) -> Slot {
+    let mut read = Slot::default();
+    let offset = plan.slot_offset(slot);
+    let key_bytes = usize::from(plan.shape.key_bytes);
+    let mut firsts = Vec::new();
+    let mut len = 0;
+    let mut first: Option<Header> = None;
+    let mut is_whole = true;
+    let mut hashes = Vec::new();
+    for (number, bytes) in bytes.chunks(PAGE_BYTES).enumerate() {
+        let at = offset + (number * PAGE_BYTES) as u64;
+        let page = Page::open(bytes, plan.shape, at, plan.seed);
+        let header = page.map(|p| p.header()).filter(|h| {
+            let fits = h.number % u64::from(plan.slots) == slot && h.number < 1 << 62;
+            fits && !h.in_journal && h.place < plan.super_tables && h.pages as usize == number
+        });
+        let (Some(page), Some(header)) = (page, header) else {
+            is_whole = false;
+            continue;
+        };
+        read.durable = read.durable.max(header.durable.min(1 << 62));
+        read.partly.insert(header.number, header.place);
+        is_whole &= first.is_none_or(|f| f.number == header.number && f.place == header.place);
+        first = first.or(Some(header));
+        let mut entries = page.entries().peekable();
+        if let Some(entry) = entries.peek() {
+            firsts.push(order_of(hash_of(&entry.bytes[..key_bytes], plan.seed), plan.super_bits()));
+        }
+        for entry in entries {
+            len += 1;
+            hashes.push(hash_of(&entry.bytes[..key_bytes], plan.seed) as u64);
+        }
+    }
+    if let Some(header) = first.filter(|_| is_whole) {
+        read.partly.clear();
+        let incarnation = Incarnation { sequence: header.number, fences: Fences::new(firsts), len };
+        read.found = Some(Found { table: header.place, before: header.neighbour, replaying: header.flag, incarnation });
+        if let Some(filter) = filter {
+            hashes.iter().for_each(|hash| filter.add(*hash));
+        }
+    }
+    read
+}
+
+/// What all slots hold.
+#[derive(Default)]
+struct Slots {
+    found: BTreeMap<u64, (u32, u64, bool)>,
+    partly: BTreeMap<u64, u32>,
+    durable: u64,
+    scanned_bytes: u64,
+}
+
+/// Which incarnations are believed, and which slots are to be wiped.
+struct Verdict {
+    /// The next sequence number.
+    cut: u64,
+    /// Believed: their super tables.
+    alive: BTreeMap<u64, u32>,
+    wiped: BTreeSet<u64>,
+    /// Of each super table, the newest that was not made by replaying the journal.
+    sealed: Vec<u64>,
+}
+
+fn judge(slots: &Slots, plan: &Plan) -> Verdict {
+    let count = u64::from(plan.slots);
+    let seen = || slots.found.keys().chain(slots.partly.keys()).copied();
+    let past = seen().max().map_or(0, |n| n + 1);
+    let mut cut = slots.durable.min(past);
+    while slots.found.contains_key(&cut) {
+        cut += 1;
+    }
+    let wiped = seen().filter(|n| *n >= cut).collect();
+    // Newest first, by super table.
+    let mut chains: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for (sequence, (table, ..)) in slots.found.range(..cut).rev() {
+        chains.entry(*table).or_default().push(*sequence);
+    }
+    let mut explained: BTreeSet<u64> = slots.found.range(..cut).map(|(_, (_, before, _))| *before).collect();
+    let lowest = past.saturating_sub(count);
+    let mut floors: BTreeMap<u32, u64> = BTreeMap::new();
+    for (sequence, table) in slots.partly.range(..cut) {
+        explained.insert(*sequence);
+        let floor = floors.entry(*table).or_default();
+        *floor = (*floor).max(*sequence);
+    }
+    let lost = (lowest..cut).rev().find(|n| !slots.found.contains_key(n) && !explained.contains(n));
+    let mut alive = BTreeMap::new();
+    let mut sealed = vec![NONE; plan.super_tables as usize];
+    for (table, chain) in chains {
+        let floor = floors.get(&table).copied().max(lost).unwrap_or(0);
+        for (i, sequence) in chain.iter().enumerate().take(plan.window as usize) {
+            if *sequence < floor {
+                break;
+            }
+            alive.insert(*sequence, table);
+            let (_, before, replaying) = slots.found[sequence];
+            if !replaying && sealed[table as usize] == NONE {
+                sealed[table as usize] = *sequence;
+            }
+            if chain.get(i + 1) != Some(&before) {
+                break;
+            }
+        }
+    }
+    Verdict { cut, alive, wiped, sealed }
+}
+
+pub(super) async fn open<D: Device>(device: D, plan: Plan, eviction: Eviction) -> Result<BufferHash<D>, Error> {
+    let index = BufferHash::empty(device, plan, eviction, 0);
+    let read = |slot: u64| {
+        let device = &index.device;
+        async move { (slot, device.read(plan.slot_offset(slot), plan.incarnation_bytes() as usize).await) }
+    };
+    let mut slots = Slots::default();
+    // The filters are made at once, as if all were believed; what is not is dropped again.
+    let mut reading = stream::iter((0..u64::from(plan.slots)).map(read)).buffer_unordered(READS);
+    while let Some((slot, bytes)) = reading.next().await {
+        let mut filter = Column::new(plan.filter_shape());
+        let read = read_slot(&bytes?, slot, &plan, Some(&mut filter));
+        slots.durable = slots.durable.max(read.durable);
+        slots.partly.extend(read.partly);
+        slots.scanned_bytes += plan.incarnation_bytes();
+        if let Some(Found { table, before, replaying, incarnation }) = read.found {
+            let sequence = incarnation.sequence;
+            slots.found.insert(sequence, (table, before, replaying));
+            index.tables[table as usize].lock().adopt(incarnation, &filter, &plan);
+        }
+    }
+    drop(reading);
+    add(&index.tally.background_read_bytes, slots.scanned_bytes);
+    let (journals, durable) = read_journal(&index).await?;
+    slots.durable = slots.durable.max(durable);
+    let verdict = judge(&slots, &plan);
+    for sequence in &verdict.wiped {
+        let zeroes = BufMut::zeroed(plan.incarnation_bytes() as usize).freeze();
+        index.device.write(plan.slot_offset(*sequence), zeroes).await?;
+    }
+    index.device.flush().await?;
+    let mut log = Log::new(plan.slots, verdict.cut);
+    for (sequence, table) in &verdict.alive {
+        log.own(*sequence, *table as usize);
+    }
+    *index.log.lock() = log;
+    for (number, table) in index.tables.iter().enumerate() {
+        settle_table(table, number as u32, &verdict);
+    }
+    replay(&index, journals, &verdict).await?;
+    index.tally.inserts.store(0, std::sync::atomic::Ordering::Relaxed);
+    Ok(index)
+}
+
+fn settle_table(table: &Mutex<super::table::SuperTable>, number: u32, verdict: &Verdict) {
+    let table = &mut *table.lock();
+    table.keep_only(|sequence| verdict.alive.get(&sequence) == Some(&number));
+    table.newest = table.newest_alive();
+}
+
+/// The journal as it was found.
+struct Read {
+    half: usize,
+    generation: u64,
+    /// Pages up to the end of the last whole batch.
+    pages: u32,
+}
+
+/// Finds the generation that holds. Returns it, and below which sequence number everything was durable.
+async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>, u64), Error> {
+    let (mut newest, mut durable, mut best) = (0, 0, None::<Read>);
+    for half in 0..2 {
+        let (mut generation, mut whole, mut pages, mut durable_pages) = (None, true, 0, 0);
+        for_pages(index, half, index.plan.journal_pages, |number, page| {
+            let header = page.map(Page::header).filter(|h| h.in_journal && h.place == number);
+            let Some(header) = header else {
+                whole = false;
+                return;
+            };
+            durable = durable.max(header.durable.min(1 << 62));
+            newest = newest.max(header.number);
+            if number == 0 {
+                generation = Some(header.number);
+            }
+            if generation == Some(header.number) {
+                durable_pages = durable_pages.max(header.pages);
+                if whole && header.flag {
+                    pages = number + 1;
+                }
+            } else {
+                whole = false;
+            }
+        })
+        .await?;
+        if pages < durable_pages {
+            return Err(Error::Damaged("a page of its journal fails its checksum".to_owned()));
+        }
+        if let Some(generation) = generation.filter(|_| pages > 0)
+            && best.as_ref().is_none_or(|b| b.generation < generation)
+        {
+            best = Some(Read { half, generation, pages });
+        }
+    }
+    let mut journal = index.journal.lock().await;
+    *journal = Journal::found(best.as_ref().map_or(0, |b| b.half), newest);
+    Ok((best, durable))
+}
+
+/// Calls `each` for the first pages of a half; `None` for one that fails its checksum.
+async fn for_pages<D: Device>(
+    index: &BufferHash<D>,
+    half: usize,
+    pages: u32,
+    mut each: impl FnMut(u32, Option<&Page<'_>>),
+) -> Result<(), Error> {
+    let offset = index.plan.journal_offset(half);
+    for first in (0..pages).step_by(JOURNAL_CHUNK_PAGES as usize) {
+        let count = JOURNAL_CHUNK_PAGES.min(pages - first);
+        let at = offset + u64::from(first) * PAGE_BYTES as u64;
+        let bytes = index.device.read(at, count as usize * PAGE_BYTES).await?;
+        add(&index.tally.background_read_bytes, bytes.len() as u64);
+        for (page, number) in bytes.chunks(PAGE_BYTES).zip(first..) {
+            let at = offset + u64::from(number) * PAGE_BYTES as u64;
+            each(number, Page::open(page, index.plan.shape, at, index.plan.seed).as_ref());
+        }
+    }
+    Ok(())
+}
+
+/// Enters what the journal holds and no incarnation does.
+async fn replay<D: Device>(index: &BufferHash<D>, read: Option<Read>, verdict: &Verdict) -> Result<(), Error> {
+    let Some(Read { half, pages, .. }) = read else { return Ok(()) };
+    let plan = &index.plan;
+    for first in (0..pages).step_by(JOURNAL_CHUNK_PAGES as usize) {
+        let count = JOURNAL_CHUNK_PAGES.min(pages - first);
+        let offset = plan.journal_offset(half) + u64::from(first) * PAGE_BYTES as u64;
+        let bytes = index.device.read(offset, count as usize * PAGE_BYTES).await?;
+        for (page, at) in bytes.chunks(PAGE_BYTES).zip((offset..).step_by(PAGE_BYTES)) {
+            let Some(page) = Page::open(page, plan.shape, at, plan.seed) else { continue };
+            let next = page.header().neighbour;
+            for entry in page.entries() {
+                let (key, value) = plan.shape.split(entry.bytes);
+                let table = plan.super_table_of(hash_of(key, plan.seed));
+                let sealed = verdict.sealed[table];
+                if sealed == NONE || sealed < next {
+                    index.put(key, value, entry.removed, true).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a slot of arbitrary bytes, for fuzzing.
+#[doc(hidden)]
+pub fn read_any_slot(bytes: &[u8], plan: &Plan) -> bool {
+    read_slot(bytes, 0, plan, None).found.is_some()
+}

@@ -1,0 +1,31 @@
+//! Hashes of keys and pages.
+
+use crate::PAGE_BYTES;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+
+/// The hash of a key, uniform whatever keys are, and another for each index.
+#[inline]
+pub(crate) fn hash_of(key: &[u8], seed: u64) -> u128 {
+    xxh3_128_with_seed(key, seed)
+}
+
+/// Bytes of a checksum at a page's start.
+pub(crate) const CHECKSUM_BYTES: usize = 8;
+
+/// The checksum of a page that stands at `offset` on the flash: a page that was written elsewhere, or by another index,
+/// does not pass for it.
+fn checksum(page: &[u8], offset: u64, seed: u64) -> u64 {
+    xxh3_64_with_seed(&page[CHECKSUM_BYTES..], seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// Writes the checksum into a page's first bytes.
+pub(crate) fn seal(page: &mut [u8], offset: u64, seed: u64) {
+    debug_assert_eq!(page.len(), PAGE_BYTES);
+    let sum = checksum(page, offset, seed);
+    page[..CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Whether a page is what was written there.
+pub(crate) fn is_sealed(page: &[u8], offset: u64, seed: u64) -> bool {
+    page.len() == PAGE_BYTES && page[..CHECKSUM_BYTES] == checksum(page, offset, seed).to_le_bytes()
+}

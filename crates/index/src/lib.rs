@@ -1,0 +1,95 @@
+//! Hash tables on flash for more entries than RAM can hold, with keys and values of fixed sizes.
+//!
+//! - [`bufferhash`]: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al., NSDI 2010).
+//!   Inserts are buffered in RAM and written in large sequential pieces; the oldest entries give way to new ones.
+//! - [`silt`]: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011). Nothing gives way;
+//!   entries move to ever denser stores, down to less than a byte of RAM each.
+//!
+//! Both work on the engine's [`Device`](nitro_engine::port::Device) port, so on a file or block device, in RAM, or on a
+//! modelled SSD, and behind the [`FlashIndex`] trait.
+#![forbid(unsafe_code)]
+
+pub mod bufferhash;
+mod error;
+mod hash;
+mod shape;
+pub mod silt;
+mod superblock;
+
+pub use error::Error;
+pub use shape::Shape;
+pub use superblock::{Kind, kind_of};
+
+use nitro_engine::port::DeviceError;
+use smallvec::SmallVec;
+use std::future::Future;
+
+/// Bytes of the smallest piece that is read or written: every on-flash structure is made of pages of this size.
+pub const PAGE_BYTES: usize = 4096;
+
+/// A value, of [`Shape::value_bytes`].
+pub type Value = SmallVec<[u8; 16]>;
+
+/// What an index did since it was opened, and what it needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Entries inserted, removals included.
+    pub inserts: u64,
+    /// Look-ups that found their key.
+    pub hits: u64,
+    /// Look-ups that did not.
+    pub misses: u64,
+    /// Pages read by look-ups that found their key.
+    pub hit_reads: u64,
+    /// Pages read by look-ups that did not.
+    pub miss_reads: u64,
+    /// Bytes written to the flash, for whatever reason.
+    pub written_bytes: u64,
+    /// Bytes read from the flash in the background.
+    pub background_read_bytes: u64,
+    /// Pages that failed their checksum. What they held counts as not there.
+    pub corrupt_pages: u64,
+    /// Entries held, as far as it is known: an entry that was overwritten may count until its page is rewritten.
+    pub entries: u64,
+    /// RAM in use in bytes.
+    pub ram_bytes: u64,
+}
+
+/// A hash table on flash.
+pub trait FlashIndex {
+    /// Sizes of keys and values.
+    fn shape(&self) -> Shape;
+
+    /// The value of `key`. Only pages that the index cannot exclude are read.
+    ///
+    /// # Errors
+    /// [`Error::KeySize`], or when the device fails. A page that fails its checksum is no error: what it held is not there.
+    fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Value>, Error>>;
+
+    /// Enters `key`, in place of an older value of it. Durable after the next [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`Error::KeySize`], [`Error::ValueSize`], [`Error::Full`] where nothing gives way, or when the device fails.
+    fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<(), Error>>;
+
+    /// Removes `key`, whether it is there or not. Durable after the next [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// [`Error::KeySize`], or when the device fails.
+    fn remove(&self, key: &[u8]) -> impl Future<Output = Result<(), Error>>;
+
+    /// Makes everything that was entered or removed before durable.
+    ///
+    /// # Errors
+    /// When the device fails. What was not durable before may then be lost by a crash.
+    fn sync(&self) -> impl Future<Output = Result<(), Error>>;
+
+    /// What it did, and what it needs.
+    fn counters(&self) -> Counters;
+}
+
+impl From<DeviceError> for Error {
+    fn from(source: DeviceError) -> Self {
+        Self::Device(source)
+    }
+}

@@ -1,0 +1,62 @@
+//! Sizes of keys and values.
+
+use crate::{Error, PAGE_BYTES};
+
+/// Sizes of an index's keys and values, the same for all its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a key: 8 to 64.
+    pub key_bytes: u8,
+    /// Bytes of a value: 0 to 1024.
+    pub value_bytes: u16,
+}
+
+impl Shape {
+    /// The fewest bytes of a key, and the most.
+    pub const KEY_BYTES: std::ops::RangeInclusive<u8> = 8..=64;
+    /// The most bytes of a value: three entries fit into a page.
+    pub const VALUE_BYTES_MAX: u16 = 1024;
+
+    /// Sizes that can be used.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] names what cannot, and the nearest size that can.
+    pub fn new(key_bytes: u8, value_bytes: u16) -> Result<Self, Error> {
+        if !Self::KEY_BYTES.contains(&key_bytes) {
+            let nearest = key_bytes.clamp(*Self::KEY_BYTES.start(), *Self::KEY_BYTES.end()).into();
+            let why = "keys have 8 to 64 bytes".to_owned();
+            return Err(Error::Setting { what: "key bytes", given: key_bytes.into(), why, nearest });
+        }
+        if value_bytes > Self::VALUE_BYTES_MAX {
+            let why = "values have 1024 bytes at most".to_owned();
+            let nearest = Self::VALUE_BYTES_MAX.into();
+            return Err(Error::Setting { what: "value bytes", given: value_bytes.into(), why, nearest });
+        }
+        Ok(Self { key_bytes, value_bytes })
+    }
+
+    /// Bytes of a key and its value.
+    #[must_use]
+    pub fn entry_bytes(&self) -> usize {
+        usize::from(self.key_bytes) + usize::from(self.value_bytes)
+    }
+
+    /// Splits an entry.
+    #[must_use]
+    pub fn split<'a>(&self, entry: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        entry.split_at(self.key_bytes.into())
+    }
+
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), Error> {
+        let wanted = usize::from(self.key_bytes);
+        if key.len() == wanted { Ok(()) } else { Err(Error::KeySize { given: key.len(), wanted }) }
+    }
+
+    pub(crate) fn check(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.check_key(key)?;
+        let wanted = usize::from(self.value_bytes);
+        if value.len() == wanted { Ok(()) } else { Err(Error::ValueSize { given: value.len(), wanted }) }
+    }
+}
+
+const _: () = assert!((Shape::VALUE_BYTES_MAX as usize + 64) * 3 < PAGE_BYTES);

@@ -1,0 +1,135 @@
+//! The superblock: what kind of index a device holds. Two copies, in the device's first two pages; written once, when the
+//! index is made.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `NITROIDX` |
+//! | 8 | 4 | format version: 1 |
+//! | 12 | 4 | kind: 1 BufferHash, 2 SILT |
+//! | 16 | 1 | bytes of a key |
+//! | 17 | 1 | reserved, zero |
+//! | 18 | 2 | bytes of a value |
+//! | 20 | 4 | reserved, zero |
+//! | 24 | 8 | seed: random for each index, mixed into all hashes and checksums |
+//! | 32 | 64 | settings: eight numbers of 8 bytes, as the kind has it |
+//! | 96 | 3996 | reserved, zero |
+//! | 4092 | 4 | CRC-32C of the 4092 bytes before |
+
+use crate::{Error, PAGE_BYTES, Shape};
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Device;
+
+const MAGIC: [u8; 8] = *b"NITROIDX";
+/// The newest format that this program knows.
+pub(crate) const VERSION: u32 = 1;
+const CRC_AT: usize = PAGE_BYTES - 4;
+/// Bytes of both copies; what the kind has begins behind them.
+pub(crate) const SUPERBLOCKS_BYTES: u64 = 2 * PAGE_BYTES as u64;
+
+/// What kind an index is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// [`BufferHash`](crate::bufferhash::BufferHash).
+    BufferHash,
+    /// [`Silt`](crate::silt::Silt).
+    Silt,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    pub(crate) seed: u64,
+    pub(crate) settings: [u64; 8],
+}
+
+fn u32_at(page: &[u8], at: usize) -> u32 {
+    page[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(page: &[u8], at: usize) -> u64 {
+    page[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self, page: &mut [u8]) {
+        page.fill(0);
+        page[..8].copy_from_slice(&MAGIC);
+        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let kind: u32 = match self.kind {
+            Kind::BufferHash => 1,
+            Kind::Silt => 2,
+        };
+        page[12..16].copy_from_slice(&kind.to_le_bytes());
+        page[16] = self.shape.key_bytes;
+        page[18..20].copy_from_slice(&self.shape.value_bytes.to_le_bytes());
+        page[24..32].copy_from_slice(&self.seed.to_le_bytes());
+        for (number, at) in self.settings.iter().zip((32..).step_by(8)) {
+            page[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c(&page[..CRC_AT]);
+        page[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
+        if page.len() != PAGE_BYTES || page[..8] != MAGIC {
+            return Err(Error::NotAnIndex("the device does not begin with an index's magic".to_owned()));
+        }
+        if u32_at(page, CRC_AT) != crc32c(&page[..CRC_AT]) {
+            return Err(Error::Damaged("its superblock fails its checksum".to_owned()));
+        }
+        match u32_at(page, 8) {
+            VERSION => {}
+            other => return Err(Error::Version(other)),
+        }
+        let kind = match u32_at(page, 12) {
+            1 => Kind::BufferHash,
+            2 => Kind::Silt,
+            other => return Err(Error::NotAnIndex(format!("of kind {other}, which this program does not know"))),
+        };
+        let shape = Shape::new(page[16], u16::from_le_bytes([page[18], page[19]]))?;
+        let settings = std::array::from_fn(|i| u64_at(page, 32 + 8 * i));
+        Ok(Self { kind, shape, seed: u64_at(page, 24), settings })
+    }
+
+    /// Writes both copies, and has the device make them durable, one after the other.
+    pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
+        for copy in 0..2 {
+            let mut page = BufMut::zeroed(PAGE_BYTES);
+            self.encode(&mut page);
+            device.write(copy * PAGE_BYTES as u64, page.freeze()).await?;
+            device.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// The first copy that is whole.
+    pub(crate) async fn read(device: &impl Device) -> Result<Self, Error> {
+        if device.geometry().size_bytes < SUPERBLOCKS_BYTES {
+            return Err(Error::NotAnIndex("the device is too small for one".to_owned()));
+        }
+        let first = match device.read(0, PAGE_BYTES).await {
+            Ok(page) => Self::decode(&page),
+            Err(error) => Err(error.into()),
+        };
+        match first {
+            Ok(superblock) => Ok(superblock),
+            Err(error) => {
+                let second = device.read(PAGE_BYTES as u64, PAGE_BYTES).await?;
+                Self::decode(&second).map_err(|_| error)
+            }
+        }
+    }
+}
+
+/// What kind of index a device holds.
+///
+/// # Errors
+/// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+pub async fn kind_of(device: &impl Device) -> Result<Kind, Error> {
+    Superblock::read(device).await.map(|s| s.kind)
+}

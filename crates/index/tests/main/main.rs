@@ -1,0 +1,5 @@
+//! The indexes against a naive map, on devices whose power fails and whose pages rot.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bufferhash;
+mod model;

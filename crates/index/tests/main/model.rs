@@ -1,0 +1,151 @@
+//! A naive map beside an index whose power fails now and then.
+
+use nitro_device::CrashingDevice;
+use nitro_index::{FlashIndex, Shape, Value};
+use std::collections::HashMap;
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// The seeds to try: the one in `NITRO_SEED`, else the first `count`.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    match std::env::var("NITRO_SEED").ok().and_then(|s| s.parse().ok()) {
+        Some(seed) => seed..seed + 1,
+        None => 0..count,
+    }
+}
+
+/// Says how to run a failing seed again.
+pub struct Seed(pub u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("again: NITRO_SEED={} cargo test -p nitro-index --test main <test>", self.0);
+        }
+    }
+}
+
+/// What an index must know of a key.
+#[derive(Default, Clone)]
+struct Known {
+    /// As of the last sync; `None`: not there.
+    synced: Option<Value>,
+    /// Since then, in order.
+    since: Vec<Option<Value>>,
+}
+
+impl Known {
+    fn newest(&self) -> Option<&Value> {
+        self.since.last().unwrap_or(&self.synced).as_ref()
+    }
+}
+
+/// The map.
+pub struct Model {
+    shape: Shape,
+    known: HashMap<u64, Known>,
+    /// Entries may give way to others.
+    evicts: bool,
+    next: u64,
+}
+
+pub fn key(shape: Shape, n: u64) -> Vec<u8> {
+    let mut key = vec![n as u8; shape.key_bytes.into()];
+    key[..8].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+impl Model {
+    pub fn new(shape: Shape, evicts: bool) -> Self {
+        Self { shape, known: HashMap::new(), evicts, next: 0 }
+    }
+
+    /// A value that was never given before.
+    fn value(&mut self, n: u64) -> Value {
+        self.next += 1;
+        let mut value = Value::from_elem(self.next as u8, self.shape.value_bytes.into());
+        value[..4].copy_from_slice(&(n as u32).to_le_bytes());
+        value[4..8].copy_from_slice(&(self.next as u32).to_le_bytes());
+        value
+    }
+
+    /// Enters some keys, removes others, at the same time, and looks some up. Stops at the first error.
+    pub async fn change(
+        &mut self,
+        index: &impl FlashIndex,
+        rng: &mut Rng,
+        keys: u64,
+    ) -> Result<(), nitro_index::Error> {
+        let count = 1 + rng.below(40);
+        let mut chosen: Vec<u64> = (0..count).map(|_| rng.below(keys)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        let mut doing = Vec::new();
+        for n in chosen {
+            let (key, value) = (key(self.shape, n), (rng.below(8) != 0).then(|| self.value(n)));
+            // Before it is known whether it succeeds: it may have come into effect in either case.
+            self.known.entry(n).or_default().since.push(value.clone());
+            doing.push(async move {
+                match value {
+                    Some(value) => index.insert(&key, &value).await,
+                    None => index.remove(&key).await,
+                }
+            });
+        }
+        let done = futures_util::future::join_all(doing).await;
+        done.into_iter().collect::<Result<(), _>>()?;
+        for _ in 0..10 {
+            let n = rng.below(keys);
+            let found = index.get(&key(self.shape, n)).await?;
+            let due = self.known.get(&n).and_then(Known::newest);
+            let is_due = found.as_ref() == due || (self.evicts && found.is_none());
+            assert!(is_due, "key {n}: {found:?} where {due:?} is due");
+        }
+        Ok(())
+    }
+
+    pub async fn sync(&mut self, index: &impl FlashIndex) -> Result<(), nitro_index::Error> {
+        index.sync().await?;
+        for known in self.known.values_mut() {
+            if let Some(newest) = known.since.pop() {
+                known.synced = newest;
+                known.since.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// After a crash: what was synced is there, or what came later. From now on the model knows what it is.
+    pub async fn check_crashed(&mut self, index: &impl FlashIndex) {
+        for (n, known) in &mut self.known {
+            let found = index.get(&key(self.shape, *n)).await.unwrap();
+            let is_due = found == known.synced || known.since.contains(&found) || (self.evicts && found.is_none());
+            assert!(is_due, "key {n}: {found:?} where {:?} or {:?} is due", known.synced, known.since);
+            *known = Known { synced: found, since: Vec::new() };
+        }
+    }
+
+    /// How many keys are there.
+    pub fn len(&self) -> usize {
+        self.known.values().filter(|k| k.newest().is_some()).count()
+    }
+}
+
+/// Lets power fail within the next `within` writes and flushes.
+pub fn doom(device: &CrashingDevice, rng: &mut Rng, within: u64) {
+    device.fail_power_after(rng.below(within));
+}
