@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod experiments;
 mod model;
 pub mod mrc;
 mod outcome;

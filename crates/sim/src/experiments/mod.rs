@@ -18,12 +18,13 @@ mod parameters;
 mod plan;
 mod run;
 mod section;
+mod ssd_throughput;
 mod ssd_writes;
 mod table2;
 mod work;
 
 pub use cell::{Cell, Outcomes};
-pub use judge::{Band, Holds, Verdict};
+pub use judge::{Band, Holds, Verdict, percent_more, percents};
 pub use plan::{Fiu, Plan};
 pub use run::{Step, run};
 pub use section::{Bars, Chart, Contour, Line, Lines, Section, Table};
@@ -40,12 +41,13 @@ pub struct Experiment {
 }
 
 /// All that are simulated, in the paper's order.
-pub const EXPERIMENTS: [Experiment; 8] = [
+pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment { id: "table-1", cells: |_| Vec::new(), section: parameters::section },
     Experiment { id: "figure-1", cells: figure1::cells, section: figure1::section },
     Experiment { id: "figure-4", cells: figure4::cells, section: figure4::section },
     Experiment { id: "figure-5", cells: figure5::cells, section: figure5::section },
     Experiment { id: "figure-6", cells: figure6::cells, section: figure6::section },
+    Experiment { id: "ssd-throughput", cells: |_| Vec::new(), section: ssd_throughput::section },
     Experiment { id: "table-2", cells: table2::cells, section: table2::section },
     Experiment { id: "figure-7", cells: figure7::cells, section: figure7::section },
     Experiment { id: "ssd-writes", cells: ssd_writes::cells, section: ssd_writes::section },

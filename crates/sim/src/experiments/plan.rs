@@ -86,6 +86,12 @@ impl Plan {
         }
     }
 
+    /// The same with other traces: so many times as large.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self { scales: self.scales.map(|scale| scale * factor), ..self }
+    }
+
     /// Size beside the published one.
     #[must_use]
     pub fn scale(&self, fiu: Fiu) -> f64 {
@@ -150,10 +156,8 @@ impl Kind {
         Self::new(Variant::Weu, false, false),
     ];
     /// Extents, which cannot be compressed.
-    pub const EXTENTS: [Self; 2] = [
-        Self::new(Variant::Extent { ways: 0 }, true, false),
-        Self::new(Variant::Extent { ways: 0 }, false, false),
-    ];
+    pub const EXTENTS: [Self; 2] =
+        [Self::new(Variant::Extent { ways: 0 }, true, false), Self::new(Variant::Extent { ways: 0 }, false, false)];
 
     /// The paper's notation.
     #[must_use]

@@ -1,83 +1,84 @@
-//! Runs cells on several threads, each trace made once.
+//! Runs cells, trace by trace.
 
-use super::cell::{Cell, Outcomes, Result};
+use super::cell::{Cell, Outcomes};
 use super::work::Work;
-use crate::replay::simulate;
-use crate::workload::Stored;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::Error;
+use crate::settings::Settings;
+use crate::sweep::{Results, SweepProgress, sweep};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
-/// What happened.
-#[derive(Debug)]
-pub enum Step<'a> {
-    /// A trace is being made.
-    Trace(&'a Work),
-    /// A cell has an outcome.
-    Cell(&'a Cell, &'a Result),
+/// How often it is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// How far it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// The trace at work.
+    pub work: &'a Work,
+    /// Traces that are done, and all.
+    pub traces: (usize, usize),
+    /// Extents of this trace's simulations that are done, and all; 0 of 0 while it is being made.
+    pub extents: (u64, u64),
 }
 
-/// Runs those of `cells` that are not among `known`. `tell` is told of each step, from any thread.
-pub fn run(cells: &[Cell], known: &Outcomes, threads: usize, tell: &(dyn Fn(Step<'_>) + Sync)) {
-    let mut missing: Vec<&Cell> = Vec::new();
-    for cell in cells.iter().filter(|cell| !known.has(cell)) {
-        if !missing.contains(&cell) {
-            missing.push(cell);
+/// Runs `cells` on `threads` threads, but those whose outcomes `file` has; it gets those of the others. `tell` is told how far it
+/// is, several times a second.
+///
+/// # Errors
+/// The file cannot be used. That a cell fails is among the outcomes.
+pub fn run(cells: &[Cell], file: &Path, threads: usize, tell: &mut dyn FnMut(Step<'_>)) -> Result<Outcomes, Error> {
+    let mut outcomes = Outcomes::default();
+    let groups = grouped(cells, &mut outcomes);
+    for (number, (work, points)) in groups.iter().enumerate() {
+        let results = Results::open(file, work.key())?;
+        let progress = SweepProgress::default();
+        let (ended, end) = mpsc::channel::<()>();
+        let swept = thread::scope(|scope| {
+            let (open, progress) = (|| work.open(), &progress);
+            let sweeping = scope.spawn(move || {
+                // Dropped at the end, which is heard.
+                let _ended = ended;
+                sweep(&open, points, threads, Some(results), progress)
+            });
+            loop {
+                let extents = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
+                tell(Step { work, traces: (number, groups.len()), extents });
+                if end.recv_timeout(TELL_EVERY) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            sweeping.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        match swept {
+            Ok(all) => {
+                for (settings, outcome) in points.iter().zip(all) {
+                    outcomes.insert(&Cell { work: *work, settings: *settings }, outcome);
+                }
+            }
+            Err(error @ Error::Results { .. }) => return Err(error),
+            Err(error) => outcomes.fail(format!("{}: {error}", work.key())),
         }
     }
-    // Several small traces are made and run side by side, each by one thread; the cells of a large one are shared.
-    let groups = grouped(&missing);
-    let next = AtomicUsize::new(0);
-    let many = groups.len() >= 4 * threads;
-    thread::scope(|scope| {
-        for _ in 0..if many { threads } else { 1 } {
-            scope.spawn(|| {
-                while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    run_group(group, if many { 1 } else { threads }, tell);
-                }
-            });
-        }
-    });
+    Ok(outcomes)
 }
 
-/// Cells that share a trace and an extent size.
-fn grouped<'a>(cells: &[&'a Cell]) -> Vec<Vec<&'a Cell>> {
-    let mut groups: Vec<Vec<&Cell>> = Vec::new();
-    for cell in cells {
-        let same = |group: &&mut Vec<&Cell>| {
-            group[0].work == cell.work && group[0].settings.extent_bytes == cell.settings.extent_bytes
-        };
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(cell),
-            None => groups.push(vec![cell]),
+/// The settings for each trace, each once. Those that cannot be simulated are left out, and named.
+fn grouped(cells: &[Cell], outcomes: &mut Outcomes) -> Vec<(Work, Vec<Settings>)> {
+    let mut groups: Vec<(Work, Vec<Settings>)> = Vec::new();
+    for Cell { work, settings } in cells {
+        if let Err(error) = settings.check() {
+            outcomes.fail(format!("{}: {error}", settings.variant));
+            continue;
+        }
+        match groups.iter_mut().find(|(other, _)| other == work) {
+            Some((_, points)) if points.contains(settings) => {}
+            Some((_, points)) => points.push(*settings),
+            None => groups.push((*work, vec![*settings])),
         }
     }
     groups
-}
-
-fn run_group(group: &[&Cell], threads: usize, tell: &(dyn Fn(Step<'_>) + Sync)) {
-    let first = group[0];
-    tell(Step::Trace(&first.work));
-    let stored = first.work.keep(first.settings.extent_bytes).map_err(|error| error.to_string());
-    let next = AtomicUsize::new(0);
-    let telling = Mutex::new(());
-    thread::scope(|scope| {
-        for _ in 0..threads.min(group.len()) {
-            scope.spawn(|| {
-                while let Some(cell) = group.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = outcome(cell, &stored);
-                    let _one_at_a_time = telling.lock();
-                    tell(Step::Cell(cell, &result));
-                }
-            });
-        }
-    });
-}
-
-fn outcome(cell: &Cell, stored: &std::result::Result<Stored, String>) -> Result {
-    let ran = match stored {
-        Ok(stored) => simulate(&mut stored.replay(), &cell.settings, &mut |_| true).map_err(|error| error.to_string()),
-        Err(why) => Err(why.clone()),
-    };
-    ran.map_or_else(Result::Failed, |outcome| Result::Done(Box::new(outcome)))
 }

@@ -1,8 +1,6 @@
 //! The traces that the evaluation runs on.
 
 use super::Fiu;
-use crate::Error;
-use crate::workload::{self, Stored};
 use nitro_trace::synth::RandomReads;
 use nitro_trace::{Reader, Request, Skipped, TraceError};
 
@@ -46,19 +44,28 @@ impl Work {
             Self::Random { working_set_bytes, dedup_ratio, requests, seed } => {
                 let (request_bytes, interval_ns) = (8192, 1000);
                 let dedup_ratio = dedup_ratio.into();
-                let reads =
-                    RandomReads { working_set_bytes, dedup_ratio, request_bytes, requests, interval_ns, seed };
+                let reads = RandomReads { working_set_bytes, dedup_ratio, request_bytes, requests, interval_ns, seed };
                 Box::new(reads.reader()?)
             }
         })
     }
 
-    /// Its pieces for extents of `extent_bytes`, kept for many runs.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and those of the scratch file.
-    pub fn keep(&self, extent_bytes: u32) -> Result<Stored, Error> {
-        workload::stored(&|| self.open(), extent_bytes)
+    /// Names it: the same in every run of the same version.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{self:?}")
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fiu { fiu, from_ns: 0, .. } => format!("{}-like trace", fiu.name()),
+            Self::Fiu { fiu, .. } => format!("{}-like trace, last days", fiu.name()),
+            Self::Random { working_set_bytes, dedup_ratio, .. } => {
+                format!("random reads of {} MiB, dedup {dedup_ratio}", working_set_bytes >> 20)
+            }
+        }
     }
 }
 
