@@ -16,6 +16,7 @@ mod logging;
 mod output;
 mod progress;
 mod record;
+mod reproduce;
 mod serve;
 mod sim;
 mod size;
@@ -53,6 +54,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Estimate(args) => estimate::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Trace { command } => trace::run(command),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Man { folder } => generate::man(folder),
         Command::Completions { shell } => generate::completions(*shell),
     }

@@ -1,12 +1,14 @@
 //! The command line.
 
 mod cache;
+mod reproduce;
 mod serve;
 mod sim;
 mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
+pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{
@@ -85,6 +87,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
+    /// Make the evaluation of Nitro's paper again: its figures and tables beside ours, with a verdict for each claim
+    #[command(after_long_help = reproduce::EXAMPLES)]
+    Reproduce(ReproduceArgs),
     /// Write the manual pages into a directory
     Man {
         /// Where to; created if it does not exist

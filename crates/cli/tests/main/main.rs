@@ -6,6 +6,7 @@ mod estimating;
 mod fencing;
 mod generated;
 mod recording;
+mod reproducing;
 mod restart;
 mod serving;
 mod simulating;

@@ -1,0 +1,108 @@
+//! Charts as SVG, in the colours of the page's style.
+
+mod axis;
+mod bars;
+mod field;
+mod lines;
+
+use super::html::escaped;
+use nitro_sim::experiments::{Bars, Chart, Contour, Lines, Table};
+
+/// Size of every chart.
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 320.0;
+/// What is left for labels around the drawing.
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 68.0;
+/// Kinds of lines and bars that have a colour of their own.
+const COLOURS: usize = 6;
+
+/// The title, above the chart.
+pub(super) fn title(chart: &Chart) -> &str {
+    match chart {
+        Chart::Lines(chart) => &chart.title,
+        Chart::Bars(chart) => &chart.title,
+        Chart::Contour(chart) => &chart.title,
+    }
+}
+
+/// The drawing.
+pub(super) fn draw(chart: &Chart) -> String {
+    let (drawn, description) = match chart {
+        Chart::Lines(chart) => (lines::draw(chart), lines::description(chart)),
+        Chart::Bars(chart) => (bars::draw(chart), bars::description(chart)),
+        Chart::Contour(chart) => (field::draw(chart), field::description(chart)),
+    };
+    let label = format!("{}. {description}", title(chart));
+    format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">{drawn}</svg>", escaped(&label))
+}
+
+/// A number as short as it can be.
+fn number(value: f64) -> String {
+    let text = match value.abs() {
+        0.0 => return "0".to_owned(),
+        large if large >= 100.0 => format!("{value:.0}"),
+        medium if medium >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// What is drawn, as a table.
+pub(super) fn figures(chart: &Chart) -> Table {
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number);
+    match chart {
+        Chart::Lines(Lines { x_label, lines, .. }) => {
+            let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
+            xs.sort_by(f64::total_cmp);
+            xs.dedup();
+            let mut table = Table::new("", &[x_label]);
+            table.columns.extend(lines.iter().map(|line| line.name.clone()));
+            for x in xs {
+                let at = |line: &nitro_sim::experiments::Line| {
+                    shown(line.points.iter().find(|point| point.0 == x).map(|point| point.1))
+                };
+                table.rows.push(std::iter::once(number(x)).chain(lines.iter().map(at)).collect());
+            }
+            table
+        }
+        Chart::Bars(Bars { groups, bars, .. }) => {
+            let mut table = Table::new("", &[""]);
+            table.columns.extend(groups.iter().cloned());
+            for (name, heights) in bars {
+                table.rows.push(std::iter::once(name.clone()).chain(heights.iter().map(|h| shown(*h))).collect());
+            }
+            table
+        }
+        Chart::Contour(Contour { x_label, y_label, xs, ys, values, .. }) => {
+            let mut table = Table::new("", &[&format!("{y_label} by {x_label}")]);
+            table.columns.extend(xs.iter().map(|x| number(*x)));
+            for (y, row) in ys.iter().zip(values) {
+                table.rows.push(std::iter::once(number(*y)).chain(row.iter().map(|value| shown(*value))).collect());
+            }
+            table
+        }
+    }
+}
+
+/// A legend below the drawing.
+fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let (mut x, mut y) = (LEFT, HEIGHT - 22.0);
+    let mut out = String::new();
+    for (number, name) in names.enumerate() {
+        let width = 24.0 + 6.6 * name.chars().count() as f64;
+        if x + width > WIDTH {
+            (x, y) = (LEFT, y + 16.0);
+        }
+        let colour = number % COLOURS;
+        out += &format!(
+            "<g class=\"s{colour}\"><rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\"/></g>",
+            y - 9.0
+        );
+        out += &format!("<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 14.0, escaped(name));
+        x += width;
+    }
+    out
+}
