@@ -11,6 +11,7 @@ mod error;
 mod estimate;
 mod export;
 mod generate;
+mod index;
 mod iostat;
 mod logging;
 mod output;
@@ -51,6 +52,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Flush(args) => volume::flush(args),
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),
+        Command::Index { command } => index::run(command),
         Command::Estimate(args) => estimate::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Trace { command } => trace::run(command),

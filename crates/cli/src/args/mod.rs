@@ -1,6 +1,7 @@
 //! The command line.
 
 mod cache;
+mod index;
 mod reproduce;
 mod serve;
 mod sim;
@@ -8,6 +9,7 @@ mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
+pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::ReproduceArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
@@ -75,6 +77,11 @@ pub(crate) enum Command {
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
+    },
+    /// Measure and plan hash tables on flash, for more fingerprints than RAM can hold
+    Index {
+        #[command(subcommand)]
+        command: IndexCommand,
     },
     /// Tell what deduplication and compression an existing image would give, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]

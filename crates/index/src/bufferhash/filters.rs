@@ -11,7 +11,7 @@ const WORD_BITS: u32 = u64::BITS;
 pub(super) struct FilterShape {
     /// Bits of a filter: rows.
     pub(super) rows: u32,
-    /// Filters: a power of two up to 64, or a multiple of 64.
+    /// Filters; a multiple of eight.
     pub(super) columns: u32,
     /// Bits that an entry sets.
     pub(super) hashes: u32,
@@ -20,7 +20,16 @@ pub(super) struct FilterShape {
 impl FilterShape {
     /// The columns that `count` filters take.
     pub(super) const fn columns_for(count: u32) -> u32 {
-        if count <= WORD_BITS { count.next_power_of_two() } else { count.next_multiple_of(WORD_BITS) }
+        count.next_multiple_of(8)
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.columns as usize / 8
+    }
+
+    /// Words that a look at a row takes.
+    pub(super) fn row_words(&self) -> usize {
+        self.row_bytes().div_ceil(8)
     }
 
     /// The number of bits to set for so many bits an entry that is best: ln 2 of them.
@@ -34,12 +43,13 @@ impl FilterShape {
         set.powi(self.hashes as i32)
     }
 
-    fn words(&self) -> usize {
-        (u64::from(self.rows) * u64::from(self.columns)).div_ceil(WORD_BITS.into()) as usize
+    fn bytes(&self) -> usize {
+        // A row is read in whole words.
+        self.rows as usize * self.row_bytes() + 8
     }
 
     pub(super) fn ram_bytes(&self) -> u64 {
-        self.words() as u64 * 8
+        self.bytes() as u64
     }
 
     /// The rows of a key.
@@ -74,7 +84,7 @@ impl Column {
 
 /// Which columns may hold a key.
 pub(super) struct Columns {
-    words: smallvec::SmallVec<[u64; 1]>,
+    words: smallvec::SmallVec<[u64; 2]>,
 }
 
 impl Columns {
@@ -90,39 +100,46 @@ impl Columns {
 /// All filters of a super table.
 pub(super) struct Filters {
     shape: FilterShape,
-    words: Box<[u64]>,
+    /// Row by row, with eight bytes behind the last one.
+    bytes: Box<[u8]>,
 }
+
+/// Rows that are looked at before it is asked whether any column is left: their places in memory are read at once.
+const ROWS_AT_ONCE: u32 = 4;
 
 impl Filters {
     pub(super) fn new(shape: FilterShape) -> Self {
-        Self { words: vec![0; shape.words()].into(), shape }
+        Self { bytes: vec![0; shape.bytes()].into(), shape }
     }
 
     pub(super) fn shape(&self) -> FilterShape {
         self.shape
     }
 
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
+    }
+
     /// The columns whose filters may hold the key.
     #[inline]
     pub(super) fn probe(&self, hash: u64) -> Columns {
-        let columns = self.shape.columns;
-        if columns <= WORD_BITS {
-            let per_word = WORD_BITS / columns;
-            let mut found = u64::MAX >> (WORD_BITS - columns);
-            for row in self.shape.rows_of(hash) {
-                found &= self.words[(row / per_word) as usize] >> (row % per_word * columns);
-                if found == 0 {
-                    break;
-                }
-            }
-            return Columns { words: smallvec::smallvec![found] };
+        let (row_bytes, width) = (self.shape.row_bytes(), self.shape.row_words());
+        let mut words: smallvec::SmallVec<[u64; 2]> = smallvec::smallvec![u64::MAX; width];
+        // Behind the last column another row begins.
+        if let Some(last) = words.last_mut().filter(|_| !row_bytes.is_multiple_of(8)) {
+            *last = !(u64::MAX << (row_bytes % 8 * 8));
         }
-        let width = (columns / WORD_BITS) as usize;
-        let mut words = smallvec::smallvec![u64::MAX; width];
-        for row in self.shape.rows_of(hash) {
-            let first = row as usize * width;
-            for (found, row) in words.iter_mut().zip(&self.words[first..first + width]) {
-                *found &= row;
+        let mut rows = self.shape.rows_of(hash);
+        let mut left = self.shape.hashes;
+        while left > 0 {
+            let now = left.min(ROWS_AT_ONCE);
+            left -= now;
+            for row in rows.by_ref().take(now as usize) {
+                let first = row as usize * row_bytes;
+                for (i, found) in words.iter_mut().enumerate() {
+                    *found &= self.word(first + i * 8);
+                }
             }
             if words.iter().all(|w| *w == 0) {
                 break;
@@ -133,23 +150,11 @@ impl Filters {
 
     /// Puts a filter in place of a column's.
     pub(super) fn set(&mut self, column: u32, filter: &Column) {
-        let columns = self.shape.columns;
-        let bit = |row: u32| filter.bits[(row / WORD_BITS) as usize] >> (row % WORD_BITS) & 1;
-        if columns <= WORD_BITS {
-            let per_word = WORD_BITS / columns;
-            // The column's bit of every row in a word.
-            let mask = (0..per_word).fold(0, |mask, i| mask | 1 << (i * columns + column));
-            for (word, row) in self.words.iter_mut().zip((0..).step_by(per_word as usize)) {
-                let rows = per_word.min(self.shape.rows - row);
-                let set = (0..rows).fold(0, |set, i| set | bit(row + i) << (i * columns + column));
-                *word = *word & !mask | set;
-            }
-            return;
-        }
-        let (width, at, shift) = ((columns / WORD_BITS) as usize, (column / WORD_BITS) as usize, column % WORD_BITS);
-        for row in 0..self.shape.rows {
-            let word = &mut self.words[row as usize * width + at];
-            *word = *word & !(1 << shift) | bit(row) << shift;
+        let (at, mask) = ((column / 8) as usize, 1 << (column % 8));
+        let rows = self.bytes[at..].iter_mut().step_by(self.shape.row_bytes()).take(self.shape.rows as usize);
+        for (row, byte) in rows.enumerate() {
+            let bit = (filter.bits[row / WORD_BITS as usize] >> (row % WORD_BITS as usize) & 1) as u8;
+            *byte = *byte & !mask | bit << (column % 8);
         }
     }
 }

@@ -13,6 +13,8 @@ const SUPER_BITS_MAX: u32 = 20;
 /// More would make rows of the filters longer than what a look-up should touch.
 const WINDOW_MAX: u32 = 512;
 const FILTER_BITS_MAX: f64 = 32.0;
+/// What looking at a word more of each row costs, in page reads: some 20 ns where a read costs 10 µs.
+const ROW_WORD_READS: f64 = 0.002;
 /// Pages of the journal beside those for everything that the buffers hold, in hundredths of those.
 const JOURNAL_PERCENT: u64 = 200;
 /// RAM of a super table and of an incarnation beside buffer and filter, in bytes.
@@ -76,7 +78,7 @@ pub fn best_buffers_bytes(flash_bytes: u64, entry_bytes: u64) -> u64 {
 }
 
 impl Plan {
-    /// The sizes with the fewest reads that fit into the RAM.
+    /// The sizes with the cheapest look-ups that fit into the RAM.
     ///
     /// # Errors
     /// [`Error::Setting`] names the least RAM that suffices, or the fewest entries that are worth an index.
@@ -88,7 +90,7 @@ impl Plan {
         }
         let at_best = |ram| {
             let fitting = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::with(options.shape, entries, bits, ram));
-            fitting.min_by(|a, b| a.reads_per_miss.total_cmp(&b.reads_per_miss))
+            fitting.min_by(|a, b| a.cost().total_cmp(&b.cost()))
         };
         at_best(options.ram_bytes).ok_or_else(|| {
             let need = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::least_ram(options.shape, entries, bits)).min();
@@ -96,6 +98,11 @@ impl Plan {
             let nearest = need.unwrap_or(u64::MAX);
             Error::Setting { what: "RAM of the index in bytes", given: options.ram_bytes, why, nearest }
         })
+    }
+
+    /// What a look-up of an absent key costs, in page reads: longer rows of the filters take time, too.
+    fn cost(&self) -> f64 {
+        self.reads_per_miss + ROW_WORD_READS * self.filter_shape().row_words() as f64
     }
 
     fn incarnation_entries(shape: Shape, pages: u32) -> u64 {

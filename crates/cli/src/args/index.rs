@@ -1,0 +1,105 @@
+//! `nitro index ...`
+
+use super::OutputArgs;
+use crate::size::Size;
+use clap::{Args, Subcommand, ValueEnum};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  nitro index bench --kind bufferhash --entries 20000000 --file /mnt/ssd/index --ram 64M
+  nitro index bench --kind silt --entries 20000000 --file /mnt/ssd/index --ram 64M -o json
+
+A file that does not exist yet is made; one that holds an index is opened: each of its entries is looked up and compared, and
+those that are missing are entered. So an interrupted or killed run goes on where it was last synced, and tells if anything
+that had been synced is missing. Direct I/O is used where the file system allows it.";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  nitro index plan --entries 1000000000 --ram 4G
+  nitro index plan --entries 20000000 --ram 64M -o json";
+
+/// `nitro index ...`
+#[derive(Debug, Subcommand)]
+pub(crate) enum IndexCommand {
+    /// Fill an index on flash, look entries up, and tell how fast that was
+    #[command(after_long_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+    /// Tell how the RAM of an index is best divided, and what look-ups will cost
+    #[command(after_long_help = PLAN_EXAMPLES)]
+    Plan(PlanArgs),
+}
+
+/// The index's data structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IndexKind {
+    /// Buffers in RAM, Bloom filters, sequential writes; the oldest entries give way
+    Bufferhash,
+    /// Log, hash and sorted stores; nothing gives way, and less than a byte of RAM an entry
+    Silt,
+}
+
+/// What an index holds.
+#[derive(Debug, Args)]
+pub(crate) struct ShapeArgs {
+    /// Entries that the index is to hold
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) entries: u64,
+
+    /// RAM that the index may use
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) ram: Size,
+
+    /// Bytes of a key, 8 to 64
+    #[arg(long, value_name = "BYTES", default_value_t = 20)]
+    pub(crate) key_bytes: u8,
+
+    /// Bytes of a value, up to 1024
+    #[arg(long, value_name = "BYTES", default_value_t = 12)]
+    pub(crate) value_bytes: u16,
+}
+
+/// `nitro index bench`
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The data structure
+    #[arg(long, value_enum)]
+    pub(crate) kind: IndexKind,
+
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
+
+    /// File or block device for the index; a file is made if it does not exist
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: PathBuf,
+
+    /// Look-ups of entries that are there, and ten times as many of such as are not
+    #[arg(long, value_name = "N", default_value_t = 500_000)]
+    pub(crate) lookups: u64,
+
+    /// Look-ups in flight
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub(crate) depth: NonZeroUsize,
+
+    /// Threads; as many as there are processors without it
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+
+    /// Make what is entered durable each time so many entries are in
+    #[arg(long, value_name = "N", default_value_t = 2_500_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) sync_every: u64,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro index plan`
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,283 @@
+//! `nitro index bench`
+
+use super::load::{Drive, Entries, Outcome};
+use super::refused;
+use crate::args::{BenchArgs, IndexKind};
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::progress::Progress;
+use nitro_device::{FileDevice, FileOptions, Reactor};
+use nitro_engine::port::Device;
+use nitro_index::bufferhash::{BufferHash, Eviction, Options, Plan};
+use nitro_index::{FlashIndex, PAGE_BYTES, Shape, kind_of};
+use serde::Serialize;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// The number whose key's value tells how many entries were in when it was last synced.
+const PROGRESS: u64 = u64::MAX;
+/// Where the numbers of entries that are never entered begin.
+const ABSENT: u64 = 1 << 48;
+/// Look-ups of absent entries for each of a present one.
+const MISSES_PER_HIT: u64 = 10;
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    kind: &'static str,
+    entries: u64,
+    /// Entries that were there when the index was opened and were what they should be; null for a new index.
+    verified: Option<u64>,
+    /// Entries entered by this run.
+    inserted: u64,
+    inserts_per_second: Option<f64>,
+    insert_p50_us: Option<f64>,
+    insert_p99_us: Option<f64>,
+    insert_max_us: Option<f64>,
+    hits_per_second: f64,
+    hit_p50_us: f64,
+    hit_p99_us: f64,
+    misses_per_second: f64,
+    miss_p99_us: f64,
+    reads_per_hit: f64,
+    reads_per_miss: f64,
+    /// Bytes written for each byte entered.
+    write_amplification: Option<f64>,
+    written_bytes_per_insert: Option<f64>,
+    ram_bytes: u64,
+    ram_bytes_per_entry: f64,
+    /// The device's random reads of 4 KiB at the same depth, by the same threads.
+    device_reads_per_second: f64,
+    depth: usize,
+    threads: usize,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
+    let shape = args.shape.shape()?;
+    if shape.value_bytes < 8 {
+        return Err(Error::new("--value-bytes", "a value must hold a number of 8 bytes here").or("choose 8 or more"));
+    }
+    let report = match args.kind {
+        IndexKind::Bufferhash => {
+            let options = Options { shape, entries: args.shape.entries, ram_bytes: args.shape.ram.0 };
+            let plan = Plan::new(&options).map_err(|e| refused("--ram", &e))?;
+            let made = |device, seed| BufferHash::create(device, plan, Eviction::Fifo, seed);
+            let opened = |device| BufferHash::open(device, Eviction::Fifo);
+            bench(args, shape, "bufferhash", plan.flash_bytes, made, opened)?
+        }
+        IndexKind::Silt => return Err(Error::new("--kind silt", "it is not there yet")),
+    };
+    print(&report, args.output.format)
+}
+
+/// A device that holds an index, and whether it does already.
+fn device(args: &BenchArgs, reactor: &Reactor, flash_bytes: u64) -> Result<(Arc<FileDevice>, bool), Error> {
+    let what = format!("--file {}", args.file.display());
+    let options = FileOptions::new(&args.file);
+    if !args.file.exists() {
+        let device = options.create(flash_bytes).map_err(|e| Error::with_sources(&what, &e))?;
+        return Ok((Arc::new(device), false));
+    }
+    let device = Arc::new(options.open().map_err(|e| Error::with_sources(&what, &e))?);
+    match reactor.block_on(kind_of(&device)) {
+        Ok(_) => Ok((device, true)),
+        // A run that was killed before it had made its index leaves zeroes.
+        Err(nitro_index::Error::NotAnIndex(_)) if reactor.block_on(is_blank(&device)) => Ok((device, false)),
+        Err(error) => Err(refused(&what, &error).or("name a file that does not exist yet, or one with an index")),
+    }
+}
+
+async fn is_blank(device: &impl Device) -> bool {
+    device.read(0, 2 * PAGE_BYTES).await.is_ok_and(|bytes| bytes.iter().all(|b| *b == 0))
+}
+
+fn bench<I, M, O>(
+    args: &BenchArgs,
+    shape: Shape,
+    kind: &'static str,
+    flash_bytes: u64,
+    make: impl FnOnce(Arc<FileDevice>, u64) -> M,
+    open: impl FnOnce(Arc<FileDevice>) -> O,
+) -> Result<Report, Error>
+where
+    I: FlashIndex + Send + Sync + 'static,
+    M: Future<Output = Result<I, nitro_index::Error>>,
+    O: Future<Output = Result<I, nitro_index::Error>>,
+{
+    let what = format!("--file {}", args.file.display());
+    let reactor = Reactor::new().map_err(|e| Error::with_sources("the reactor", &e))?;
+    let (device, exists) = device(args, &reactor, flash_bytes)?;
+    let index = if exists {
+        reactor.block_on(open(Arc::clone(&device)))
+    } else {
+        reactor.block_on(make(Arc::clone(&device), RandomState::new().hash_one(0)))
+    };
+    let index = Arc::new(index.map_err(|e| refused(&what, &e))?);
+    if index.shape() != shape {
+        let Shape { key_bytes, value_bytes } = index.shape();
+        let why = format!("it holds an index with keys of {key_bytes} bytes and values of {value_bytes}");
+        return Err(Error::new(what, why).or("choose the same with --key-bytes and --value-bytes"));
+    }
+    let threads = args.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let bench = Bench { args, entries: Entries(shape), index, threads };
+    let begun = if exists { bench.synced(&reactor)? } else { 0 };
+    let verified = if exists { Some(bench.verify(begun)?) } else { None };
+    let filled = bench.fill(&reactor, begun)?;
+    let after_fill = bench.index.counters();
+    let hits = bench.look_up(args.lookups, true)?;
+    let misses = bench.look_up(args.lookups * MISSES_PER_HIT, false)?;
+    let counters = bench.index.counters();
+    let raw = bench.read_device(&device, flash_bytes, args.lookups.min(200_000))?;
+    let inserted = args.shape.entries.saturating_sub(begun);
+    let given = inserted as f64 * shape.entry_bytes() as f64;
+    let of_fill = |value: f64| (inserted > 0).then_some(value);
+    let reads = |reads: u64, of: u64| reads as f64 / of.max(1) as f64;
+    let latency = |share| filled.as_ref().map(|f| f.latencies.quantile_us(share));
+    Ok(Report {
+        kind,
+        entries: args.shape.entries,
+        verified,
+        inserted,
+        inserts_per_second: filled.as_ref().map(Outcome::per_second),
+        insert_p50_us: latency(0.5),
+        insert_p99_us: latency(0.99),
+        insert_max_us: filled.as_ref().map(|f| f.latencies.max_us()),
+        hits_per_second: hits.per_second(),
+        hit_p50_us: hits.latencies.quantile_us(0.5),
+        hit_p99_us: hits.latencies.quantile_us(0.99),
+        misses_per_second: misses.per_second(),
+        miss_p99_us: misses.latencies.quantile_us(0.99),
+        reads_per_hit: reads(counters.hit_reads - after_fill.hit_reads, counters.hits - after_fill.hits),
+        reads_per_miss: reads(counters.miss_reads - after_fill.miss_reads, counters.misses - after_fill.misses),
+        write_amplification: of_fill(after_fill.written_bytes as f64 / given),
+        written_bytes_per_insert: of_fill(after_fill.written_bytes as f64 / inserted as f64),
+        ram_bytes: counters.ram_bytes,
+        ram_bytes_per_entry: counters.ram_bytes as f64 / args.shape.entries as f64,
+        device_reads_per_second: raw,
+        depth: args.depth.get(),
+        threads,
+    })
+}
+
+struct Bench<'a, I> {
+    args: &'a BenchArgs,
+    entries: Entries,
+    index: Arc<I>,
+    threads: usize,
+}
+
+impl<I: FlashIndex + Send + Sync + 'static> Bench<'_, I> {
+    fn drive(&self, depth: usize) -> Drive {
+        Drive { threads: self.threads, depth, background: true }
+    }
+
+    /// How many entries were in at the last sync.
+    fn synced(&self, reactor: &Reactor) -> Result<u64, Error> {
+        let found = reactor.block_on(self.index.get(&self.entries.key(PROGRESS))).map_err(|e| refused("index", &e))?;
+        let number = found.and_then(|v| v.get(..8).and_then(|b| b.try_into().ok())).map_or(0, u64::from_le_bytes);
+        Ok(number.min(self.args.shape.entries))
+    }
+
+    /// Looks up all entries that were synced; fails if any is not what it should be.
+    fn verify(&self, synced: u64) -> Result<u64, Error> {
+        let entries = self.entries;
+        let progress = Progress::counting(synced, "entries compared");
+        let compared = self.drive(self.args.depth.get()).run(
+            &self.index,
+            0..synced,
+            async move |index: &I, n| {
+                let found = index.get(&entries.key(n)).await?;
+                Ok(found.is_some_and(|value| value[..] == entries.value(n)))
+            },
+            |n| progress.show(n),
+        )?;
+        progress.end();
+        if compared.wrong > 0 {
+            let why = format!("{} of {synced} entries that were synced are missing, or are wrong", compared.wrong);
+            return Err(Error::new("index", why).or("if the file was not changed by anything else, please report this"));
+        }
+        Ok(compared.right)
+    }
+
+    /// Enters what is missing, making it durable now and then.
+    fn fill(&self, reactor: &Reactor, from: u64) -> Result<Option<Outcome>, Error> {
+        let (entries, total) = (self.entries, self.args.shape.entries);
+        let progress = Progress::counting(total, "entries entered");
+        let mut filled: Option<Outcome> = None;
+        let mut at = from;
+        while at < total {
+            let upto = (at + self.args.sync_every).min(total);
+            let insert = async move |index: &I, n| {
+                index.insert(&entries.key(n), &entries.value(n)).await?;
+                Ok(true)
+            };
+            let mut part = self.drive(self.threads).run(&self.index, at..upto, insert, |n| progress.show(n))?;
+            let begun = std::time::Instant::now();
+            let synced = async {
+                let mut value = entries.value(PROGRESS);
+                value[..8].copy_from_slice(&upto.to_le_bytes());
+                self.index.insert(&entries.key(PROGRESS), &value).await?;
+                self.index.sync().await
+            };
+            reactor.block_on(synced).map_err(|e| refused("index", &e))?;
+            part.elapsed += begun.elapsed();
+            match &mut filled {
+                Some(filled) => filled.add(&part),
+                None => filled = Some(part),
+            }
+            at = upto;
+        }
+        progress.end();
+        Ok(filled)
+    }
+
+    /// Looks up `count` entries that are there, or that are not, in random order.
+    fn look_up(&self, count: u64, present: bool) -> Result<Outcome, Error> {
+        let (entries, total) = (self.entries, self.args.shape.entries);
+        let progress = Progress::counting(count, if present { "hits" } else { "misses" });
+        let look = async move |index: &I, n| {
+            let n = if present { super::load::mix(n) % total } else { ABSENT + n };
+            let found = index.get(&entries.key(n)).await?;
+            Ok(if present { found.is_some_and(|v| v[..] == entries.value(n)) } else { found.is_none() })
+        };
+        let looked = self.drive(self.args.depth.get()).run(&self.index, 0..count, look, |n| progress.show(n))?;
+        progress.end();
+        if looked.wrong > 0 && present {
+            let why = format!("{} of {count} look-ups did not find their entry", looked.wrong);
+            return Err(Error::new("index", why).or("give it room for more --entries"));
+        }
+        Ok(looked)
+    }
+
+    /// Random reads of single pages, as many in flight.
+    fn read_device(&self, device: &Arc<FileDevice>, bytes: u64, count: u64) -> Result<f64, Error> {
+        let pages = bytes / PAGE_BYTES as u64;
+        let device = Arc::clone(device);
+        let read = async move |_: &I, n| {
+            let offset = super::load::mix(n) % pages * PAGE_BYTES as u64;
+            device.read(offset, PAGE_BYTES).await.map_err(nitro_index::Error::from).map(|_| true)
+        };
+        let drive = Drive { background: false, ..self.drive(self.args.depth.get()) };
+        Ok(drive.run(&self.index, 0..count, read, |_| ())?.per_second())
+    }
+}
+
+fn print(report: &Report, format: Format) -> Result<(), Error> {
+    let fail = |e| Error::new("the report", e);
+    if format == Format::Json {
+        return output::print(&(serde_json::to_string(report).map_err(fail)? + "\n")).map(|_| ());
+    }
+    let mut table = Table::new(vec!["measured", "value"]);
+    let value = serde_json::to_value(report).map_err(fail)?;
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let text = match value {
+            serde_json::Value::Null => continue,
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Number(n) if n.is_f64() => format!("{:.3}", n.as_f64().unwrap_or_default()),
+            other => other.to_string(),
+        };
+        table.row(vec![name.replace('_', " "), text]);
+    }
+    output::print(&if format == Format::Csv { table.csv(true) } else { table.aligned() }).map(|_| ())
+}

@@ -1,0 +1,201 @@
+//! Load on an index: entries that can be told from their numbers, and threads that enter and look them up.
+
+use crate::error::Error;
+use hdrhistogram::Histogram;
+use nitro_device::{ReactorThread, spawn_thread};
+use nitro_index::{FlashIndex, Shape};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Numbers that a task takes at a time.
+const GRAB: u64 = 64;
+
+/// SplitMix64's finaliser.
+pub(super) fn mix(n: u64) -> u64 {
+    let z = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+/// Fills `bytes` with what `n` and `salt` give.
+fn fill(bytes: &mut [u8], n: u64, salt: u64) {
+    let mut state = mix(n.wrapping_add(salt));
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+        state = mix(state.wrapping_add(0x9E37_79B9_7F4A_7C15));
+    }
+}
+
+type Bytes = SmallVec<[u8; 32]>;
+
+/// Entries of a shape, by number.
+#[derive(Clone, Copy)]
+pub(super) struct Entries(pub(super) Shape);
+
+impl Entries {
+    pub(super) fn key(self, n: u64) -> Bytes {
+        let mut key = Bytes::from_elem(0, self.0.key_bytes.into());
+        fill(&mut key, n, 0x6B65_7900);
+        // Different numbers have different keys.
+        key[..8].copy_from_slice(&mix(n.wrapping_add(1)).to_le_bytes());
+        key
+    }
+
+    pub(super) fn value(self, n: u64) -> Bytes {
+        let mut value = Bytes::from_elem(0, self.0.value_bytes.into());
+        fill(&mut value, n, 0x7661_6C00);
+        value
+    }
+}
+
+/// Times of single operations, to a hundredth.
+pub(super) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    fn new() -> Self {
+        // The bounds are legal: 1 ns to an hour, two digits.
+        Self(Histogram::new_with_bounds(1, 3_600_000_000_000, 2).unwrap_or_else(|e| unreachable!("{e}")))
+    }
+
+    fn add(&mut self, elapsed: Duration) {
+        self.0.saturating_record(elapsed.as_nanos() as u64);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        // Of the same bounds.
+        let _ = self.0.add(&other.0);
+    }
+
+    /// The time within which that share of the operations ended, in microseconds.
+    pub(super) fn quantile_us(&self, share: f64) -> f64 {
+        self.0.value_at_quantile(share) as f64 / 1000.0
+    }
+
+    pub(super) fn max_us(&self) -> f64 {
+        self.0.max() as f64 / 1000.0
+    }
+}
+
+/// What became of a load.
+pub(super) struct Outcome {
+    pub(super) elapsed: Duration,
+    pub(super) latencies: Latencies,
+    /// Operations that came out as they should, and not as they should.
+    pub(super) right: u64,
+    pub(super) wrong: u64,
+}
+
+impl Outcome {
+    pub(super) fn per_second(&self) -> f64 {
+        (self.right + self.wrong) as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Adds what came after it.
+    pub(super) fn add(&mut self, part: &Self) {
+        self.elapsed += part.elapsed;
+        self.latencies.merge(&part.latencies);
+        self.right += part.right;
+        self.wrong += part.wrong;
+    }
+}
+
+/// How a load is put on an index.
+#[derive(Clone, Copy)]
+pub(super) struct Drive {
+    pub(super) threads: usize,
+    /// Operations under way in all.
+    pub(super) depth: usize,
+    /// Whether the index works behind meanwhile.
+    pub(super) background: bool,
+}
+
+impl Drive {
+    /// Does `operation` for each of `numbers`; it returns whether it came out right.
+    pub(super) fn run<I, O>(
+        self,
+        index: &Arc<I>,
+        numbers: std::ops::Range<u64>,
+        operation: O,
+        show: impl Fn(u64),
+    ) -> Result<Outcome, Error>
+    where
+        I: FlashIndex + Send + Sync + 'static,
+        O: AsyncFn(&I, u64) -> Result<bool, nitro_index::Error> + Clone + Send + 'static,
+    {
+        let next = Arc::new(AtomicU64::new(numbers.start));
+        let begun = Instant::now();
+        let tasks = self.depth.div_ceil(self.threads);
+        let threads: Vec<_> = (0..self.threads)
+            .map(|thread| {
+                let (index, next, operation) = (Arc::clone(index), Arc::clone(&next), operation.clone());
+                let behind = self.background && thread == 0;
+                let end = numbers.end;
+                spawn_thread("load", move || async move {
+                    let worker = work(&*index, &next, end, tasks, &operation);
+                    if !behind {
+                        return worker.await;
+                    }
+                    let (worker, background) = (std::pin::pin!(worker), std::pin::pin!(index.background()));
+                    match futures_util::future::select(worker, background).await {
+                        futures_util::future::Either::Left((done, _)) => done,
+                        futures_util::future::Either::Right((error, _)) => Err(error),
+                    }
+                })
+                .map_err(|e| Error::with_sources("threads", &e))
+            })
+            .collect::<Result<_, _>>()?;
+        while !threads.iter().all(ReactorThread::is_finished) {
+            show(next.load(Ordering::Relaxed).min(numbers.end));
+            std::thread::sleep(Duration::from_millis(if begun.elapsed() < Duration::from_secs(1) { 2 } else { 50 }));
+        }
+        let mut outcome = Outcome { elapsed: begun.elapsed(), latencies: Latencies::new(), right: 0, wrong: 0 };
+        for thread in threads {
+            let part = thread.join().map_err(|_| Error::new("index", "a thread of the load panicked"))?;
+            let part = part.map_err(|e| super::refused("index", &e))?;
+            outcome.latencies.merge(&part.latencies);
+            outcome.right += part.right;
+            outcome.wrong += part.wrong;
+        }
+        Ok(outcome)
+    }
+}
+
+struct Part {
+    latencies: Latencies,
+    right: u64,
+    wrong: u64,
+}
+
+async fn work<I: FlashIndex, O: AsyncFn(&I, u64) -> Result<bool, nitro_index::Error>>(
+    index: &I,
+    next: &AtomicU64,
+    end: u64,
+    tasks: usize,
+    operation: &O,
+) -> Result<Part, nitro_index::Error> {
+    let parts = futures_util::future::try_join_all((0..tasks).map(|_| async move {
+        let mut part = Part { latencies: Latencies::new(), right: 0, wrong: 0 };
+        loop {
+            let from = next.fetch_add(GRAB, Ordering::Relaxed);
+            if from >= end {
+                return Ok::<_, nitro_index::Error>(part);
+            }
+            for n in from..(from + GRAB).min(end) {
+                let begun = Instant::now();
+                let is_right = operation(index, n).await?;
+                part.latencies.add(begun.elapsed());
+                if is_right { part.right += 1 } else { part.wrong += 1 }
+            }
+        }
+    }))
+    .await?;
+    let mut all = Part { latencies: Latencies::new(), right: 0, wrong: 0 };
+    for part in parts {
+        all.latencies.merge(&part.latencies);
+        all.right += part.right;
+        all.wrong += part.wrong;
+    }
+    Ok(all)
+}

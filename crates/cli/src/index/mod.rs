@@ -1,0 +1,28 @@
+//! `nitro index`: hash tables on flash, measured and planned.
+
+mod bench;
+mod load;
+mod plan;
+
+use crate::args::{IndexCommand, ShapeArgs};
+use crate::error::Error;
+use nitro_index::Shape;
+
+/// Runs one of its commands.
+pub(crate) fn run(command: &IndexCommand) -> Result<(), Error> {
+    match command {
+        IndexCommand::Bench(args) => bench::run(args),
+        IndexCommand::Plan(args) => plan::run(args),
+    }
+}
+
+impl ShapeArgs {
+    fn shape(&self) -> Result<Shape, Error> {
+        Shape::new(self.key_bytes, self.value_bytes).map_err(|e| refused("index", &e))
+    }
+}
+
+/// What an index says is wrong.
+fn refused(what: &str, error: &nitro_index::Error) -> Error {
+    Error::with_sources(what, error)
+}

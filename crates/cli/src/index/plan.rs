@@ -1,0 +1,57 @@
+//! `nitro index plan`: buffers against filters.
+
+use super::refused;
+use crate::args::PlanArgs;
+use crate::error::Error;
+use crate::output::{self, Format, Table};
+use crate::size::Size;
+use nitro_index::bufferhash::{Options, Plan, best_buffers_bytes};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    plan: Plan,
+    /// The paper's formula.
+    best_buffers_bytes: u64,
+    ram_bytes_per_entry: f64,
+}
+
+pub(crate) fn run(args: &PlanArgs) -> Result<(), Error> {
+    let shape = args.shape.shape()?;
+    let options = Options { shape, entries: args.shape.entries, ram_bytes: args.shape.ram.0 };
+    let plan = Plan::new(&options).map_err(|e| refused("--ram", &e))?;
+    let entry_bytes = shape.entry_bytes() as u64;
+    let report = Report {
+        best_buffers_bytes: best_buffers_bytes(plan.entries * entry_bytes, entry_bytes),
+        ram_bytes_per_entry: plan.ram_bytes as f64 / plan.entries as f64,
+        plan,
+    };
+    let json = || serde_json::to_string(&report).map(|line| line + "\n").map_err(|e| Error::new("the report", e));
+    let text = match args.output.format {
+        Format::Json => json()?,
+        format => {
+            let mut table = Table::new(vec!["setting", "value"]);
+            let size = |bytes| Size(bytes).to_string();
+            let filters_alive = f64::from(plan.slots) / f64::from(plan.super_tables);
+            for (name, value) in [
+                ("entries", plan.entries.to_string()),
+                ("flash", size(plan.flash_bytes)),
+                ("RAM", size(plan.ram_bytes)),
+                ("RAM an entry, bytes", format!("{:.2}", report.ram_bytes_per_entry)),
+                ("super tables", plan.super_tables.to_string()),
+                ("incarnations of each", format!("{filters_alive:.1}")),
+                ("buffers", size(plan.buffers_bytes)),
+                ("buffers by the paper's formula", size(report.best_buffers_bytes)),
+                ("filters", size(plan.filters_bytes)),
+                ("bits a filter", plan.filter_bits.to_string()),
+                ("hashes", plan.filter_hashes.to_string()),
+                ("reads a miss, expected", format!("{:.4}", plan.reads_per_miss)),
+            ] {
+                table.row(vec![name.to_owned(), value]);
+            }
+            if format == Format::Csv { table.csv(true) } else { table.aligned() }
+        }
+    };
+    output::print(&text).map(|_| ())
+}
