@@ -3,3 +3,4 @@
 
 mod bufferhash;
 mod model;
+mod silt;

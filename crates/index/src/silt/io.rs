@@ -1,0 +1,126 @@
+//! The flash, with what is counted and what is known of its failures.
+
+use crate::hash::seal;
+use crate::{Error, PAGE_BYTES};
+use bytes::Bytes;
+use nitro_engine::port::{Device, DeviceError, ErrorKind, Operation};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What an index did. Statistics: no order between them is promised.
+#[derive(Default)]
+pub(super) struct Tallies {
+    pub(super) inserts: AtomicU64,
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) hit_reads: AtomicU64,
+    pub(super) miss_reads: AtomicU64,
+    pub(super) written_bytes: AtomicU64,
+    pub(super) background_read_bytes: AtomicU64,
+    pub(super) corrupt_pages: AtomicU64,
+    /// Buffers of conversions and merges under way.
+    pub(super) buffer_bytes: AtomicI64,
+    /// Look-ups that wait for the flash.
+    pub(super) reading: AtomicU32,
+}
+
+/// The flash of an index.
+pub(super) struct Io<D> {
+    pub(super) device: D,
+    pub(super) seed: u64,
+    pub(super) tallies: Tallies,
+    /// Why nothing is written any more.
+    failed: Mutex<Option<DeviceError>>,
+}
+
+/// Counts a look-up that waits, as long as it does.
+struct Reading<'a>(&'a AtomicU32);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// RAM that is counted as long as this is held.
+pub(super) struct Buffers<'a> {
+    tallies: &'a Tallies,
+    bytes: i64,
+}
+
+impl Drop for Buffers<'_> {
+    fn drop(&mut self) {
+        self.tallies.buffer_bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl<D: Device> Io<D> {
+    pub(super) fn new(device: D, seed: u64) -> Self {
+        Self { device, seed, tallies: Tallies::default(), failed: Mutex::new(None) }
+    }
+
+    /// Counts RAM.
+    pub(super) fn buffers(&self, bytes: usize) -> Buffers<'_> {
+        let bytes = bytes as i64;
+        self.tallies.buffer_bytes.fetch_add(bytes, Relaxed);
+        Buffers { tallies: &self.tallies, bytes }
+    }
+
+    /// Refuses after a write or flush failed: what stands on the flash is not known then.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match &*self.failed.lock() {
+            Some(error) => Err(Error::Device(error.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn fail(&self, error: DeviceError) -> Error {
+        self.failed.lock().get_or_insert_with(|| {
+            tracing::warn!(%error, "the index's flash failed: nothing more is entered");
+            error.clone()
+        });
+        Error::Device(error)
+    }
+
+    /// Writes nothing more: somebody gave up in the middle of something.
+    pub(super) fn give_up(&self) {
+        let error = DeviceError::new(ErrorKind::Io, Operation::Write, 0, 0);
+        let _ = self.fail(error);
+    }
+
+    /// Reads a page for a look-up.
+    pub(super) async fn read_page(&self, offset: u64) -> Result<Bytes, Error> {
+        self.tallies.reading.fetch_add(1, Relaxed);
+        let _reading = Reading(&self.tallies.reading);
+        Ok(self.device.read(offset, PAGE_BYTES).await?)
+    }
+
+    /// Reads pages in the background.
+    pub(super) async fn read_piece(&self, offset: u64, pages: u32) -> Result<Bytes, Error> {
+        let len = pages as usize * PAGE_BYTES;
+        let piece = self.device.read(offset, len).await?;
+        self.tallies.background_read_bytes.fetch_add(len as u64, Relaxed);
+        Ok(piece)
+    }
+
+    pub(super) async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.check()?;
+        self.tallies.written_bytes.fetch_add(data.len() as u64, Relaxed);
+        self.device.write(offset, data).await.map_err(|e| self.fail(e))
+    }
+
+    pub(super) async fn flush(&self) -> Result<(), Error> {
+        self.check()?;
+        self.device.flush().await.map_err(|e| self.fail(e))
+    }
+
+    /// Counts a page that fails its checksum.
+    pub(super) fn note_corrupt(&self, offset: u64) {
+        self.tallies.corrupt_pages.fetch_add(1, Relaxed);
+        tracing::warn!(offset, "a page of the index fails its checksum; what it held is not there");
+    }
+
+    pub(super) fn seal(&self, page: &mut [u8], offset: u64) {
+        seal(page, offset, self.seed);
+    }
+}

@@ -1,0 +1,75 @@
+//! How fast background work goes.
+
+use super::io::Tallies;
+use nitro_engine::port::Clock;
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::Duration;
+
+/// The rate of conversions and merges: bytes that they read and write in a second. While inserts wait for them, they go
+/// as fast as they can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rates {
+    /// While no look-up waits for the flash; `u64::MAX`: no limit.
+    pub idle_bytes_per_second: u64,
+    /// While look-ups wait for the flash.
+    pub busy_bytes_per_second: u64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { idle_bytes_per_second: u64::MAX, busy_bytes_per_second: 32 << 20 }
+    }
+}
+
+/// Lets others go on in the middle of long work.
+pub(super) trait Pace {
+    /// Called after a few thousand entries, or when a piece was written: `bytes` were read and written since.
+    fn turn(&self, bytes: u64) -> impl Future<Output = ()>;
+}
+
+/// Work that somebody waits for: others get their turn, no more.
+pub(super) struct Hurried;
+
+impl Pace for Hurried {
+    async fn turn(&self, _bytes: u64) {
+        yield_now().await;
+    }
+}
+
+/// Work at a bounded rate.
+pub(super) struct Paced<'a, C> {
+    pub(super) clock: &'a C,
+    pub(super) rates: Rates,
+    pub(super) tallies: &'a Tallies,
+    /// Inserts that wait.
+    pub(super) waiting: &'a AtomicU32,
+}
+
+impl<C: Clock> Pace for Paced<'_, C> {
+    async fn turn(&self, bytes: u64) {
+        yield_now().await;
+        if bytes == 0 || self.waiting.load(Relaxed) > 0 {
+            return;
+        }
+        let busy = self.tallies.reading.load(Relaxed) > 0;
+        let rate = if busy { self.rates.busy_bytes_per_second } else { self.rates.idle_bytes_per_second };
+        if rate < u64::MAX {
+            self.clock.sleep(Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)).await;
+        }
+    }
+}
+
+/// Ends at the next poll after the one that began it.
+pub(super) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,191 @@
+//! Runs: entries by hash, in pages one behind the other. Hash stores and sorted stores are runs with different indexes.
+
+use super::io::Io;
+use super::log::Entry;
+use super::page::Layout;
+use super::space::{Segment, Space};
+use crate::{Error, PAGE_BYTES, Value};
+use bytes::Bytes;
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Device;
+use std::sync::Arc;
+
+/// Pages of entries by hash.
+pub(super) struct Run {
+    pub(super) id: u64,
+    pub(super) layout: Layout,
+    pub(super) segments: Vec<Segment>,
+    pub(super) segment_pages: u32,
+    pub(super) entries: u64,
+}
+
+/// What a look-up met.
+pub(super) enum Look {
+    /// The entry of its key.
+    Found(Entry),
+    /// Nothing.
+    Absent,
+    /// A page that cannot be read, where the key may have been.
+    Lost,
+}
+
+impl Run {
+    /// Pages in use.
+    pub(super) fn pages(&self) -> u32 {
+        self.entries.div_ceil(self.layout.capacity() as u64) as u32
+    }
+
+    /// Entries that a page has.
+    pub(super) fn entries_of(&self, page: u32) -> usize {
+        let capacity = self.layout.capacity() as u64;
+        (self.entries - u64::from(page) * capacity).min(capacity) as usize
+    }
+
+    /// Where a page stands.
+    pub(super) fn offset(&self, page: u32) -> u64 {
+        let (segment, within) = (page / self.segment_pages, page % self.segment_pages);
+        self.segments[segment as usize].offset() + u64::from(within) * PAGE_BYTES as u64
+    }
+
+    /// Pages from `page` on that stand one behind the other.
+    pub(super) fn adjacent(&self, page: u32) -> u32 {
+        (self.segment_pages - page % self.segment_pages).min(self.pages() - page)
+    }
+
+    /// Whether a page is what was written there.
+    pub(super) fn is_whole(&self, bytes: &[u8], page: u32, seed: u64) -> bool {
+        self.layout.check(bytes, self.id, self.offset(page), seed) == Some(self.entries_of(page))
+    }
+
+    /// Reads a page and looks for `key` among `count` of its entries.
+    pub(super) async fn look<D: Device>(
+        &self,
+        io: &Io<D>,
+        key: &[u8],
+        first: u64,
+        count: usize,
+    ) -> Result<Look, Error> {
+        let capacity = self.layout.capacity() as u64;
+        let (page, index) = ((first / capacity) as u32, (first % capacity) as usize);
+        let offset = self.offset(page);
+        let bytes = io.read_page(offset).await?;
+        if !self.is_whole(&bytes, page, io.seed) {
+            io.note_corrupt(offset);
+            return Ok(Look::Lost);
+        }
+        let end = (index + count).min(self.entries_of(page));
+        for at in index..end {
+            let (found, value) = self.layout.entry(&bytes, at);
+            if found == key {
+                return Ok(Look::Found((!self.layout.is_removal(&bytes, at)).then(|| Value::from_slice(value))));
+            }
+        }
+        Ok(Look::Absent)
+    }
+
+    /// Says that its segments will be free when look-ups that are under way have ended.
+    pub(super) fn retire(&self) {
+        self.segments.iter().for_each(Segment::retire);
+    }
+}
+
+/// Writes a run, in pieces of many pages.
+pub(super) struct RunWriter<'a, D> {
+    io: &'a Io<D>,
+    space: &'a Arc<Space>,
+    run: Run,
+    piece: Option<BufMut>,
+    piece_pages: u32,
+    /// The first page of the piece.
+    first: u32,
+    /// The page that is being filled, and its entries.
+    page: u32,
+    used: usize,
+    /// A write is under way.
+    writing: bool,
+}
+
+impl<D> Drop for RunWriter<'_, D> {
+    fn drop(&mut self) {
+        if self.writing {
+            // It was given up, but what was asked of the device may still be done: nobody else may write there.
+            std::mem::take(&mut self.run.segments).into_iter().for_each(std::mem::forget);
+        }
+    }
+}
+
+impl<'a, D: Device> RunWriter<'a, D> {
+    pub(super) fn new(
+        io: &'a Io<D>,
+        space: &'a Arc<Space>,
+        id: u64,
+        layout: Layout,
+        segment_pages: u32,
+        piece_pages: u32,
+    ) -> Self {
+        let run = Run { id, layout, segments: Vec::new(), segment_pages, entries: 0 };
+        Self { io, space, run, piece: None, piece_pages, first: 0, page: 0, used: 0, writing: false }
+    }
+
+    /// Makes room for an entry; `held` are in the index.
+    pub(super) async fn make_room(&mut self, held: u64) -> Result<(), Error> {
+        if self.piece.is_some() {
+            return Ok(());
+        }
+        if self.page.is_multiple_of(self.run.segment_pages) {
+            self.run.segments.push(self.space.take(held).await?);
+        }
+        let left = self.run.segment_pages - self.page % self.run.segment_pages;
+        let pages = left.min(self.piece_pages);
+        self.piece = Some(BufMut::zeroed(pages as usize * PAGE_BYTES));
+        self.first = self.page;
+        Ok(())
+    }
+
+    /// Adds an entry, for which there is room; whether the piece is full then.
+    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
+        let Some(piece) = &mut self.piece else { return false };
+        let at = (self.page - self.first) as usize * PAGE_BYTES;
+        self.run.layout.put(&mut piece[at..at + PAGE_BYTES], self.used, key, value);
+        self.used += 1;
+        self.run.entries += 1;
+        self.used == self.run.layout.capacity() && self.finish_page()
+    }
+
+    fn finish_page(&mut self) -> bool {
+        let Some(piece) = &mut self.piece else { return false };
+        let at = (self.page - self.first) as usize * PAGE_BYTES;
+        let run = &self.run;
+        run.layout.finish(&mut piece[at..at + PAGE_BYTES], self.used, run.id, run.offset(self.page), self.io.seed);
+        self.page += 1;
+        self.used = 0;
+        (self.page - self.first) as usize * PAGE_BYTES == piece.len()
+    }
+
+    /// Writes the piece; gives its bytes.
+    pub(super) async fn write_piece(&mut self) -> Result<u64, Error> {
+        let Some(mut piece) = self.piece.take() else { return Ok(0) };
+        piece.truncate((self.page - self.first) as usize * PAGE_BYTES);
+        let len = piece.len() as u64;
+        if len > 0 {
+            let pages: Bytes = piece.freeze();
+            self.writing = true;
+            let written = self.io.write(self.run.offset(self.first), pages).await;
+            self.writing = false;
+            written?;
+        }
+        Ok(len)
+    }
+
+    /// The run, all written, but not flushed; `None` if it has no entries.
+    pub(super) async fn finish(mut self) -> Result<Option<Run>, Error> {
+        if self.used > 0 {
+            self.finish_page();
+        }
+        self.write_piece().await?;
+        let segments = std::mem::take(&mut self.run.segments);
+        let Run { id, layout, segment_pages, entries, .. } = self.run;
+        let run = Run { id, layout, segments, segment_pages, entries };
+        Ok((run.entries > 0).then_some(run))
+    }
+}
