@@ -150,6 +150,7 @@ fn superblocks() -> Result<()> {
         start: 3,
         fingerprints: Some(FingerprintHash::Blake3),
         logged: false,
+        index: None,
     };
     let mut block = vec![0; 1 + SUPERBLOCK_BYTES];
     superblock.encode(&mut block[1..]);

@@ -129,11 +129,46 @@ impl CacheManager {
     /// and refreshes its place in both replacement orders.
     pub fn insert_duplicate(&mut self, key: ExtentKey, fingerprint: &Fingerprint) -> Option<Location> {
         let location = self.lookup_fingerprint(fingerprint)?;
+        self.count_duplicate(key, location);
+        Some(location)
+    }
+
+    /// As [`insert_duplicate`](Self::insert_duplicate), where an index outside says that content of that fingerprint was
+    /// put into `entry` of that filling of a WEU: points `key` to it if that is still so.
+    pub fn insert_known_duplicate(
+        &mut self,
+        key: ExtentKey,
+        fingerprint: &Fingerprint,
+        (weu, generation, entry): (WeuId, Generation, u16),
+    ) -> Option<Location> {
+        if !self.weus.is_current(weu, generation) {
+            return None;
+        }
+        let location = self.weus.location(weu, entry)?;
+        self.note_fingerprint(fingerprint, Target::new(weu, entry, generation));
+        self.weus.touch(weu);
+        self.count_duplicate(key, location);
+        Some(location)
+    }
+
+    fn count_duplicate(&mut self, key: ExtentKey, location: Location) {
         self.point(key, location.weu, location.entry);
         self.stats.insertions += 1;
         self.stats.duplicates += 1;
         self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
-        Some(location)
+    }
+
+    /// Enters a fingerprint in the index in RAM, in place of others if that is partial.
+    fn note_fingerprint(&mut self, fingerprint: &Fingerprint, target: Target) {
+        let Some(index) = self.fingerprints.as_mut() else { return };
+        index.remove(fingerprint); // another writer may have brought the same content in between
+        let len_max = match self.settings.fingerprint_index_percent {
+            100.. => usize::MAX,
+            percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,
+        };
+        let weus = &self.weus;
+        let evicted = index.insert(fingerprint, target, len_max, |t| !target_is_current(weus, t));
+        self.stats.fingerprints_evicted += evicted;
     }
 
     /// Where content of that fingerprint is cached; refreshes its place in both replacement orders.
@@ -161,16 +196,8 @@ impl CacheManager {
         self.stats.unique_bytes += extent_bytes;
         self.stats.stored_bytes += u64::from(stored.payload_bytes());
         self.stats.base_entries += 1;
-        if let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), fingerprint) {
-            let target = Target::new(weu, location.entry, location.generation);
-            index.remove(fingerprint); // another writer may have brought the same content in between
-            let len_max = match self.settings.fingerprint_index_percent {
-                100.. => usize::MAX,
-                percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,
-            };
-            let weus = &self.weus;
-            let evicted = index.insert(fingerprint, target, len_max, |t| !target_is_current(weus, t));
-            self.stats.fingerprints_evicted += evicted;
+        if let Some(fingerprint) = fingerprint {
+            self.note_fingerprint(fingerprint, Target::new(weu, location.entry, location.generation));
         }
         self.point(key, weu, location.entry);
         self.version += 1;

@@ -18,6 +18,7 @@ mod linger;
 pub mod net;
 pub mod ram;
 pub mod runtime;
+pub mod slice;
 
 pub use any::AnyDevice;
 pub use crashing::CrashingDevice;
@@ -27,3 +28,4 @@ pub use file::{FileDevice, FileOptions};
 pub use hdd::HddDevice;
 pub use ram::RamDevice;
 pub use runtime::{CompioClock, Reactor, ReactorThread, spawn_local, spawn_thread};
+pub use slice::SliceDevice;

@@ -36,6 +36,9 @@ type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
 /// Where the journal begins: behind the superblocks.
 const JOURNAL_OFFSET: u64 = 2 * SUPERBLOCK_BYTES as u64;
 
+/// Where an index of fingerprints begins, as erase blocks do.
+const INDEX_ALIGNMENT_BYTES: u64 = 128 << 10;
+
 /// What one cache is and did, for status displays.
 #[derive(Debug, Clone, Serialize)]
 pub struct CacheStatus {
@@ -113,8 +116,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Bytes of a device that are not for WEUs: superblocks and journal, up to a whole WEU.
     #[must_use]
     pub fn overhead_bytes(settings: &EngineSettings) -> u64 {
-        let journal = settings.journal_counts().area_bytes();
-        (JOURNAL_OFFSET + journal).next_multiple_of(settings.manager.weu_bytes.into())
+        let index = Self::index_area_of(settings);
+        (index.offset + index.len).next_multiple_of(settings.manager.weu_bytes.into())
+    }
+
+    /// Where the index of fingerprints on flash would be.
+    fn index_area_of(settings: &EngineSettings) -> Area {
+        let journal_end = JOURNAL_OFFSET + settings.journal_counts().area_bytes();
+        match settings.index_bytes {
+            0 => Area { offset: journal_end, len: 0 },
+            len => Area { offset: journal_end.next_multiple_of(INDEX_ALIGNMENT_BYTES), len },
+        }
+    }
+
+    /// The part of the device for an index of fingerprints on flash, if it was made with one: offset and length in bytes.
+    /// The cache itself neither reads nor writes it.
+    pub fn index_area(&self) -> Option<Area> {
+        self.superblock.index
     }
 
     /// Formats `flash` and starts an empty cache on it. `uuid` names the cache; `epoch` must be random: stored extents
@@ -182,6 +200,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             start: 1,
             fingerprints: settings.fingerprints(),
             logged: false,
+            index: Some(Self::index_area_of(settings)).filter(|area| area.len > 0),
         })
     }
 
@@ -290,6 +309,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if let Some(known) = self.starts.write().get_mut(weu.0 as usize) {
             *known = start;
         }
+    }
+
+    /// The start in which a WEU was filled last, modulo 2²⁴; `None`: there is no such WEU.
+    pub(crate) fn start_of(&self, weu: WeuId) -> Option<u32> {
+        self.starts.read().get(weu.0 as usize).map(|start| start & 0xFF_FFFF)
     }
 
     pub(crate) fn grow_starts(&self, count: u32) {

@@ -10,6 +10,7 @@ pub mod buf;
 mod cache;
 pub mod codec;
 mod error;
+mod fingerprints;
 pub mod format;
 mod health;
 mod insert;
@@ -28,6 +29,7 @@ mod yielding;
 
 pub use cache::{Cache, CacheStatus};
 pub use error::{Error, ErrorKind};
+pub use fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 pub use health::Health;
 pub use nitro_cache as manager;
 pub use recovery::Recovered;

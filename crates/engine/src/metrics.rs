@@ -79,6 +79,8 @@ counters! {
         fills_dropped,
         /// Fills dropped because their extent was written to in the meantime.
         fills_voided,
+        /// Duplicates that only the fingerprint index on flash knew.
+        flash_index_duplicates,
         /// Stored extents whose checksum or encoding was wrong; each was served by the origin.
         corrupt_extents,
         /// Stored extents whose WEU was refilled while they were being read.

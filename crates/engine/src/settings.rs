@@ -14,6 +14,8 @@ pub struct EngineSettings {
     pub compression: Compression,
     /// Which hash names contents.
     pub fingerprint_hash: FingerprintHash,
+    /// Bytes of the cache device for an index of fingerprints on flash, when the cache is made; 0: none.
+    pub index_bytes: u64,
     /// RAM for whole extents in front of the SSD, in bytes; 0: none.
     pub ram_cache_bytes: u64,
     /// RAM for data read ahead, in bytes.
@@ -53,6 +55,7 @@ impl EngineSettings {
             manager,
             compression: Compression::default(),
             fingerprint_hash: FingerprintHash::default(),
+            index_bytes: 0,
             ram_cache_bytes: 64 << 20,
             readahead_ram_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,

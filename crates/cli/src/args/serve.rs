@@ -1,8 +1,8 @@
 //! `nitro serve`
 
 use crate::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintName, Mode, ServerConfig, Span,
-    TlsMode, VolumeConfig,
+    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintIndexName, FingerprintName, Mode,
+    ServerConfig, Span, TlsMode, VolumeConfig,
 };
 use crate::error::Error;
 use crate::size::Size;
@@ -105,9 +105,16 @@ struct CacheArgs {
     /// How extents are compressed [default: lz4]
     #[arg(long, value_enum, requires = "cache")]
     compression: Option<CompressionName>,
-    /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100]
+    /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100; 10 with an index on the SSD]
     #[arg(long, value_name = "PCT", requires = "cache")]
     fingerprint_index_ratio: Option<u8>,
+    /// Where fingerprints are found that are not in RAM: nowhere (ram), or on a part of the SSD (bufferhash) [default: what
+    /// the existing cache was made with, else ram]
+    #[arg(long, value_enum, value_name = "INDEX", requires = "cache")]
+    fingerprint_index: Option<FingerprintIndexName>,
+    /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry]
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    fingerprint_index_ram: Option<Size>,
     /// Which hash names contents [default: that of the existing cache, else blake3]
     #[arg(long, value_enum, requires = "cache")]
     fingerprint: Option<FingerprintName>,
@@ -239,6 +246,8 @@ impl CacheArgs {
             compression: self.compression.unwrap_or_default(),
             fingerprint: self.fingerprint,
             fingerprint_index_ratio: self.fingerprint_index_ratio,
+            fingerprint_index: self.fingerprint_index,
+            fingerprint_index_ram: self.fingerprint_index_ram,
             sequential_threshold: self.sequential_threshold,
             dirty_start: self.dirty_start,
             dirty_max: self.dirty_max,

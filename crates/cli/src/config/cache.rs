@@ -8,6 +8,9 @@ use nitro_engine::{EngineSettings, WriteMode};
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 
+/// The default of `fingerprint_index_ratio` beside an index on flash.
+pub(crate) const FLASH_INDEX_RATIO: u8 = 10;
+
 /// A cache: its place on the SSD and how it works.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +41,10 @@ pub struct CacheConfig {
     pub fingerprint: Option<FingerprintName>,
     /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_ratio: Option<u8>,
+    /// Where fingerprints are found that are not in RAM; what the cache was made with, else nowhere, if not given.
+    pub fingerprint_index: Option<FingerprintIndexName>,
+    /// RAM of the index on flash; four bytes an entry if not given.
+    pub fingerprint_index_ram: Option<Size>,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
     /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
@@ -127,6 +134,24 @@ pub enum FingerprintName {
     Sha1,
 }
 
+/// Where fingerprints are found that are not in RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FingerprintIndexName {
+    /// Nowhere: what is not in RAM is not known.
+    Ram,
+    /// On a part of the SSD: [`nitro_index::bufferhash`].
+    Bufferhash,
+}
+
+impl FingerprintIndexName {
+    /// Whether it takes a part of the SSD.
+    #[must_use]
+    pub fn is_on_flash(self) -> bool {
+        self != Self::Ram
+    }
+}
+
 impl From<FingerprintName> for FingerprintHash {
     fn from(name: FingerprintName) -> Self {
         match name {
@@ -153,6 +178,8 @@ impl CacheConfig {
             compression: CompressionName::default(),
             fingerprint: None,
             fingerprint_index_ratio: None,
+            fingerprint_index: None,
+            fingerprint_index_ram: None,
             sequential_threshold: None,
             dirty_start: None,
             dirty_max: None,
@@ -171,7 +198,9 @@ impl CacheConfig {
         manager.extent_bytes = self.extent_size.map_or(manager.extent_bytes, bytes);
         manager.weu_bytes = self.weu_size.map_or(manager.weu_bytes, bytes);
         manager.dedup = self.dedup.unwrap_or(manager.dedup);
-        manager.fingerprint_index_percent = self.fingerprint_index_ratio.unwrap_or(manager.fingerprint_index_percent);
+        let on_flash = self.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash);
+        let percent = if on_flash { FLASH_INDEX_RATIO } else { manager.fingerprint_index_percent };
+        manager.fingerprint_index_percent = self.fingerprint_index_ratio.unwrap_or(percent);
         if let Some(threshold) = self.sequential_threshold {
             manager.streams.threshold_bytes = threshold.0;
         }
@@ -187,6 +216,9 @@ impl CacheConfig {
         settings.dirty_max_percent = self.dirty_max.unwrap_or(settings.dirty_max_percent);
         settings.origin_timeout = self.origin_timeout.map(|span| span.0).filter(|timeout| !timeout.is_zero());
         settings.dirty_age = self.dirty_age.map_or(settings.dirty_age, |span| span.0);
+        // Where the RAM does not suffice, the check finds it.
+        settings.index_bytes =
+            crate::serve::index_plan(self, &settings).ok().flatten().map_or(0, |plan| plan.flash_bytes);
         settings
     }
 }

@@ -7,7 +7,8 @@ mod span;
 mod text;
 mod volume;
 
-pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintName, Mode};
+pub(crate) use cache::FLASH_INDEX_RATIO;
+pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
 pub use server::{Address, AddressError, ServerConfig, TlsMode};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;

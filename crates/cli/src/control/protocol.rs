@@ -150,6 +150,8 @@ pub(crate) struct Cache {
     pub(crate) failed: Option<String>,
     /// The write log, if there is one.
     pub(crate) log: Option<Log>,
+    /// The index of fingerprints on the SSD, if there is one.
+    pub(crate) flash_index: Option<FlashIndex>,
     /// Of a stopped cache: the UUID of the write log that may hold writes which are nowhere else.
     pub(crate) log_needed: Option<String>,
     /// Clean entries are still coming back after the start.
@@ -220,6 +222,28 @@ impl Cache {
             + self.ssd_written_superblock_bytes
             + self.ssd_written_journal_bytes
     }
+}
+
+/// An index of fingerprints on the SSD.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FlashIndex {
+    /// It answers; after a start it is read first.
+    pub(crate) open: bool,
+    /// Fingerprints in it, those of what has been evicted since included.
+    pub(crate) entries: u64,
+    pub(crate) flash_bytes: u64,
+    pub(crate) ram_bytes: u64,
+    /// Duplicates that only it knew.
+    pub(crate) duplicates: u64,
+    /// Fingerprints that it was asked for and knew, or did not, and pages read for that.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) reads: u64,
+    pub(crate) written_bytes: u64,
+    /// Pages that failed their checksum, and requests that failed.
+    pub(crate) corrupt_pages: u64,
+    pub(crate) errors: u64,
 }
 
 /// A write log.

@@ -1,8 +1,8 @@
 //! The engine's counters as the control protocol tells them.
 
-use super::protocol::{Cache, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
+use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
 use crate::export::VolumeExport;
-use crate::serve::{CacheEntry, Served, mode_of_byte};
+use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte};
 use nitro_engine::metrics;
 use nitro_engine::port::Device;
 use serde::Serialize;
@@ -47,6 +47,10 @@ pub(crate) fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool)
         uuid: if absent { String::new() } else { entry.uuid.to_string() },
         failed: status.failed.clone(),
         log: status.log.map(|log| log_status(entry, log)),
+        flash_index: entry
+            .flash_index
+            .as_ref()
+            .map(|index| flash_index(&index.status(), counters.flash_index_duplicates)),
         log_needed: entry.log_missing.map(|uuid| uuid.to_string()),
         loading: !absent && status.restoring,
         recovered: entry.recovered.map_or_else(Recovered::default, |found| Recovered {
@@ -93,6 +97,23 @@ pub(crate) fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool)
         dirty_queue_bytes: status.dirty_queue_bytes,
         ram_cache_bytes: status.ram_cache_bytes,
         index_ram_bytes: stats.index_ram_bytes,
+    }
+}
+
+fn flash_index(status: &FlashIndexStatus, duplicates: u64) -> FlashIndex {
+    let FlashIndexStatus { is_open, flash_bytes, counters, errors } = *status;
+    FlashIndex {
+        open: is_open,
+        entries: counters.entries,
+        flash_bytes,
+        ram_bytes: counters.ram_bytes,
+        duplicates,
+        hits: counters.hits,
+        misses: counters.misses,
+        reads: counters.hit_reads + counters.miss_reads,
+        written_bytes: counters.written_bytes,
+        corrupt_pages: counters.corrupt_pages,
+        errors,
     }
 }
 

@@ -188,7 +188,7 @@ impl<I: FlashIndex + Send + Sync + 'static> Bench<'_, I> {
             0..synced,
             async move |index: &I, n| {
                 let found = index.get(&entries.key(n)).await?;
-                Ok(found.is_some_and(|value| value[..] == entries.value(n)))
+                Ok(found.is_some_and(|value| value[..] == *entries.value(n)))
             },
             |n| progress.show(n),
         )?;
@@ -239,7 +239,7 @@ impl<I: FlashIndex + Send + Sync + 'static> Bench<'_, I> {
         let look = async move |index: &I, n| {
             let n = if present { super::load::mix(n) % total } else { ABSENT + n };
             let found = index.get(&entries.key(n)).await?;
-            Ok(if present { found.is_some_and(|v| v[..] == entries.value(n)) } else { found.is_none() })
+            Ok(if present { found.is_some_and(|v| v[..] == *entries.value(n)) } else { found.is_none() })
         };
         let looked = self.drive(self.args.depth.get()).run(&self.index, 0..count, look, |n| progress.show(n))?;
         progress.end();

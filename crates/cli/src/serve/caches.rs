@@ -2,6 +2,7 @@
 
 use super::device::{CacheDevice, OriginDevice};
 use super::fence::Uuid;
+use super::flash_index::FlashFingerprints;
 use super::log;
 use super::plan;
 use super::store::{self, Store};
@@ -34,6 +35,8 @@ pub(crate) struct CacheEntry {
     pub(crate) log_path: Option<PathBuf>,
     /// The write log that may hold writes which are nowhere else, where it is looked at without.
     pub(crate) log_missing: Option<Uuid>,
+    /// Its index of fingerprints on flash.
+    pub(crate) flash_index: Option<FlashFingerprints>,
     /// What its start found; `None`: it was made anew.
     pub(crate) recovered: Option<Recovered>,
 }
@@ -91,6 +94,7 @@ pub(super) async fn open(name: &str, config: &CacheConfig, discard_dirty: bool) 
         let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
         create(name, &what, config, store, &random, discard_dirty).await?
     };
+    entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed)?;
     entry.path = Some(path.clone());
     entry.log_path.clone_from(&config.write_log);
     Ok(entry)
@@ -134,6 +138,7 @@ async fn restart(
         uuid,
         resizing: AtomicBool::new(false),
         log_path: None,
+        flash_index: None,
         log_missing: None,
         recovered: Some(recovered),
     })
@@ -230,6 +235,7 @@ pub(crate) async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
         uuid,
         resizing: AtomicBool::new(false),
         log_path: None,
+        flash_index: None,
         log_missing,
         recovered: Some(recovered),
     })
@@ -312,6 +318,7 @@ async fn create(
         uuid: Uuid(random.uuid),
         resizing: AtomicBool::new(false),
         log_path: None,
+        flash_index: None,
         log_missing: None,
         recovered: None,
     })
@@ -334,6 +341,7 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
         uuid: Uuid([0; 16]),
         resizing: AtomicBool::new(false),
         log_path: None,
+        flash_index: None,
         log_missing: None,
         recovered: None,
     })
@@ -345,13 +353,17 @@ struct Random {
     log_uuid: [u8; 16],
     epoch: u64,
     seed: u64,
+    index_seed: u64,
 }
 
 fn random() -> io::Result<Random> {
     let mut file = File::open("/dev/urandom")?;
-    let (mut uuid, mut log_uuid, mut epoch, mut seed) = ([0; 16], [0; 16], [0; 8], [0; 8]);
-    for bytes in [&mut uuid[..], &mut log_uuid, &mut epoch, &mut seed] {
+    let (mut uuid, mut log_uuid, mut numbers) = ([0; 16], [0; 16], [[0; 8]; 3]);
+    file.read_exact(&mut uuid)?;
+    file.read_exact(&mut log_uuid)?;
+    for bytes in &mut numbers {
         file.read_exact(bytes)?;
     }
-    Ok(Random { uuid, log_uuid, epoch: u64::from_le_bytes(epoch), seed: u64::from_le_bytes(seed) })
+    let [epoch, seed, index_seed] = numbers.map(u64::from_le_bytes);
+    Ok(Random { uuid, log_uuid, epoch, seed, index_seed })
 }

@@ -1,6 +1,7 @@
 //! What a cache will take, told before anything starts.
 
-use crate::config::CacheConfig;
+use super::flash_index;
+use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName};
 use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
@@ -32,6 +33,7 @@ pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Res
         Error::new(what, format_args!("{} = {value} {reason}", error.name))
             .or(format_args!("the nearest valid value is {nearest}"))
     })?;
+    flash_index::plan(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
     Ok(settings)
 }
 
@@ -73,6 +75,9 @@ pub(super) fn existing(
         let name = |hash| format!("{hash:?}").to_lowercase();
         return Err(differs("fingerprint", &name(wanted), &name(has)));
     }
+    if config.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash) && superblock.index.is_none() {
+        return Err(differs("fingerprint_index", &"one on the SSD", &"ram"));
+    }
     if config.dedup == Some(true) && superblock.fingerprints.is_none() {
         return Err(differs("dedup", &"on", &"off"));
     }
@@ -87,6 +92,10 @@ pub(super) fn existing(
     settings.manager.weu_bytes = superblock.weu_bytes;
     settings.manager.dedup = config.dedup.unwrap_or(superblock.fingerprints.is_some());
     settings.fingerprint_hash = superblock.fingerprints.unwrap_or(settings.fingerprint_hash);
+    settings.index_bytes = superblock.index.map_or(0, |area| area.len);
+    if superblock.index.is_some() && config.fingerprint_index.is_none() {
+        settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
+    }
     check_wanted_size(what, config, &settings, end)?;
     settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to start it anew"))?;
     Ok(settings)

@@ -1,6 +1,7 @@
 //! The threads behind the clients': one that inserts and keeps the journals, one that destages and reads ahead.
 
 use super::caches::CacheEntry;
+use super::connections::sleep;
 use super::open::Caches;
 use super::witness;
 use crate::error::Error;
@@ -47,9 +48,25 @@ impl CacheWorkers {
 /// Until the cache is closed, whether or not there is a journal to keep.
 async fn work(entry: &Arc<CacheEntry>) {
     let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
-    let (inserting, keeping) = (pin!(entry.cache.insertion_worker()), pin!(keeping));
+    let tending = async {
+        if let Some(index) = &entry.flash_index {
+            index.tend(sleep).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let inserting = async {
+        match &entry.flash_index {
+            Some(index) => entry.cache.insertion_worker_with(index).await,
+            None => entry.cache.insertion_worker().await,
+        }
+    };
+    let (inserting, tending, keeping) = (pin!(inserting), pin!(tending), pin!(keeping));
+    let inserting = select(inserting, tending);
     if let Either::Right(((), inserting)) = select(inserting, keeping).await {
         inserting.await;
+    }
+    if let Some(index) = &entry.flash_index {
+        index.sync().await;
     }
 }
 

@@ -101,6 +101,22 @@ fn log(cache: &Cache) -> Option<String> {
     })
 }
 
+/// The index of fingerprints on the SSD, if there is one.
+fn flash_index(cache: &Cache) -> Option<String> {
+    let index = cache.flash_index.as_ref()?;
+    if !index.open {
+        return Some(format!("an index on the SSD that does not answer yet; {} failures", index.errors));
+    }
+    Some(format!(
+        "{} in an index of {} on the SSD with {} of RAM; {} duplicates found by it, in {} reads",
+        index.entries,
+        Size(index.flash_bytes),
+        Size(index.ram_bytes),
+        index.duplicates,
+        index.reads
+    ))
+}
+
 fn start(cache: &Cache) -> String {
     let Recovered { dirty_bytes, lost_bytes, replayed_bytes, open_regions } = cache.recovered;
     if cache.recovered == Recovered::default() && !cache.loading {
@@ -184,6 +200,7 @@ fn cache(cache: &Cache) -> String {
             ),
         ),
     ];
+    lines.extend(flash_index(cache).map(|text| ("fingerprints", text)));
     if let Some(text) = log(cache) {
         lines.insert(4, ("write log", text));
     }

@@ -4,6 +4,7 @@
 mod commands;
 mod estimating;
 mod fencing;
+mod flash_index;
 mod generated;
 mod recording;
 mod reproducing;

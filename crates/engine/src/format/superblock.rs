@@ -14,7 +14,9 @@
 //! | 64 | 8 | bytes of the journal |
 //! | 72 | 4 | start: how often the cache has been started |
 //! | 76 | 1 | fingerprints: 0 none, 1 BLAKE3, 2 SHA-1 |
-//! | 77 | 4015 | reserved, zero |
+//! | 77 | 8 | offset of the index of fingerprints on flash, zero if there is none |
+//! | 85 | 8 | bytes of that index |
+//! | 93 | 3999 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use super::field::{Reader, Writer};
@@ -56,6 +58,9 @@ pub struct Superblock {
     pub fingerprints: Option<FingerprintHash>,
     /// A write log is, or was, in use: the journal may speak of it.
     pub logged: bool,
+    /// The part of the device for an index of fingerprints. Programs that know nothing of it leave it alone, and need not
+    /// mind it: what it says is believed only where it still is true.
+    pub index: Option<Area>,
 }
 
 /// The number of a hash.
@@ -83,7 +88,9 @@ impl Superblock {
             .u64(self.journal.offset)
             .u64(self.journal.len)
             .u32(self.start)
-            .u8(number(self.fingerprints));
+            .u8(number(self.fingerprints))
+            .u64(self.index.map_or(0, |area| area.offset))
+            .u64(self.index.map_or(0, |area| area.len));
         let crc = crc32c(&block[..CRC_AT]);
         block[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
@@ -143,6 +150,7 @@ impl Superblock {
                 other => return Err(reader.refuse("fingerprints", other.into())),
             },
             logged: version == FORMAT_VERSION_LOGGED,
+            index: Some(Area { offset: reader.u64()?, len: reader.u64()? }).filter(|area| area.len > 0),
         };
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
@@ -152,6 +160,12 @@ impl Superblock {
         let Area { offset, len } = superblock.journal;
         if offset < SUPERBLOCK_BYTES as u64 * 2 || offset.checked_add(len).is_none_or(|e| e > superblock.data_offset) {
             return Err(reader.refuse("offset of the journal", offset));
+        }
+        if let Some(index) = superblock.index {
+            let end = index.offset.checked_add(index.len);
+            if index.offset < offset + len || end.is_none_or(|end| end > superblock.data_offset) {
+                return Err(reader.refuse("offset of the index", index.offset));
+            }
         }
         Ok(superblock)
     }
@@ -167,13 +181,14 @@ mod tests {
             extent_bytes: 8192,
             weu_bytes: 2 << 20,
             weu_count: 2047,
-            data_offset: 2 << 20,
+            data_offset: 4 << 20,
             uuid: *b"0123456789abcdef",
             epoch: 99,
             journal: Area { offset: 8192, len: 1 << 20 },
             start: 3,
             fingerprints: Some(FingerprintHash::Sha1),
             logged: true,
+            index: Some(Area { offset: 2 << 20, len: 2 << 20 }),
         };
         let mut block = vec![0xAA; SUPERBLOCK_BYTES];
         superblock.encode(&mut block);

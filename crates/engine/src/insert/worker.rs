@@ -6,18 +6,21 @@ use super::stored_as;
 use crate::buf::{BufMut, is_zero};
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
+use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::Record;
 use crate::port::{Clock, Device, DeviceError};
 use crate::yielding::yield_now;
 use bytes::Bytes;
-use futures_util::future::{Either, LocalBoxFuture, join, select};
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{Append, Evicted, Fingerprint, WeuId};
+use nitro_cache::{Append, Evicted, Fingerprint, Location, WeuId};
 use std::pin::pin;
 
 /// Sealed WEUs of one worker that may be on their way to the SSD at once, while the next is being filled.
 const WRITES_MAX: usize = 2;
+/// Contents that are looked for in an index on flash at once.
+const LOOKUPS_MAX: usize = 64;
 /// Jobs after which a worker lets others on its thread run.
 const JOBS_PER_TURN: usize = 32;
 
@@ -32,8 +35,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Inserts what is queued, clean and dirty, and makes durable what is to be, until [`close`](Cache::close). Hashes
     /// and compresses, and so is best polled by a thread that serves no clients. One runs for each cache.
     pub async fn insertion_worker(&self) {
+        self.insertion_worker_with(&NoIndex).await;
+    }
+
+    /// As [`insertion_worker`](Self::insertion_worker); clean contents that the manager's index in RAM does not know are
+    /// looked for in `index` before they count as new.
+    pub async fn insertion_worker_with(&self, index: &impl FingerprintIndex) {
         let inserting = async {
-            join(self.clean_worker(), self.dirty_worker()).await;
+            join(self.clean_worker(index), self.dirty_worker()).await;
             // The last commit; where it fails, the committer has said so.
             let _ = self.commit().await;
             self.end_log().await;
@@ -42,13 +51,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         join(inserting, self.committer()).await;
     }
 
-    async fn clean_worker(&self) {
+    async fn clean_worker(&self, index: &impl FingerprintIndex) {
         let compressor = Compressor::new(self.settings.compression);
         let mut worker = Worker { cache: self, compressor, open: None, writes: FuturesUnordered::new() };
+        let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
-        while let Some(job) = worker.next_job().await {
-            if self.watch.is_caching() {
-                worker.insert(&job).await;
+        while let Some((job, known)) = looking.next(&mut worker).await {
+            if let Some(known) = known.filter(|_| self.watch.is_caching()) {
+                worker.insert(&job, known, index).await;
             }
             job.flights.settle(job.key.index().0, &job.token);
             self.queue.done();
@@ -62,6 +72,97 @@ impl<F: Device, C: Clock> Cache<F, C> {
             worker.seal().await;
         }
         while worker.writes.next().await.is_some() {}
+    }
+
+    /// What is to be known of a job's content before it is inserted; `None` when there is nothing to insert any more.
+    async fn know(&self, job: &Job, index: &impl FingerprintIndex) -> Option<Known> {
+        if !self.watch.is_caching() {
+            return None;
+        }
+        let extent = self.content(job).await?;
+        let zero = is_zero(&extent);
+        let fingerprint = self.settings.manager.dedup.then(|| match zero {
+            true => self.zero_fingerprint,
+            false => self.hash().of(&extent),
+        });
+        let mut place = None;
+        if let Some(fingerprint) = &fingerprint
+            && !zero
+            && self.manager.lock().lookup_fingerprint(fingerprint).is_none()
+        {
+            place = index.find(fingerprint).await;
+        }
+        Some(Known { extent, zero, fingerprint, place })
+    }
+
+    /// The extent's bytes; `None` when there is nothing to insert any more.
+    async fn content(&self, job: &Job) -> Option<Bytes> {
+        if job.token.is_void() {
+            self.metrics.fills_voided.add(1);
+            return None;
+        }
+        match &job.content {
+            Content::Whole(extent) => Some(extent.clone()),
+            Content::Merge { base, at, patch } => {
+                let old = self.fetch(&[(job.key, *base)]).await.pop().flatten()?;
+                let mut merged = BufMut::copy_of(&old);
+                merged[*at..*at + patch.len()].copy_from_slice(patch);
+                Some(merged.freeze())
+            }
+        }
+    }
+}
+
+/// What is known of a content.
+struct Known {
+    extent: Bytes,
+    zero: bool,
+    fingerprint: Option<Fingerprint>,
+    /// Where the index on flash says that it is.
+    place: Option<ContentPlace>,
+}
+
+/// Jobs whose contents are being looked for in an index on flash, in their order.
+struct Looking<'a, F, C, I> {
+    cache: &'a Cache<F, C>,
+    index: &'a I,
+    jobs: FuturesOrdered<LocalBoxFuture<'a, (Job, Option<Known>)>>,
+    /// No more will come.
+    is_last: bool,
+}
+
+impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
+    /// The next job, with what is known of its content.
+    async fn next(&mut self, worker: &mut Worker<'a, F, C>) -> Option<(Job, Option<Known>)> {
+        if !I::IS_THERE {
+            let job = worker.next_job().await?;
+            let known = self.cache.know(&job, self.index).await;
+            return Some((job, known));
+        }
+        while !self.is_last && self.jobs.len() < LOOKUPS_MAX {
+            let job = match self.jobs.is_empty() {
+                true => worker.next_job().await,
+                false => match worker.next_job().now_or_never() {
+                    Some(job) => job,
+                    None => break,
+                },
+            };
+            let Some(job) = job else {
+                self.is_last = true;
+                break;
+            };
+            let (cache, index) = (self.cache, self.index);
+            let mut looking: LocalBoxFuture<'a, _> = Box::pin(async move {
+                let known = cache.know(&job, index).await;
+                (job, known)
+            });
+            // What is not to be read is known at once, and holds nothing up.
+            match looking.as_mut().now_or_never() {
+                Some(known) => self.jobs.push_back(Box::pin(ready(known))),
+                None => self.jobs.push_back(looking),
+            }
+        }
+        self.jobs.next().await
     }
 }
 
@@ -89,15 +190,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
     }
 
-    async fn insert(&mut self, job: &Job) {
+    async fn insert<I: FingerprintIndex>(&mut self, job: &Job, known: Known, index: &I) {
         let cache = self.cache;
-        let Some(extent) = self.content(job).await else { return };
-        let zero = is_zero(&extent);
-        let fingerprint = cache.settings.manager.dedup.then(|| match zero {
-            true => cache.zero_fingerprint,
-            false => cache.hash().of(&extent),
-        });
+        let Known { extent, zero, fingerprint, place } = known;
         if let Some(fingerprint) = &fingerprint {
+            // Only the start that a slot was filled in tells apart fillings that bear one generation.
+            let place = place.filter(|p| cache.start_of(p.weu) == Some(p.start));
             let mut manager = cache.manager.lock();
             if job.token.is_void() || manager.is_dirty(job.key) {
                 return cache.metrics.fills_voided.add(1);
@@ -105,33 +203,32 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             if manager.insert_duplicate(job.key, fingerprint).is_some() {
                 return;
             }
+            let on_flash =
+                |p: ContentPlace| manager.insert_known_duplicate(job.key, fingerprint, (p.weu, p.generation, p.entry));
+            if place.and_then(on_flash).is_some() {
+                return cache.metrics.flash_index_duplicates.add(1);
+            }
         }
         let (encoding, payload) = match zero {
             true => (Encoding::Raw, Bytes::new()),
             false => self.compressor.compress(&extent),
         };
-        self.append(job, fingerprint, encoding, payload).await;
-    }
-
-    /// The extent's bytes; `None` when there is nothing to insert any more.
-    async fn content(&self, job: &Job) -> Option<Bytes> {
-        if job.token.is_void() {
-            self.cache.metrics.fills_voided.add(1);
-            return None;
-        }
-        match &job.content {
-            Content::Whole(extent) => Some(extent.clone()),
-            Content::Merge { base, at, patch } => {
-                let old = self.cache.fetch(&[(job.key, *base)]).await.pop().flatten()?;
-                let mut merged = BufMut::copy_of(&old);
-                merged[*at..*at + patch.len()].copy_from_slice(patch);
-                Some(merged.freeze())
-            }
+        if let Some(location) = self.append(job, fingerprint, encoding, payload).await
+            && let Some(fingerprint) = fingerprint.filter(|_| I::IS_THERE && !zero)
+        {
+            let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
+            index.note(&fingerprint, place).await;
         }
     }
 
-    /// Steps 3 to 6.
-    async fn append(&mut self, job: &Job, fingerprint: Option<Fingerprint>, encoding: Encoding, payload: Bytes) {
+    /// Steps 3 to 6. Returns where the content is, if it was inserted.
+    async fn append(
+        &mut self,
+        job: &Job,
+        fingerprint: Option<Fingerprint>,
+        encoding: Encoding,
+        payload: Bytes,
+    ) -> Option<Location> {
         let cache = self.cache;
         let stored = stored_as(encoding, &payload);
         while let Some(open) = self.opened().await {
@@ -145,14 +242,16 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             };
             if let Some(Append::At(location)) = appended {
                 open.put(&cache.place(&location), job.key, fingerprint, stored, (encoding, &payload), version);
-                return;
+                return Some(location);
             }
             cache.resident.pop(open.weu);
             if appended.is_none() {
-                return cache.metrics.fills_voided.add(1);
+                cache.metrics.fills_voided.add(1);
+                return None;
             }
             self.seal().await;
         }
+        None
     }
 
     /// The open WEU; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.

@@ -1,0 +1,212 @@
+//! The index of fingerprints on a part of the cache device, behind the manager's own in RAM.
+
+use crate::config::{CacheConfig, FingerprintIndexName};
+use crate::error::Error;
+use crate::export::ServedCache;
+use crate::size::Size;
+use nitro_cache::Fingerprint;
+use nitro_device::SliceDevice;
+use nitro_engine::port::{Device, DeviceError, Geometry};
+use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex};
+use nitro_index::bufferhash::{BufferHash, Eviction, Options, Plan};
+use nitro_index::{Counters, FlashIndex, Shape};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Fingerprints, and where their contents are.
+const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: ContentPlace::BYTES as u16 };
+/// How much extents are taken to shrink: so many more are cached than would fit as they are.
+const REDUCTION: u64 = 2;
+/// RAM for each of those, if none is configured, in bytes, and beside that.
+const RAM_PER_ENTRY_BYTES: u64 = 4;
+const RAM_BASE_BYTES: u64 = 4 << 20;
+/// How often what it was told is made durable.
+const SYNC_EVERY: Duration = Duration::from_secs(60);
+
+/// The cache's device, for the index.
+struct CacheFlash(Arc<ServedCache>);
+
+impl Device for CacheFlash {
+    fn geometry(&self) -> Geometry {
+        self.0.flash().geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<bytes::Bytes, DeviceError> {
+        self.0.flash().read(offset, len).await
+    }
+
+    async fn write(&self, offset: u64, data: bytes::Bytes) -> Result<(), DeviceError> {
+        self.0.flash().write(offset, data).await
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.0.flash().flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.0.flash().discard(offset, len).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.0.flash().write_zeroes(offset, len, may_unmap).await
+    }
+}
+
+type Part = Arc<SliceDevice<CacheFlash>>;
+
+/// The sizes of the index for a cache; `None`: all fingerprints are in RAM.
+///
+/// # Errors
+/// The RAM that is configured does not suffice.
+pub(crate) fn plan(config: &CacheConfig, settings: &EngineSettings) -> Result<Option<Plan>, nitro_index::Error> {
+    match config.fingerprint_index {
+        None | Some(FingerprintIndexName::Ram) => Ok(None),
+        Some(FingerprintIndexName::Bufferhash) => {
+            let entries = settings.manager.extents_raw() * REDUCTION;
+            let ram_bytes = ram_bytes(config, entries);
+            Plan::new(&Options { shape: SHAPE, entries, ram_bytes }).map(Some)
+        }
+    }
+}
+
+fn ram_bytes(config: &CacheConfig, entries: u64) -> u64 {
+    config.fingerprint_index_ram.map_or(entries * RAM_PER_ENTRY_BYTES + RAM_BASE_BYTES, |size| size.0)
+}
+
+/// An index on flash that is open, or is being opened.
+pub(crate) struct FlashFingerprints {
+    name: String,
+    /// What the index is made with if there is none yet, or a damaged one.
+    plan: Plan,
+    seed: u64,
+    part: Part,
+    index: OnceLock<BufferHash<Part>>,
+    errors: AtomicU64,
+}
+
+/// What an index on flash is and did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FlashIndexStatus {
+    /// It answers.
+    pub(crate) is_open: bool,
+    pub(crate) flash_bytes: u64,
+    pub(crate) counters: Counters,
+    /// Requests that failed.
+    pub(crate) errors: u64,
+}
+
+impl FlashFingerprints {
+    /// For a cache that was just made or opened; `None` if it has no index on flash, or is to use none.
+    pub(super) fn of(
+        name: &str,
+        config: &CacheConfig,
+        cache: &Arc<ServedCache>,
+        seed: u64,
+    ) -> Result<Option<Self>, Error> {
+        if config.fingerprint_index == Some(FingerprintIndexName::Ram) || !cache.settings().manager.dedup {
+            return Ok(None);
+        }
+        let Some(area) = cache.index_area() else { return Ok(None) };
+        let name = format!("cache {name}: fingerprint index");
+        let part = SliceDevice::new(CacheFlash(Arc::clone(cache)), area.offset, area.len)
+            .map_err(|e| Error::with_sources(&name, &e).or("give --format (format = true) to start the cache anew"))?;
+        let plan = plan_within(&name, config, cache.settings(), area.len)?;
+        let (flash, ram) = (Size(plan.flash_bytes), Size(plan.ram_bytes));
+        eprintln!("{name}: {flash} of the SSD, and {ram} of RAM besides");
+        let (part, index, errors) = (Arc::new(part), OnceLock::new(), AtomicU64::new(0));
+        Ok(Some(Self { name, plan, seed, part, index, errors }))
+    }
+
+    /// Opens the index, and makes what it is told durable now and then, for as long as it is polled. Without an index
+    /// contents count as new that are not known in RAM.
+    pub(super) async fn tend(&self, sleep: impl AsyncFn(Duration)) {
+        match self.open().await {
+            Ok(index) => {
+                tracing::info!("{}: open, with {} entries", self.name, index.counters().entries);
+                let _ = self.index.set(index);
+            }
+            Err(error) => {
+                self.failed(&error);
+                return std::future::pending().await;
+            }
+        }
+        loop {
+            sleep(SYNC_EVERY).await;
+            self.sync().await;
+        }
+    }
+
+    async fn open(&self) -> Result<BufferHash<Part>, nitro_index::Error> {
+        match BufferHash::open(Arc::clone(&self.part), Eviction::Fifo).await {
+            // One that was made for less RAM, or more, or for a cache of another size, is as good.
+            Ok(index) => return Ok(index),
+            Err(error @ nitro_index::Error::Device(_)) => return Err(error),
+            Err(nitro_index::Error::NotAnIndex(_)) => {}
+            Err(error) => tracing::warn!("{}", Error::with_sources(&self.name, &error).or("it is made anew")),
+        }
+        BufferHash::create(Arc::clone(&self.part), self.plan, Eviction::Fifo, self.seed).await
+    }
+
+    /// Makes what it was told durable.
+    pub(super) async fn sync(&self) {
+        if let Some(index) = self.index.get()
+            && let Err(error) = index.sync().await
+        {
+            self.failed(&error);
+        }
+    }
+
+    pub(crate) fn status(&self) -> FlashIndexStatus {
+        FlashIndexStatus {
+            is_open: self.index.get().is_some(),
+            flash_bytes: self.plan.flash_bytes,
+            counters: self.index.get().map_or_else(Counters::default, FlashIndex::counters),
+            errors: self.errors.load(Ordering::Relaxed),
+        }
+    }
+
+    fn failed(&self, error: &nitro_index::Error) {
+        if self.errors.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!("{}; contents that it knows are stored again", Error::with_sources(&self.name, error));
+        }
+    }
+}
+
+/// The sizes of an index that fits into a part of so many bytes: the cache may have been resized since it was made, or be
+/// allowed more RAM.
+fn plan_within(name: &str, config: &CacheConfig, settings: &EngineSettings, bytes: u64) -> Result<Plan, Error> {
+    let mut entries = settings.manager.extents_raw() * REDUCTION;
+    loop {
+        let options = Options { shape: SHAPE, entries, ram_bytes: ram_bytes(config, entries) };
+        let plan = Plan::new(&options).map_err(|e| refused(name, &e))?;
+        if plan.flash_bytes <= bytes {
+            return Ok(plan);
+        }
+        entries = (entries * 15 / 16).max(1);
+    }
+}
+
+/// What is wrong with the sizes that are configured.
+pub(super) fn refused(what: &str, error: &nitro_index::Error) -> Error {
+    let error = Error::with_sources(what, error);
+    error.or("give more fingerprint_index_ram, leave it out, or keep all fingerprints in RAM (fingerprint_index = ram)")
+}
+
+impl FingerprintIndex for FlashFingerprints {
+    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        let found = self.index.get()?.get(&fingerprint.0).await;
+        let value = found.unwrap_or_else(|error| {
+            self.failed(&error);
+            None
+        })?;
+        Some(ContentPlace::decode(value[..].try_into().ok()?))
+    }
+
+    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+        let Some(index) = self.index.get() else { return };
+        if let Err(error) = index.insert(&fingerprint.0, &place.encode()).await {
+            self.failed(&error);
+        }
+    }
+}

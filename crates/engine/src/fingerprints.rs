@@ -1,0 +1,89 @@
+//! The port of fingerprint indexes that are larger than RAM. What is in the manager's own index, in RAM, is not asked of
+//! them; what they say is believed only if the place that they name still is what it was.
+
+use nitro_cache::{Fingerprint, Generation, WeuId};
+use std::future::Future;
+
+/// Where content of a fingerprint was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentPlace {
+    /// The WEU.
+    pub weu: WeuId,
+    /// Its entry in there.
+    pub entry: u16,
+    /// The filling of the WEU.
+    pub generation: Generation,
+    /// The start of the cache in which it was filled, modulo 2²⁴: a crash may give a generation twice.
+    pub start: u32,
+}
+
+impl ContentPlace {
+    /// Bytes of an encoded place: WEU (3), entry (2), generation (4), start (3), little-endian.
+    pub const BYTES: usize = 12;
+    const START_MASK: u32 = (1 << 24) - 1;
+
+    pub(crate) fn new(weu: WeuId, entry: u16, generation: Generation, start: u32) -> Self {
+        Self { weu, entry, generation, start: start & Self::START_MASK }
+    }
+
+    /// As the value of an index.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..3].copy_from_slice(&self.weu.0.to_le_bytes()[..3]);
+        bytes[3..5].copy_from_slice(&self.entry.to_le_bytes());
+        bytes[5..9].copy_from_slice(&self.generation.0.to_le_bytes());
+        bytes[9..].copy_from_slice(&self.start.to_le_bytes()[..3]);
+        bytes
+    }
+
+    /// From the value of an index. Any bytes name some place.
+    #[must_use]
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
+        Self {
+            weu: WeuId(u32::from_le_bytes([a, b, c, 0])),
+            entry: u16::from_le_bytes([d, e]),
+            generation: Generation(u32::from_le_bytes([f, g, h, i])),
+            start: u32::from_le_bytes([j, k, l, 0]),
+        }
+    }
+}
+
+/// An index of fingerprints on flash. Failing is its own affair: it then knows nothing.
+pub trait FingerprintIndex {
+    /// Whether there is one at all.
+    const IS_THERE: bool = true;
+
+    /// Where content of that fingerprint was put last, as far as it is known.
+    fn find(&self, fingerprint: &Fingerprint) -> impl Future<Output = Option<ContentPlace>>;
+
+    /// Notes where content of that fingerprint is.
+    fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) -> impl Future<Output = ()>;
+}
+
+/// No index on flash.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoIndex;
+
+impl FingerprintIndex for NoIndex {
+    const IS_THERE: bool = false;
+
+    async fn find(&self, _fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        None
+    }
+
+    async fn note(&self, _fingerprint: &Fingerprint, _place: ContentPlace) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_back() {
+        let place = ContentPlace::new(WeuId(0xAB_CDEF), 8191, Generation(0x1234_5678), 0xFFFF_FFFE);
+        assert_eq!(ContentPlace::decode(&place.encode()), place);
+        assert_eq!(place.start, 0xFF_FFFE);
+    }
+}
