@@ -10,6 +10,10 @@ use crate::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 
 /// Requests at a time: as fast as the system can (the paper: 95 % of its resources).
 const DEPTH: u32 = 32;
+/// Write-back's watermark: an assumption.
+const DIRTY_PERCENT: u8 = 50;
+/// The paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
+const SSD_TIMES: u8 = 16;
 /// No SSD: what the others are compared with.
 const NONE: Kind = Kind::new(Variant::None, false, false);
 
@@ -49,7 +53,15 @@ impl System {
             false => (Origin::Tps, usual.disks),
         };
         let disks = Disks { disk_bytes: scaled(disks.disk_bytes), ..disks };
-        Timing { load: Load::Closed(DEPTH), origin, disks, nvram_bytes: scaled(usual.nvram_bytes), ..usual }
+        Timing {
+            load: Load::Closed(DEPTH),
+            origin,
+            disks,
+            nvram_bytes: scaled(usual.nvram_bytes),
+            dirty_percent: DIRTY_PERCENT,
+            ssd_times: SSD_TIMES,
+            ..usual
+        }
     }
 
     fn cell(self, plan: &Plan, fiu: Fiu, kind: Kind) -> Cell {

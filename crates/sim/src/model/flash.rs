@@ -58,7 +58,10 @@ impl Flash {
         let layer = layer(settings.variant);
         let geometry = match settings.variant {
             Variant::WeuLruMod | Variant::ExtentLruMod => sold,
-            _ => layer.geometry_for(geometry, settings.cache_bytes)?,
+            _ => {
+                let times = settings.timing.map_or(1, |timing| timing.ssd_times);
+                layer.geometry_for(geometry, settings.cache_bytes.saturating_mul(times.into()))?
+            }
         };
         let ftl = layer.build(geometry)?;
         let logical = u64::from(ftl.logical_pages()) * u64::from(page_bytes);

@@ -1,7 +1,7 @@
 //! Virtual time: what the devices behind the cache are, how requests come, and when they are done.
 
+mod dirty;
 mod disks;
-mod nvram;
 mod origin;
 mod settings;
 mod timed;

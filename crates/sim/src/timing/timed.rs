@@ -1,14 +1,14 @@
 //! A trace in virtual time. What the cache decides is decided when a request comes, in the order in which requests come, so that
 //! hits are those of a run without time; the devices then say when each request is done.
 
-use super::nvram::Nvram;
+use super::dirty::DirtyList;
 use super::origin::{OperationId, Origin};
 use super::settings::{Load, Timing};
 use crate::Error;
 use crate::model::{Hit, Model};
 use crate::outcome::{Latency, Measures, Outcome, Pace};
 use crate::replay::{Run, Watch};
-use crate::settings::Settings;
+use crate::settings::{Settings, Variant};
 use crate::workload::{Piece, Pieces};
 use hashbrown::HashMap;
 use hdrhistogram::Histogram;
@@ -18,8 +18,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Operations under way for what leaves NVRAM, for each disk.
+/// Operations under way for what leaves the dirty list, for each disk.
 const DESTAGES_PER_DISK: u32 = 4;
+/// Requests between looks at how much the cache holds.
+const LIMIT_EVERY: u64 = 256;
 /// Pieces between looks at whether to go on.
 const TOLD_EVERY: u64 = 1 << 12;
 
@@ -46,8 +48,10 @@ struct Request {
 #[derive(Debug, Default)]
 struct Awaited {
     requests: Vec<u64>,
-    /// Bytes of NVRAM that come free, if it was destaged.
-    destaged_bytes: Option<u64>,
+    /// Bytes of NVRAM that come free.
+    nvram_bytes: u64,
+    /// Extents that are not dirty any more.
+    destaged: u64,
     /// Extents that are being read.
     keys: Vec<u64>,
 }
@@ -160,7 +164,9 @@ struct Timed<'a> {
     awaited: HashMap<OperationId, Awaited>,
     /// Extents that are being read from the origin.
     reading: HashMap<u64, OperationId>,
-    nvram: Nvram,
+    nvram_bytes: u64,
+    writes_back: bool,
+    dirty: DirtyList,
     /// Operations under way for what leaves it.
     destages: u32,
     /// Writes that wait for room in it.
@@ -190,7 +196,9 @@ pub(crate) fn simulate(
         next_request: 0,
         awaited: HashMap::new(),
         reading: HashMap::new(),
-        nvram: Nvram::new(timing.nvram_bytes, settings.extent_bytes),
+        nvram_bytes: 0,
+        writes_back: timing.dirty_percent > 0 && settings.variant != Variant::None,
+        dirty: DirtyList::new(settings.extent_bytes),
         destages: 0,
         blocked: VecDeque::new(),
         extent_bytes: settings.extent_bytes,
@@ -287,14 +295,8 @@ impl Timed<'_> {
                 self.wait(id, operation, Awaited::default());
             }
         }
-        self.read_missing(Some(id), &told.misses);
-    }
-
-    /// Reads from the origin what its NVRAM does not have; `id` waits for it, if there is one.
-    fn read_missing(&mut self, id: Option<u64>, pieces: &[Piece]) {
-        let on_disk: Vec<Piece> = pieces.iter().filter(|piece| !self.nvram.has(piece)).copied().collect();
-        for run in runs(&on_disk) {
-            self.read_origin(id, run);
+        for run in runs(&told.misses) {
+            self.read_origin(Some(id), run);
         }
     }
 
@@ -311,39 +313,58 @@ impl Timed<'_> {
     }
 
     fn write(&mut self, id: u64, pieces: &[Piece], told: &Told) {
-        self.read_missing(None, &told.fetched);
-        let known = |piece: &Piece| told.written.iter().any(|(written, known)| *known && written.key == piece.key);
-        if self.timing.nvram_bytes == 0 {
-            let known = pieces.iter().filter(|piece| known(piece)).count();
-            let operation = self.origin.write(self.now, pieces, known, false);
-            self.wait(id, operation, Awaited::default());
+        for run in runs(&told.fetched) {
+            self.read_origin(None, run);
+        }
+        // What the cache did not take, the disks have to.
+        if !self.writes_back || told.written.len() < pieces.len() {
+            let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
+            let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
+            let known = told.written.iter().filter(|(_, known)| *known).count();
+            let operation = self.origin.write(self.now, pieces, known, buffered);
+            if buffered {
+                self.nvram_bytes += bytes;
+                self.awaited.insert(operation, Awaited { nvram_bytes: bytes, ..Awaited::default() });
+            } else {
+                self.wait(id, operation, Awaited::default());
+            }
             return;
         }
-        pieces.iter().for_each(|piece| self.nvram.write(piece, known(piece)));
-        if self.nvram.is_full() {
+        if id.is_multiple_of(LIMIT_EVERY) {
+            self.dirty.set_limit(self.dirty_limit());
+        }
+        told.written.iter().for_each(|(piece, known)| self.dirty.write(piece, *known));
+        if self.dirty.is_full() {
             self.add_part(id);
             self.blocked.push_back(id);
         }
         self.destage();
     }
 
-    /// Hands what is to leave NVRAM to the disks: behind all readers, unless writers wait for it.
+    /// Extents that may be dirty: a share of what is cached, or could be without duplicates and compression.
+    fn dirty_limit(&self) -> u64 {
+        let places = self.run.model.usable_bytes() / u64::from(self.extent_bytes);
+        let extents = self.run.model.totals().cache.cached_extents.max(places);
+        extents * u64::from(self.timing.dirty_percent) / 100
+    }
+
+    /// Hands what is to leave the dirty list to the disks: behind all readers, unless writers wait for it.
     fn destage(&mut self) {
         while self.destages < self.timing.disks.spindles * DESTAGES_PER_DISK
-            && let Some(run) = self.nvram.destage()
+            && let Some(run) = self.dirty.destage()
         {
             let operation = self.origin.write(self.now, &run.pieces, run.known, self.blocked.is_empty());
-            self.awaited.insert(operation, Awaited { destaged_bytes: Some(run.bytes), ..Awaited::default() });
+            self.awaited.insert(operation, Awaited { destaged: run.pieces.len() as u64, ..Awaited::default() });
             self.destages += 1;
         }
     }
 
-    fn destaged(&mut self, bytes: u64) {
+    fn destaged(&mut self, extents: u64) {
         self.destages -= 1;
-        self.nvram.free(bytes);
+        self.dirty.left(extents);
         self.destage();
         self.take_disk_events();
-        if !self.nvram.is_full() {
+        if !self.dirty.is_full() {
             std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.part_done(id));
         }
     }
@@ -390,14 +411,15 @@ impl Timed<'_> {
                 let done = self.origin.disk_done(self.now, disk);
                 self.take_disk_events();
                 if let Some(awaited) = done.and_then(|operation| self.awaited.remove(&operation)) {
+                    self.nvram_bytes -= awaited.nvram_bytes;
                     for key in &awaited.keys {
                         if self.reading.get(key).copied() == done {
                             self.reading.remove(key);
                         }
                     }
                     awaited.requests.iter().for_each(|id| self.part_done(*id));
-                    if let Some(bytes) = awaited.destaged_bytes {
-                        self.destaged(bytes);
+                    if awaited.destaged > 0 {
+                        self.destaged(awaited.destaged);
                     }
                 }
             }
