@@ -183,11 +183,16 @@ fn print(report: &Report, args: &ReproduceArgs) -> Result<(), Error> {
     let text = match args.output.format {
         Format::Json => output::json_pretty(report)?,
         Format::Csv => table(report).csv(true),
-        Format::Table => {
-            format!("{}\nThe report: {}\n", table(report).aligned(), args.folder.join("reproduction.html").display())
-        }
+        Format::Table => text(report, &args.folder),
     };
     output::print(&text).map(|_| ())
+}
+
+/// For people: what is long comes last.
+fn text(report: &Report, folder: &Path) -> String {
+    let line = |verdict: &&Verdict| format!("{:<4} {:<18} {}\n", verdict.id, verdict.holds.words(), verdict.found);
+    let claims: String = verdicts(report).iter().map(line).collect();
+    format!("{claims}\nThe report: {}\n", folder.join("reproduction.html").display())
 }
 
 fn table(report: &Report) -> Table {

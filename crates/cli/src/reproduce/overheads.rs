@@ -77,7 +77,7 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
 pub(super) fn section(quick: bool, seed: u64, folder: &Path) -> Result<Section, Error> {
     let scale = match quick {
         true => Scale { machines: 6, reads: [3000, 300], rounds: [5, 3] },
-        false => Scale { machines: 20, reads: [20_000, 1200], rounds: [15, 7] },
+        false => Scale { machines: 20, reads: [20_000, 600], rounds: [9, 5] },
     };
     let files = Files::new(folder);
     let reactor = Reactor::new().map_err(|e| failed(&e))?;
