@@ -21,14 +21,14 @@ pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
 }
 
 /// Read-hit ratios, in percent.
-pub(super) struct Hits<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) outcomes: &'a Outcomes,
-    pub(super) percent: f64,
+struct Hits<'a> {
+    plan: &'a Plan,
+    outcomes: &'a Outcomes,
+    percent: f64,
 }
 
 impl Hits<'_> {
-    pub(super) fn of(&self, fiu: Fiu, kind: Kind) -> Option<f64> {
+    fn of(&self, fiu: Fiu, kind: Kind) -> Option<f64> {
         let cell = self.plan.cell(fiu, self.percent, kind);
         self.outcomes.measures(&cell).map(|measures| measures.read_hit_ratio * 100.0)
     }

@@ -24,7 +24,7 @@ mod table2;
 mod work;
 
 pub use cell::{Cell, Outcomes};
-pub use judge::{Band, Holds, Verdict, percent_more, percents};
+pub use judge::{Band, Holds, Verdict, percents};
 pub use plan::{Fiu, Plan};
 pub use run::{Step, run};
 pub use section::{Bars, Chart, Contour, Line, Lines, Section, Table};

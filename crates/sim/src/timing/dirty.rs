@@ -42,14 +42,7 @@ pub(super) struct DirtyList {
 
 impl DirtyList {
     pub(super) fn new(extent_bytes: u32) -> Self {
-        Self {
-            names: Nodes::new(0),
-            order: List::default(),
-            dirty: Vec::new(),
-            leaving: 0,
-            limit: 0,
-            extent_bytes,
-        }
+        Self { names: Nodes::new(0), order: List::default(), dirty: Vec::new(), leaving: 0, limit: 0, extent_bytes }
     }
 
     /// Gives it room for so many extents.

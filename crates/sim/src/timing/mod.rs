@@ -5,6 +5,7 @@ mod disks;
 mod origin;
 mod settings;
 mod timed;
+mod window;
 
 pub use settings::{Cos, Cpu, Disks, Load, Origin, Raid, Timing};
 pub(crate) use timed::simulate;

@@ -4,14 +4,14 @@
 use super::dirty::DirtyList;
 use super::origin::{OperationId, Origin};
 use super::settings::{Load, Timing};
+use super::window::Window;
 use crate::Error;
 use crate::model::{Hit, Model};
-use crate::outcome::{Latency, Measures, Outcome, Pace};
+use crate::outcome::{Measures, Outcome};
 use crate::replay::{Run, Watch};
 use crate::settings::{Settings, Variant};
 use crate::workload::{Piece, Pieces};
 use hashbrown::HashMap;
-use hdrhistogram::Histogram;
 use nitro_ssd::Nanos;
 use nitro_trace::Op;
 use std::cmp::Reverse;
@@ -95,58 +95,6 @@ impl Watch for Told {
 
     fn fetched(&mut self, piece: &Piece) {
         self.fetched.push(*piece);
-    }
-}
-
-/// Response times of a window.
-struct Window {
-    begin: Duration,
-    busy: Duration,
-    reads: Histogram<u64>,
-    writes: Histogram<u64>,
-    last: Duration,
-}
-
-impl Window {
-    fn new(begin: Duration, busy: Duration) -> Result<Self, Error> {
-        let histogram = || Histogram::new(3).map_err(|error| Error::Setting(error.to_string()));
-        Ok(Self { begin, busy, reads: histogram()?, writes: histogram()?, last: begin })
-    }
-
-    fn note(&mut self, request: &Request, now: Duration) {
-        let ns = now.saturating_sub(request.begun).as_nanos() as u64;
-        let histogram = if request.read { &mut self.reads } else { &mut self.writes };
-        // It grows as need be; what 64 bits of nanoseconds do not hold cannot happen.
-        let _ = histogram.record(ns.max(1));
-        self.last = now;
-    }
-
-    fn pace(&self, busy: Duration, disks: u32) -> Pace {
-        let seconds = self.last.saturating_sub(self.begin).as_secs_f64();
-        let requests = self.reads.len() + self.writes.len();
-        let per = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
-        Pace {
-            seconds,
-            iops: per(requests as f64),
-            read_response: latency(&self.reads),
-            write_response: latency(&self.writes),
-            disks_busy: per(busy.saturating_sub(self.busy).as_secs_f64() / f64::from(disks)).min(1.0),
-        }
-    }
-}
-
-fn latency(histogram: &Histogram<u64>) -> Latency {
-    if histogram.is_empty() {
-        return Latency::default();
-    }
-    let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
-    Latency {
-        mean_us: histogram.mean() / 1e3,
-        p50_us: us(0.5),
-        p90_us: us(0.9),
-        p99_us: us(0.99),
-        p999_us: us(0.999),
-        max_us: histogram.max() as f64 / 1e3,
     }
 }
 
@@ -435,8 +383,8 @@ impl Timed<'_> {
             && let Some(request) = self.requests.remove(&id)
             && request.measured
         {
-            self.whole.note(&request, self.now);
-            self.period.note(&request, self.now);
+            self.whole.note(request.read, request.begun, self.now);
+            self.period.note(request.read, request.begun, self.now);
         }
     }
 
