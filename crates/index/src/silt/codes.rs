@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 const HUFFMAN_MAX: u32 = 64;
 /// Rarer sizes than this are coded as if they had this probability, so that codes stay short.
 const PROBABILITY_MIN: f64 = 1.0 / 65536.0;
+/// Codes up to this length are read at once.
+const SHORT_BITS: u32 = 7;
 /// So many ones are no quotient of a Rice code: the size stands behind them as it is.
 const ESCAPE: u32 = 16;
 
@@ -92,6 +94,8 @@ struct Row {
 
 /// A canonical Huffman code.
 struct Huffman {
+    /// Symbol and bits of short codes, by the next bits; no bits for longer ones.
+    short: [(u8, u8); 1 << SHORT_BITS],
     rows: Vec<Row>,
     symbols: Vec<u8>,
     /// Code and bits of each symbol.
@@ -128,12 +132,23 @@ impl Huffman {
                 row.end = next.wrapping_sub(1);
             }
         }
-        Self { rows, symbols: order.into_iter().map(|s| s as u8).collect(), codes }
+        let mut short = [(0, 0); 1 << SHORT_BITS];
+        for (symbol, (code, bits)) in codes.iter().enumerate().filter(|(_, (_, bits))| u32::from(*bits) <= SHORT_BITS) {
+            let free = SHORT_BITS - u32::from(*bits);
+            let from = (*code as usize) << free;
+            short[from..from + (1 << free)].fill((symbol as u8, *bits));
+        }
+        Self { short, rows, symbols: order.into_iter().map(|s| s as u8).collect(), codes }
     }
 
     #[inline]
     fn read(&self, bits: &mut BitReader<'_>) -> u32 {
         let peeked = bits.peek();
+        let (symbol, len) = self.short[(peeked >> (64 - SHORT_BITS)) as usize];
+        if len > 0 {
+            bits.skip(len.into());
+            return symbol.into();
+        }
         for row in &self.rows {
             if peeked <= row.end {
                 bits.skip(row.bits);

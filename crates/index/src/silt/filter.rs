@@ -79,6 +79,10 @@ impl Filter {
         let (bucket, remainder) = split(hash, self.starts.len() as u64 - 1);
         let (from, to) = (self.starts[bucket], self.starts[bucket + 1]);
         let remainders = &self.remainders[from as usize..to as usize];
+        // Mostly there is none, which a loop without an exit finds fastest.
+        if !remainders.iter().fold(false, |found, r| found | (*r == remainder)) {
+            return SmallVec::new();
+        }
         remainders.iter().zip(from..).filter(|(r, _)| **r == remainder).map(|(_, at)| at).collect()
     }
 

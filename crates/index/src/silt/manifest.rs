@@ -233,7 +233,11 @@ mod tests {
         let partition = |n: u64| PartitionAt {
             logs: [LogAt { id: 10 * n, segment: n as u32 }, LogAt { id: 10 * n + 1, segment: 77 }],
             hashes: (0..n % 20).map(|h| HashAt { id: 100 + h, segment: 9, entries: 5 }).collect(),
-            sorted: (!n.is_multiple_of(3)).then(|| SortedAt { id: n, entries: 99, segments: (0..n as u32 * 3).collect() }),
+            sorted: (!n.is_multiple_of(3)).then(|| SortedAt {
+                id: n,
+                entries: 99,
+                segments: (0..n as u32 * 3).collect(),
+            }),
         };
         Manifest { generation: 6, next_id: 1000, partitions: (0..partitions).map(partition).collect() }
     }

@@ -14,6 +14,7 @@
 
 use crate::hash::{is_sealed, seal};
 use crate::{PAGE_BYTES, Shape};
+use std::ops::Range;
 
 const ID_AT: usize = 8;
 const COUNT_AT: usize = 16;
@@ -63,7 +64,7 @@ impl Layout {
         self.capacity
     }
 
-    fn place(&self, index: usize) -> std::ops::Range<usize> {
+    fn place(&self, index: usize) -> Range<usize> {
         let at = self.start + index * self.shape.entry_bytes();
         at..at + self.shape.entry_bytes()
     }
@@ -72,6 +73,16 @@ impl Layout {
     #[must_use]
     pub fn entry<'a>(&self, page: &'a [u8], index: usize) -> (&'a [u8], &'a [u8]) {
         self.shape.split(&page[self.place(index)])
+    }
+
+    /// Which of some entries below the capacity is of `key`.
+    pub(super) fn position(&self, page: &[u8], among: Range<usize>, key: &[u8]) -> Option<usize> {
+        let size = self.shape.entry_bytes();
+        let entries = &page[self.start + among.start * size..self.start + among.end * size];
+        // Most keys differ in their first bytes: those are compared in one go.
+        let first: [u8; 8] = *key.first_chunk()?;
+        let mut entries = entries.chunks_exact(size).zip(among);
+        entries.find(|(entry, _)| entry[..8] == first && entry[..key.len()] == *key).map(|(_, at)| at)
     }
 
     /// Whether an entry says that its key was removed.
@@ -133,6 +144,8 @@ mod tests {
                     assert_eq!(layout.is_removal(&page, i), removed(i));
                     assert_eq!(layout.entry(&page, i).0, key(i));
                     assert!(removed(i) || layout.entry(&page, i).1 == value(i));
+                    assert_eq!(layout.position(&page, i.saturating_sub(100)..layout.capacity(), &key(i)), Some(i));
+                    assert_eq!(layout.position(&page, i.saturating_sub(100)..i, &key(i)), None);
                 }
                 assert_eq!(layout.check(&page, 78, 8192, 5), None, "another store's");
                 assert_eq!(layout.check(&page, 77, 4096, 5), None, "another place's");

@@ -165,7 +165,7 @@ impl Plan {
     }
 
     pub(super) fn hash_piece_pages(&self) -> u32 {
-        self.segment_pages.min((HASH_PIECE_BYTES / PAGE_BYTES) as u32)
+        (self.segment_pages / 8).clamp(1, (HASH_PIECE_BYTES / PAGE_BYTES) as u32)
     }
 
     fn ram_bytes_needed(&self) -> u64 {

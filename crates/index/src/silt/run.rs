@@ -74,13 +74,9 @@ impl Run {
             return Ok(Look::Lost);
         }
         let end = (index + count).min(self.entries_of(page));
-        for at in index..end {
-            let (found, value) = self.layout.entry(&bytes, at);
-            if found == key {
-                return Ok(Look::Found((!self.layout.is_removal(&bytes, at)).then(|| Value::from_slice(value))));
-            }
-        }
-        Ok(Look::Absent)
+        let Some(at) = self.layout.position(&bytes, index..end, key) else { return Ok(Look::Absent) };
+        let (_, value) = self.layout.entry(&bytes, at);
+        Ok(Look::Found((!self.layout.is_removal(&bytes, at)).then(|| Value::from_slice(value))))
     }
 
     /// Says that its segments will be free when look-ups that are under way have ended.

@@ -10,11 +10,10 @@ use super::codes::{self, BitReader, BitWriter};
 
 /// Bits of a hash; where so many are equal, a leaf may span pages.
 const DEPTH_MAX: u32 = 64;
-/// Hashes of a group, as far as pages allow: short ones are found fast, long ones need fewer groups.
-const GROUP: u64 = 256;
-/// Pages of a group of longer ones.
-const GROUP_PAGES: u64 = 8;
-const GROUP_MAX: u64 = 2048;
+/// Hashes of a group, at least: in few a place is found fast, with many there are fewer groups.
+const GROUP_MIN: u64 = 128;
+/// Pages of a group, at least.
+const GROUP_PAGES: u64 = 2;
 
 /// Where a group begins.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +59,7 @@ pub struct TrieBuilder {
 
 /// The bits of a group's number, for about `hashes` in all.
 fn group_bits(hashes: u64, page_entries: u32) -> u32 {
-    let target = (GROUP_PAGES * u64::from(page_entries)).clamp(GROUP, GROUP_MAX);
+    let target = (GROUP_PAGES * u64::from(page_entries)).max(GROUP_MIN);
     (hashes / target).max(1).ilog2()
 }
 
