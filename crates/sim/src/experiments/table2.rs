@@ -175,7 +175,8 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     const WHY: &str = "how much IOPS gain follows from how often the synthetic traces write the same place again, how little dirty \
                        data may wait, and what the modelled origin's writes cost, all assumed. The same number of requests is \
                        always under way: where writes are acknowledged by the cache, more of them are reads, and those that miss \
-                       wait for one another at the disks; the more so where few reads hit, as with Mail";
+                       wait for one another at the disks; the more so where few reads hit, as with Mail. And where the disks \
+                       are relieved most, as in WebVM, the modelled SSD's writes hold up its reads";
     const EXTENTS_WHY: &str = "on an SSD of which a small part is in use the model's small writes are nearly as fast as large ones (N13), \
                                and extents replaced one by one hit more (N5); the paper's drive was slower with small writes";
     const SAVED_WHY: &str = "a known content saves the modelled COS look-ups and an append, but no metadata updates; how much is \
