@@ -94,7 +94,7 @@ impl<D: Device> Silt<D> {
             sorter.order.clear();
             let from = log.layout();
             log::scan(log, &self.io, pages, piece, |_, page, entries| {
-                for i in 0..entries {
+                for i in 0..entries.unwrap_or(0) {
                     let (key, value) = from.entry(page, i);
                     let hashed = Hashed::new(key, self.io.seed, bits);
                     if range_of(hashed.local, ranges) == range {

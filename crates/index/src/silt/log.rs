@@ -361,22 +361,21 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Reads all pages of a log in pieces, and hands those that are whole to `each`, in order, with their numbers and entries.
+/// Reads all pages of a log in pieces, and hands them to `each`, in order, with their numbers and, if they are whole, their
+/// entries.
 pub(super) async fn scan<D: Device>(
     log: &Log,
     io: &Io<D>,
     pages: u32,
     piece_pages: u32,
-    mut each: impl FnMut(u32, &[u8], usize),
+    mut each: impl FnMut(u32, &[u8], Option<usize>),
 ) -> Result<(), Error> {
     let mut first = 0;
     while first < pages {
         let count = piece_pages.min(pages - first);
         let piece = io.read_piece(log.offset(first), count).await?;
         for (page, number) in piece.chunks_exact(PAGE_BYTES).zip(first..) {
-            if let Some(entries) = log.layout.check(page, log.id, log.offset(number), io.seed) {
-                each(number, page, entries);
-            }
+            each(number, page, log.layout.check(page, log.id, log.offset(number), io.seed));
         }
         first += count;
     }

@@ -15,8 +15,9 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | bytes of the content |
-//! | 8 | 8 | the number of the next store |
-//! | 16 | | the partitions, in order |
+//! | 8 | 8 | checksum of what follows: XXH3, seeded with the generation; pages of two attempts do not pass for one copy |
+//! | 16 | 8 | the number of the next store |
+//! | 24 | | the partitions, in order |
 //!
 //! A partition:
 //!
@@ -33,11 +34,12 @@
 use super::plan::Plan;
 use crate::PAGE_BYTES;
 use crate::hash::is_sealed;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const GENERATION_AT: usize = 8;
 const CONTENT_AT: usize = 16;
 const CONTENT_BYTES: usize = 4072;
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 24;
 
 /// A log's number and segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +148,7 @@ impl Reader<'_> {
 
 impl Manifest {
     fn content(&self) -> Vec<u8> {
-        let mut bytes = vec![0; 8];
+        let mut bytes = vec![0; 16];
         bytes.extend(self.next_id.to_le_bytes());
         for partition in &self.partitions {
             for log in partition.logs {
@@ -170,6 +172,8 @@ impl Manifest {
         }
         let len = bytes.len() as u64;
         bytes[..8].copy_from_slice(&len.to_le_bytes());
+        let sum = xxh3_64_with_seed(&bytes[16..], self.generation);
+        bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -207,12 +211,16 @@ impl Manifest {
                 break;
             }
         }
-        let content = content.get(8..usize::try_from(len).ok()?)?;
-        // 3. The content is what the number of partitions says.
-        let mut reader = Reader(content);
+        // 3. They were written together.
+        let generation = generation?;
+        let mut reader = Reader(content.get(8..usize::try_from(len).ok()?)?);
+        if reader.u64()? != xxh3_64_with_seed(reader.0, generation) {
+            return None;
+        }
+        // 4. The content is what the number of partitions says.
         let next_id = reader.u64()?;
         let partitions = (0..partitions).map(|_| reader.partition()).collect::<Option<_>>()?;
-        reader.0.is_empty().then_some(Self { generation: generation?, next_id, partitions })
+        reader.0.is_empty().then_some(Self { generation, next_id, partitions })
     }
 }
 
@@ -264,9 +272,12 @@ mod tests {
     #[test]
     fn pages_of_two_generations_are_no_manifest() {
         let old = example(100);
-        let new = Manifest { generation: 8, ..old.clone() };
-        let mixed = [&sealed(&new, 0, 1)[..PAGE_BYTES], &sealed(&old, 0, 1)[PAGE_BYTES..]].concat();
-        assert_eq!(Manifest::decode(&mixed, 0, 1, 100), None);
+        let mut again = old.clone();
+        again.partitions[99].logs[0].segment += 1;
+        for new in [Manifest { generation: 8, ..old.clone() }, again] {
+            let mixed = [&sealed(&new, 0, 1)[..PAGE_BYTES], &sealed(&old, 0, 1)[PAGE_BYTES..]].concat();
+            assert!(Manifest::decode(&mixed, 0, 1, 100).is_none());
+        }
     }
 
     #[test]
@@ -276,9 +287,12 @@ mod tests {
             let mut pages = example(12).encode();
             for _ in 0..round % 7 {
                 word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let at = CONTENT_AT + (word >> 33) as usize % 600;
+                let at = CONTENT_AT + 16 + (word >> 33) as usize % 600;
                 pages[at] = (word >> 20) as u8;
             }
+            let len = u64::from_le_bytes(*pages[CONTENT_AT..].first_chunk().unwrap()) as usize;
+            let sum = xxh3_64_with_seed(&pages[CONTENT_AT + 16..CONTENT_AT + len], 6);
+            pages[CONTENT_AT + 8..CONTENT_AT + 16].copy_from_slice(&sum.to_le_bytes());
             for (page, at) in pages.chunks_exact_mut(PAGE_BYTES).zip((0..).step_by(PAGE_BYTES)) {
                 seal(page, at, 1);
             }

@@ -90,7 +90,7 @@ impl<D: Device> Silt<D> {
             let (key, value) = cursors[at].entry();
             // Where newer entries cannot be read, older ones of the same keys must not take their place.
             let is_stale = cursors[..at].iter().any(|c| c.lost().is_some());
-            if value.is_some() && !is_stale {
+            if value.is_some_and(|value| self.keeps(key, value)) && !is_stale {
                 trie.push(hash);
                 if writer.push(key, value) {
                     written = writer.write_piece().await?;

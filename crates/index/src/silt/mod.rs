@@ -73,7 +73,11 @@ pub struct Silt<D> {
     /// There may be something to convert or to merge.
     work: Event,
     stopped: AtomicBool,
+    keep: Option<Arc<Keep>>,
 }
+
+/// Whether an entry is worth keeping: called with key and value.
+pub type Keep = dyn Fn(&[u8], &[u8]) -> bool + Send + Sync;
 
 /// Counts an insert that waits, as long as it does.
 struct Waiting<'a>(&'a AtomicU32);
@@ -146,7 +150,19 @@ impl<D: Device> Silt<D> {
             waiting: AtomicU32::new(0),
             work: Event::new(),
             stopped: AtomicBool::new(false),
+            keep: None,
         }
+    }
+
+    /// From now on merges leave out the entries that `keep` refuses. Until then they may be found still.
+    #[must_use]
+    pub fn keeping(mut self, keep: Arc<Keep>) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
+    fn keeps(&self, key: &[u8], value: &[u8]) -> bool {
+        self.keep.as_ref().is_none_or(|keep| keep(key, value))
     }
 
     /// The sizes of the index.

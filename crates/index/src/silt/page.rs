@@ -109,6 +109,11 @@ impl Layout {
         seal(page, offset, seed);
     }
 
+    /// Whether a page's head says that it is of store `id`; the page need not be whole.
+    pub(super) fn is_of(page: &[u8], id: u64) -> bool {
+        page[ID_AT..COUNT_AT] == id.to_le_bytes()
+    }
+
     /// The entries of a page that was read at `offset`, if it is a page of store `id`.
     #[must_use]
     pub fn check(&self, page: &[u8], id: u64, offset: u64, seed: u64) -> Option<usize> {

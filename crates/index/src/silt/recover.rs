@@ -1,8 +1,11 @@
 //! Opening: everything is read once, and what RAM has is made of it.
 //!
 //! Of a log every page counts that is whole, whatever stands before it: pages that were not synced may be lost, each for
-//! itself. It goes on behind the last of them. Numbers of stores go on far behind those that the manifest knows of, so that
-//! what was written but never named does not pass for a part of a later store.
+//! itself. It goes on behind the last of them. Torn pages there are erased first: else a later write, torn as well, could
+//! complete them, and old entries would stand where new ones are expected.
+//!
+//! Numbers of stores go on far behind those that the manifest knows of, so that what was written but never named does not
+//! pass for a part of a later store.
 
 use super::cuckoo::Partial;
 use super::cursor::Cursor;
@@ -18,6 +21,7 @@ use super::stores::{HashStore, SortedStore, Stores};
 use super::trie::TrieBuilder;
 use super::{Plan, Rates, Silt};
 use crate::{Error, PAGE_BYTES};
+use nitro_engine::buf::BufMut;
 use nitro_engine::port::Device;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -105,10 +109,14 @@ impl<D: Device> Silt<D> {
         let log = self.log_at(at.id, self.claim(at.segment)?);
         let (plan, capacity) = (&self.plan, log.layout().capacity() as u32);
         let (bits, key_bytes) = (plan.partition_bits(), usize::from(plan.shape.key_bytes));
-        let (mut pages, mut end, mut removals) = (0, 0, 0);
+        let (mut pages, mut end, mut removals, mut torn) = (0, 0, 0, Vec::new());
         // Keys in the order in which they came, with their slots.
         let (mut keys, mut slots) = (Vec::new(), Vec::new());
         log::scan(&log, &self.io, plan.segment_pages, plan.piece_pages(), |number, page, entries| {
+            let Some(entries) = entries else {
+                torn.extend(Layout::is_of(page, log.id).then_some(number));
+                return;
+            };
             (pages, end) = (pages + 1, number + 1);
             for i in 0..entries {
                 keys.extend_from_slice(log.layout().entry(page, i).0);
@@ -117,6 +125,9 @@ impl<D: Device> Silt<D> {
             }
         })
         .await?;
+        for number in torn.into_iter().filter(|number| *number >= end) {
+            self.io.write(log.offset(number), BufMut::zeroed(PAGE_BYTES).freeze()).await?;
+        }
         let mut seen = HashSet::new();
         let newest = keys.chunks_exact(key_bytes).zip(&slots).rev().filter(|(key, _)| seen.insert(*key));
         let entries =
