@@ -2,6 +2,7 @@
 
 use crate::codec::{FingerprintHash, decode};
 use crate::error::Error;
+use crate::fingerprints::ContentPlace;
 use crate::format::crc32c;
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
@@ -314,6 +315,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// The start in which a WEU was filled last, modulo 2²⁴; `None`: there is no such WEU.
     pub(crate) fn start_of(&self, weu: WeuId) -> Option<u32> {
         self.starts.read().get(weu.0 as usize).map(|start| start & 0xFF_FFFF)
+    }
+
+    /// Whether a place still holds what was put there.
+    pub fn holds(&self, place: &ContentPlace) -> bool {
+        let manager = self.manager.lock();
+        self.start_of(place.weu) == Some(place.start) && manager.is_current(place.weu, place.generation)
     }
 
     pub(crate) fn grow_starts(&self, count: u32) {

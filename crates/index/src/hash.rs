@@ -1,7 +1,8 @@
 //! Hashes of keys and pages.
 
 use crate::PAGE_BYTES;
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
+use crc_fast::CrcAlgorithm;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// The hash of a key, uniform whatever keys are, and another for each index.
 #[inline]
@@ -12,10 +13,12 @@ pub(crate) fn hash_of(key: &[u8], seed: u64) -> u128 {
 /// Bytes of a checksum at a page's start.
 pub(crate) const CHECKSUM_BYTES: usize = 8;
 
-/// The checksum of a page that stands at `offset` on the flash: a page that was written elsewhere, or by another index,
-/// does not pass for it.
+/// The checksum of a page that stands at `offset` on the flash, CRC-64/NVME of what follows the checksum, mixed with place and
+/// seed: a page that was written elsewhere, or by another index, does not pass for it.
 fn checksum(page: &[u8], offset: u64, seed: u64) -> u64 {
-    xxh3_64_with_seed(&page[CHECKSUM_BYTES..], seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    let mut place = seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    place = (place ^ place >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    crc_fast::checksum(CrcAlgorithm::Crc64Nvme, &page[CHECKSUM_BYTES..]) ^ place ^ place >> 32
 }
 
 /// Writes the checksum into a page's first bytes.

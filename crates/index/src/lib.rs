@@ -84,12 +84,6 @@ pub trait FlashIndex {
     /// When the device fails. What was not durable before may then be lost by a crash.
     fn sync(&self) -> impl Future<Output = Result<(), Error>>;
 
-    /// What it does behind its users' backs, such as making denser stores of what came in. To be polled by whoever owns the
-    /// index, by one at a time; ends only by an error.
-    fn background(&self) -> impl Future<Output = Error> {
-        std::future::pending()
-    }
-
     /// What it did, and what it needs.
     fn counters(&self) -> Counters;
 }

@@ -108,11 +108,11 @@ struct CacheArgs {
     /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100; 10 with an index on the SSD]
     #[arg(long, value_name = "PCT", requires = "cache")]
     fingerprint_index_ratio: Option<u8>,
-    /// Where fingerprints are found that are not in RAM: nowhere (ram), or on a part of the SSD (bufferhash) [default: what
-    /// the existing cache was made with, else ram]
+    /// Where fingerprints are found that are not in RAM: nowhere (ram), or on a part of the SSD (bufferhash, silt) [default:
+    /// what the existing cache was made with, else ram]
     #[arg(long, value_enum, value_name = "INDEX", requires = "cache")]
     fingerprint_index: Option<FingerprintIndexName>,
-    /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry]
+    /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry; with silt as little as it needs]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     fingerprint_index_ram: Option<Size>,
     /// Which hash names contents [default: that of the existing cache, else blake3]

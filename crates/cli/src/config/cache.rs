@@ -140,8 +140,10 @@ pub enum FingerprintName {
 pub enum FingerprintIndexName {
     /// Nowhere: what is not in RAM is not known.
     Ram,
-    /// On a part of the SSD: [`nitro_index::bufferhash`].
+    /// On a part of the SSD, at four bytes of RAM an entry: [`nitro_index::bufferhash`].
     Bufferhash,
+    /// On a part of the SSD, at less than a byte of RAM an entry, and with more written: [`nitro_index::silt`].
+    Silt,
 }
 
 impl FingerprintIndexName {
@@ -218,7 +220,7 @@ impl CacheConfig {
         settings.dirty_age = self.dirty_age.map_or(settings.dirty_age, |span| span.0);
         // Where the RAM does not suffice, the check finds it.
         settings.index_bytes =
-            crate::serve::index_plan(self, &settings).ok().flatten().map_or(0, |plan| plan.flash_bytes);
+            crate::serve::index_plan(self, &settings).ok().flatten().map_or(0, |plan| plan.flash_bytes());
         settings
     }
 }

@@ -1,15 +1,16 @@
 //! `nitro index bench`
 
 use super::load::{Drive, Entries, Outcome};
-use super::refused;
+use super::{Measured, refused};
 use crate::args::{BenchArgs, IndexKind};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use crate::progress::Progress;
-use nitro_device::{FileDevice, FileOptions, Reactor};
+use nitro_device::{FileDevice, FileOptions, Reactor, ReactorThread, spawn_thread};
 use nitro_engine::port::Device;
 use nitro_index::bufferhash::{BufferHash, Eviction, Options, Plan};
-use nitro_index::{FlashIndex, PAGE_BYTES, Shape, kind_of};
+use nitro_index::silt::{self, Rates, Silt};
+use nitro_index::{PAGE_BYTES, Shape, kind_of};
 use serde::Serialize;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -66,7 +67,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
             let opened = |device| BufferHash::open(device, Eviction::Fifo);
             bench(args, shape, "bufferhash", plan.flash_bytes, made, opened)?
         }
-        IndexKind::Silt => return Err(Error::new("--kind silt", "it is not there yet")),
+        IndexKind::Silt => {
+            let options = silt::Options { shape, entries: args.shape.entries + 1, ram_bytes: args.shape.ram.0 };
+            let plan = silt::Plan::new(&options).map_err(|e| refused("--ram", &e))?;
+            let made = |device, seed| Silt::create(device, plan, Rates::default(), seed);
+            let opened = |device| Silt::open(device, Rates::default());
+            bench(args, shape, "silt", plan.flash_bytes, made, opened)?
+        }
     };
     print(&report, args.output.format)
 }
@@ -101,7 +108,7 @@ fn bench<I, M, O>(
     open: impl FnOnce(Arc<FileDevice>) -> O,
 ) -> Result<Report, Error>
 where
-    I: FlashIndex + Send + Sync + 'static,
+    I: Measured,
     M: Future<Output = Result<I, nitro_index::Error>>,
     O: Future<Output = Result<I, nitro_index::Error>>,
 {
@@ -120,6 +127,7 @@ where
         return Err(Error::new(what, why).or("choose the same with --key-bytes and --value-bytes"));
     }
     let threads = args.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
+    let behind = Behind::start(&index)?;
     let bench = Bench { args, entries: Entries(shape), index, threads };
     let begun = if exists { bench.synced(&reactor)? } else { 0 };
     let verified = if exists { Some(bench.verify(begun)?) } else { None };
@@ -128,6 +136,7 @@ where
     let hits = bench.look_up(args.lookups, true)?;
     let misses = bench.look_up(args.lookups * MISSES_PER_HIT, false)?;
     let counters = bench.index.counters();
+    behind.end()?;
     let raw = bench.read_device(&device, flash_bytes, args.lookups.min(200_000))?;
     let inserted = args.shape.entries.saturating_sub(begun);
     let given = inserted as f64 * shape.entry_bytes() as f64;
@@ -160,6 +169,26 @@ where
     })
 }
 
+/// What the index does behind, on a thread of its own.
+struct Behind<I> {
+    index: Arc<I>,
+    thread: ReactorThread<Result<(), nitro_index::Error>>,
+}
+
+impl<I: Measured> Behind<I> {
+    fn start(index: &Arc<I>) -> Result<Self, Error> {
+        let theirs = Arc::clone(index);
+        let thread = spawn_thread("behind", move || async move { theirs.work().await });
+        Ok(Self { index: Arc::clone(index), thread: thread.map_err(|e| Error::with_sources("threads", &e))? })
+    }
+
+    fn end(self) -> Result<(), Error> {
+        self.index.stop();
+        let ended = self.thread.join().map_err(|_| Error::new("index", "its background work panicked"))?;
+        ended.map_err(|e| refused("index", &e))
+    }
+}
+
 struct Bench<'a, I> {
     args: &'a BenchArgs,
     entries: Entries,
@@ -167,9 +196,9 @@ struct Bench<'a, I> {
     threads: usize,
 }
 
-impl<I: FlashIndex + Send + Sync + 'static> Bench<'_, I> {
+impl<I: Measured> Bench<'_, I> {
     fn drive(&self, depth: usize) -> Drive {
-        Drive { threads: self.threads, depth, background: true }
+        Drive { threads: self.threads, depth }
     }
 
     /// How many entries were in at the last sync.
@@ -258,8 +287,7 @@ impl<I: FlashIndex + Send + Sync + 'static> Bench<'_, I> {
             let offset = super::load::mix(n) % pages * PAGE_BYTES as u64;
             device.read(offset, PAGE_BYTES).await.map_err(nitro_index::Error::from).map(|_| true)
         };
-        let drive = Drive { background: false, ..self.drive(self.args.depth.get()) };
-        Ok(drive.run(&self.index, 0..count, read, |_| ())?.per_second())
+        Ok(self.drive(self.args.depth.get()).run(&self.index, 0..count, read, |_| ())?.per_second())
     }
 }
 

@@ -107,8 +107,6 @@ pub(super) struct Drive {
     pub(super) threads: usize,
     /// Operations under way in all.
     pub(super) depth: usize,
-    /// Whether the index works behind meanwhile.
-    pub(super) background: bool,
 }
 
 impl Drive {
@@ -128,21 +126,10 @@ impl Drive {
         let begun = Instant::now();
         let tasks = self.depth.div_ceil(self.threads);
         let threads: Vec<_> = (0..self.threads)
-            .map(|thread| {
+            .map(|_| {
                 let (index, next, operation) = (Arc::clone(index), Arc::clone(&next), operation.clone());
-                let behind = self.background && thread == 0;
                 let end = numbers.end;
-                spawn_thread("load", move || async move {
-                    let worker = work(&*index, &next, end, tasks, &operation);
-                    if !behind {
-                        return worker.await;
-                    }
-                    let (worker, background) = (std::pin::pin!(worker), std::pin::pin!(index.background()));
-                    match futures_util::future::select(worker, background).await {
-                        futures_util::future::Either::Left((done, _)) => done,
-                        futures_util::future::Either::Right((error, _)) => Err(error),
-                    }
-                })
+                spawn_thread("load", move || async move { work(&*index, &next, end, tasks, &operation).await })
                 .map_err(|e| Error::with_sources("threads", &e))
             })
             .collect::<Result<_, _>>()?;

@@ -94,7 +94,7 @@ pub(super) async fn open(name: &str, config: &CacheConfig, discard_dirty: bool) 
         let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
         create(name, &what, config, store, &random, discard_dirty).await?
     };
-    entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed)?;
+    entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed).await?;
     entry.path = Some(path.clone());
     entry.log_path.clone_from(&config.write_log);
     Ok(entry)

@@ -5,11 +5,13 @@ use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
 use nitro_cache::Fingerprint;
-use nitro_device::SliceDevice;
+use futures_util::future::join;
+use nitro_device::{CompioClock, SliceDevice};
 use nitro_engine::port::{Device, DeviceError, Geometry};
 use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex};
-use nitro_index::bufferhash::{BufferHash, Eviction, Options, Plan};
-use nitro_index::{Counters, FlashIndex, Shape};
+use nitro_index::bufferhash::{self, BufferHash, Eviction};
+use nitro_index::silt::{self, Rates, Silt};
+use nitro_index::{Counters, FlashIndex, Kind, Shape, kind_of};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,6 +23,8 @@ const REDUCTION: u64 = 2;
 /// RAM for each of those, if none is configured, in bytes, and beside that.
 const RAM_PER_ENTRY_BYTES: u64 = 4;
 const RAM_BASE_BYTES: u64 = 4 << 20;
+/// Conversions and merges leave most of the SSD to the clients.
+const RATES: Rates = Rates { idle_bytes_per_second: 256 << 20, busy_bytes_per_second: 16 << 20 };
 /// How often what it was told is made durable.
 const SYNC_EVERY: Duration = Duration::from_secs(60);
 
@@ -55,23 +59,117 @@ impl Device for CacheFlash {
 
 type Part = Arc<SliceDevice<CacheFlash>>;
 
+/// The sizes of an index.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Plan {
+    BufferHash(bufferhash::Plan),
+    Silt(silt::Plan),
+}
+
+impl Plan {
+    fn new(kind: Kind, config: &CacheConfig, entries: u64) -> Result<Self, nitro_index::Error> {
+        let ram_bytes = config.fingerprint_index_ram.map(|size| size.0);
+        match kind {
+            Kind::BufferHash => {
+                let ram_bytes = ram_bytes.unwrap_or(entries * RAM_PER_ENTRY_BYTES + RAM_BASE_BYTES);
+                let options = bufferhash::Options { shape: SHAPE, entries, ram_bytes };
+                bufferhash::Plan::new(&options).map(Self::BufferHash)
+            }
+            Kind::Silt => {
+                let ram_bytes = ram_bytes.unwrap_or(entries + RAM_BASE_BYTES);
+                silt::Plan::new(&silt::Options { shape: SHAPE, entries, ram_bytes }).map(Self::Silt)
+            }
+        }
+    }
+
+    pub(crate) fn flash_bytes(&self) -> u64 {
+        match self {
+            Self::BufferHash(plan) => plan.flash_bytes,
+            Self::Silt(plan) => plan.flash_bytes,
+        }
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        match self {
+            Self::BufferHash(plan) => plan.ram_bytes,
+            Self::Silt(plan) => plan.ram_bytes,
+        }
+    }
+}
+
+fn kind(name: FingerprintIndexName) -> Option<Kind> {
+    match name {
+        FingerprintIndexName::Ram => None,
+        FingerprintIndexName::Bufferhash => Some(Kind::BufferHash),
+        FingerprintIndexName::Silt => Some(Kind::Silt),
+    }
+}
+
 /// The sizes of the index for a cache; `None`: all fingerprints are in RAM.
 ///
 /// # Errors
 /// The RAM that is configured does not suffice.
 pub(crate) fn plan(config: &CacheConfig, settings: &EngineSettings) -> Result<Option<Plan>, nitro_index::Error> {
-    match config.fingerprint_index {
-        None | Some(FingerprintIndexName::Ram) => Ok(None),
-        Some(FingerprintIndexName::Bufferhash) => {
-            let entries = settings.manager.extents_raw() * REDUCTION;
-            let ram_bytes = ram_bytes(config, entries);
-            Plan::new(&Options { shape: SHAPE, entries, ram_bytes }).map(Some)
-        }
-    }
+    let Some(kind) = config.fingerprint_index.and_then(kind) else { return Ok(None) };
+    Plan::new(kind, config, settings.manager.extents_raw() * REDUCTION).map(Some)
 }
 
-fn ram_bytes(config: &CacheConfig, entries: u64) -> u64 {
-    config.fingerprint_index_ram.map_or(entries * RAM_PER_ENTRY_BYTES + RAM_BASE_BYTES, |size| size.0)
+/// An index that is open.
+enum Index {
+    BufferHash(BufferHash<Part>),
+    Silt(Silt<Part>),
+}
+
+impl Index {
+    async fn get(&self, key: &[u8]) -> Result<Option<nitro_index::Value>, nitro_index::Error> {
+        match self {
+            Self::BufferHash(index) => index.get(key).await,
+            Self::Silt(index) => index.get(key).await,
+        }
+    }
+
+    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), nitro_index::Error> {
+        match self {
+            Self::BufferHash(index) => index.insert(key, value).await,
+            Self::Silt(index) => index.insert(key, value).await,
+        }
+    }
+
+    async fn sync(&self) -> Result<(), nitro_index::Error> {
+        match self {
+            Self::BufferHash(index) => index.sync().await,
+            Self::Silt(index) => index.sync().await,
+        }
+    }
+
+    /// Where nothing gives way by itself, what has been evicted is left out of what is merged.
+    fn leaving_out_stale(self, cache: &Arc<ServedCache>) -> Self {
+        let Self::Silt(index) = self else { return self };
+        let cache = Arc::clone(cache);
+        Self::Silt(index.keeping(Arc::new(move |_, value| {
+            value.try_into().is_ok_and(|value| cache.holds(&ContentPlace::decode(value)))
+        })))
+    }
+
+    /// Whether it is of the kind that is wanted.
+    fn fits(&self, plan: &Plan) -> bool {
+        matches!((self, plan), (Self::BufferHash(_), Plan::BufferHash(_)) | (Self::Silt(_), Plan::Silt(_)))
+    }
+
+    /// What it does behind, for as long as it is polled.
+    async fn work(&self) -> Result<(), nitro_index::Error> {
+        match self {
+            Self::BufferHash(_) => std::future::pending().await,
+            Self::Silt(index) => index.run_background(&CompioClock::new()).await,
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        match self {
+            Self::BufferHash(index) => index.counters(),
+            Self::Silt(index) => index.counters(),
+        }
+    }
 }
 
 /// An index on flash that is open, or is being opened.
@@ -80,8 +178,9 @@ pub(crate) struct FlashFingerprints {
     /// What the index is made with if there is none yet, or a damaged one.
     plan: Plan,
     seed: u64,
+    cache: Arc<ServedCache>,
     part: Part,
-    index: OnceLock<BufferHash<Part>>,
+    index: OnceLock<Index>,
     errors: AtomicU64,
 }
 
@@ -98,7 +197,7 @@ pub(crate) struct FlashIndexStatus {
 
 impl FlashFingerprints {
     /// For a cache that was just made or opened; `None` if it has no index on flash, or is to use none.
-    pub(super) fn of(
+    pub(super) async fn of(
         name: &str,
         config: &CacheConfig,
         cache: &Arc<ServedCache>,
@@ -111,11 +210,16 @@ impl FlashFingerprints {
         let name = format!("cache {name}: fingerprint index");
         let part = SliceDevice::new(CacheFlash(Arc::clone(cache)), area.offset, area.len)
             .map_err(|e| Error::with_sources(&name, &e).or("give --format (format = true) to start the cache anew"))?;
-        let plan = plan_within(&name, config, cache.settings(), area.len)?;
-        let (flash, ram) = (Size(plan.flash_bytes), Size(plan.ram_bytes));
+        let kind = match config.fingerprint_index.and_then(kind) {
+            Some(wanted) => wanted,
+            // As it was made.
+            None => kind_of(&part).await.unwrap_or(Kind::BufferHash),
+        };
+        let plan = plan_within(&name, kind, config, cache.settings(), area.len)?;
+        let (flash, ram) = (Size(plan.flash_bytes()), Size(plan.ram_bytes()));
         eprintln!("{name}: {flash} of the SSD, and {ram} of RAM besides");
         let (part, index, errors) = (Arc::new(part), OnceLock::new(), AtomicU64::new(0));
-        Ok(Some(Self { name, plan, seed, part, index, errors }))
+        Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, errors }))
     }
 
     /// Opens the index, and makes what it is told durable now and then, for as long as it is polled. Without an index
@@ -131,21 +235,44 @@ impl FlashFingerprints {
                 return std::future::pending().await;
             }
         }
-        loop {
-            sleep(SYNC_EVERY).await;
-            self.sync().await;
-        }
+        let syncing = async {
+            loop {
+                sleep(SYNC_EVERY).await;
+                self.sync().await;
+            }
+        };
+        let working = async {
+            if let Some(index) = self.index.get()
+                && let Err(error) = index.work().await
+            {
+                self.failed(&error);
+            }
+            std::future::pending::<()>().await;
+        };
+        join(syncing, working).await;
     }
 
-    async fn open(&self) -> Result<BufferHash<Part>, nitro_index::Error> {
-        match BufferHash::open(Arc::clone(&self.part), Eviction::Fifo).await {
+    async fn open(&self) -> Result<Index, nitro_index::Error> {
+        let part = || Arc::clone(&self.part);
+        let opened = match kind_of(&self.part).await {
+            Ok(Kind::BufferHash) => BufferHash::open(part(), Eviction::Fifo).await.map(Index::BufferHash),
+            Ok(Kind::Silt) => Silt::open(part(), RATES).await.map(Index::Silt),
+            Err(error) => Err(error),
+        };
+        match opened {
             // One that was made for less RAM, or more, or for a cache of another size, is as good.
-            Ok(index) => return Ok(index),
+            Ok(index) if index.fits(&self.plan) => return Ok(index.leaving_out_stale(&self.cache)),
+            Ok(_) | Err(nitro_index::Error::NotAnIndex(_)) => {}
             Err(error @ nitro_index::Error::Device(_)) => return Err(error),
-            Err(nitro_index::Error::NotAnIndex(_)) => {}
             Err(error) => tracing::warn!("{}", Error::with_sources(&self.name, &error).or("it is made anew")),
         }
-        BufferHash::create(Arc::clone(&self.part), self.plan, Eviction::Fifo, self.seed).await
+        match self.plan {
+            Plan::BufferHash(plan) => {
+                BufferHash::create(part(), plan, Eviction::Fifo, self.seed).await.map(Index::BufferHash)
+            }
+            Plan::Silt(plan) => Silt::create(part(), plan, RATES, self.seed).await.map(Index::Silt),
+        }
+        .map(|index| index.leaving_out_stale(&self.cache))
     }
 
     /// Makes what it was told durable.
@@ -160,8 +287,8 @@ impl FlashFingerprints {
     pub(crate) fn status(&self) -> FlashIndexStatus {
         FlashIndexStatus {
             is_open: self.index.get().is_some(),
-            flash_bytes: self.plan.flash_bytes,
-            counters: self.index.get().map_or_else(Counters::default, FlashIndex::counters),
+            flash_bytes: self.plan.flash_bytes(),
+            counters: self.index.get().map_or_else(Counters::default, Index::counters),
             errors: self.errors.load(Ordering::Relaxed),
         }
     }
@@ -175,12 +302,17 @@ impl FlashFingerprints {
 
 /// The sizes of an index that fits into a part of so many bytes: the cache may have been resized since it was made, or be
 /// allowed more RAM.
-fn plan_within(name: &str, config: &CacheConfig, settings: &EngineSettings, bytes: u64) -> Result<Plan, Error> {
+fn plan_within(
+    name: &str,
+    kind: Kind,
+    config: &CacheConfig,
+    settings: &EngineSettings,
+    bytes: u64,
+) -> Result<Plan, Error> {
     let mut entries = settings.manager.extents_raw() * REDUCTION;
     loop {
-        let options = Options { shape: SHAPE, entries, ram_bytes: ram_bytes(config, entries) };
-        let plan = Plan::new(&options).map_err(|e| refused(name, &e))?;
-        if plan.flash_bytes <= bytes {
+        let plan = Plan::new(kind, config, entries).map_err(|e| refused(name, &e))?;
+        if plan.flash_bytes() <= bytes {
             return Ok(plan);
         }
         entries = (entries * 15 / 16).max(1);

@@ -6,8 +6,8 @@ use serde_json::Value;
 const EXTENT: u64 = 8 << 10;
 /// Different contents that are entered, of which the index in RAM keeps one in a hundred.
 const CONTENTS: u64 = 1500;
-const SERVE: &str = "serve --origin vm.img --cache cache.img --cache-size 64M --ram 0 --fingerprint-index bufferhash \
-                     --fingerprint-index-ratio 1 --sequential-threshold 0";
+const SERVE: &str = "--origin vm.img --cache cache.img --cache-size 64M --ram 0 --fingerprint-index-ratio 1 \
+                     --sequential-threshold 0";
 
 fn content(n: u64) -> Vec<u8> {
     noise(n, EXTENT as usize)
@@ -17,8 +17,8 @@ fn index(place: &Place) -> Value {
     place.status()["caches"][0]["flash_index"].clone()
 }
 
-fn open(place: &Place) -> Server {
-    let server = place.serve(SERVE.strip_prefix("serve ").unwrap());
+fn open(place: &Place, kind: &str) -> Server {
+    let server = place.serve(&format!("{SERVE} --fingerprint-index {kind}"));
     place.until("open", |status| status["caches"][0]["flash_index"]["open"] == true);
     server
 }
@@ -35,10 +35,14 @@ fn read(place: &Place, second: bool) {
 
 #[test]
 fn duplicates_are_found_that_ram_does_not_know() {
+    ["bufferhash", "silt"].into_iter().for_each(find_duplicates);
+}
+
+fn find_duplicates(kind: &str) {
     let place = Place::new();
     let contents: Vec<u8> = (0..2 * CONTENTS).flat_map(|at| content(at % CONTENTS)).collect();
     place.write("vm.img", &contents);
-    let server = open(&place);
+    let server = open(&place, kind);
     read(&place, false);
     let first = index(&place);
     assert!(first["entries"].as_u64().unwrap() >= CONTENTS, "{first}");
@@ -46,7 +50,7 @@ fn duplicates_are_found_that_ram_does_not_know() {
     assert!(status.success(), "{said}");
     assert!(said.contains("fingerprint index: "), "{said}");
     // It knows them still after a restart.
-    let server = open(&place);
+    let server = open(&place, kind);
     assert!(index(&place)["entries"].as_u64().unwrap() >= CONTENTS);
     read(&place, true);
     let cache = place.status()["caches"][0].clone();
@@ -58,7 +62,7 @@ fn duplicates_are_found_that_ram_does_not_know() {
     // Also after a crash nothing wrong is found: contents are others now.
     let others: Vec<u8> = (0..2 * CONTENTS).flat_map(|at| content(CONTENTS + at % CONTENTS)).collect();
     place.write("vm.img", &others);
-    let _server = open(&place);
+    let _server = open(&place, kind);
     let mut client = place.client();
     for at in (0..2 * CONTENTS).step_by(7) {
         assert_eq!(client.read(at * EXTENT, EXTENT as usize), content(CONTENTS + at % CONTENTS), "extent {at}");

@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | checksum of the rest, with the page's offset and the index's seed |
+//! | 0 | 8 | checksum of the rest: CRC-64/NVME, mixed with the page's offset and the index's seed |
 //! | 8 | 8 | incarnation: its sequence number; journal: its generation, with bit 63 set |
 //! | 16 | 8 | every sequence number below this was durable when the page was written |
 //! | 24 | 8 | incarnation: sequence number of its super table's incarnation before, 2⁶⁴−1 if there is none; journal: the sequence number that was next when the entries were gathered |
@@ -140,7 +140,11 @@ impl<'a> Page<'a> {
     }
 
     pub(super) fn find(&self, key: &[u8]) -> Option<Entry<'a>> {
-        (0..self.count).map(|i| self.entry(i)).find(|e| e.bytes[..key.len()] == *key)
+        // Most keys differ in their first bytes: those are compared in one go.
+        let (first, size) = (number::<8>(key, 0), self.shape.entry_bytes());
+        let entries = &self.page[HEADER_BYTES + entries_per_page(self.shape).div_ceil(8)..][..self.count * size];
+        let mut at = entries.chunks_exact(size).enumerate().filter(|(_, entry)| entry[..8] == first);
+        at.find(|(_, entry)| entry[..key.len()] == *key).map(|(i, _)| self.entry(i))
     }
 }
 
