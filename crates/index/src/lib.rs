@@ -88,6 +88,12 @@ pub trait FlashIndex {
     fn counters(&self) -> Counters;
 }
 
+/// Gives a page of either index, or its superblock, the checksum that it should have; for tests and fuzzing.
+#[doc(hidden)]
+pub fn reseal(page: &mut [u8], offset: u64, seed: u64) {
+    if offset < superblock::SUPERBLOCKS_BYTES { superblock::reseal(page) } else { hash::seal(page, offset, seed) }
+}
+
 impl From<DeviceError> for Error {
     fn from(source: DeviceError) -> Self {
         Self::Device(source)

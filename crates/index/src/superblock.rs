@@ -71,8 +71,7 @@ impl Superblock {
         for (number, at) in self.settings.iter().zip((32..).step_by(8)) {
             page[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        let crc = crc32c(&page[..CRC_AT]);
-        page[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        reseal(page);
     }
 
     pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
@@ -124,6 +123,12 @@ impl Superblock {
             }
         }
     }
+}
+
+/// Makes the checksum anew.
+pub(crate) fn reseal(page: &mut [u8]) {
+    let crc = crc32c(&page[..CRC_AT]);
+    page[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// What kind of index a device holds.

@@ -15,9 +15,9 @@ mod filters;
 mod incarnation;
 mod journal;
 mod log;
-pub mod page;
+mod page;
 mod plan;
-pub mod recover;
+mod recover;
 mod table;
 
 pub use plan::{Options, Plan, best_buffers_bytes};
@@ -54,9 +54,9 @@ pub enum Eviction {
 
 #[derive(Default)]
 struct Tally {
-    inserts: AtomicU64,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    /// Look-ups that read pages.
+    flash_hits: AtomicU64,
+    flash_misses: AtomicU64,
     hit_reads: AtomicU64,
     miss_reads: AtomicU64,
     written_bytes: AtomicU64,
@@ -179,8 +179,12 @@ impl<D: Device> BufferHash<D> {
                 }
             }
         }
-        let tally = if found.is_some() { &self.tally.hit_reads } else { &self.tally.miss_reads };
-        add(tally, reads);
+        let (looked, read) = match found {
+            Some(_) => (&self.tally.flash_hits, &self.tally.hit_reads),
+            None => (&self.tally.flash_misses, &self.tally.miss_reads),
+        };
+        add(looked, 1);
+        add(read, reads);
         Ok(found)
     }
 
@@ -211,7 +215,7 @@ impl<D: Device> BufferHash<D> {
     fn try_put(&self, at: usize, hash: u128, key: &[u8], value: &[u8], removed: bool, replaying: bool) -> Room {
         let table = &mut *self.tables[at].lock();
         if table.buffer.put(hash as u64, key, value, removed, replaying).is_ok() {
-            add(&self.tally.inserts, 1);
+            table.inserts += 1;
             return Room::Entered;
         }
         if table.sealed.is_none() {
@@ -328,14 +332,12 @@ impl<D: Device> FlashIndex for BufferHash<D> {
     async fn get(&self, key: &[u8]) -> Result<Option<Value>, Error> {
         self.plan.shape.check_key(key)?;
         let hash = hash_of(key, self.plan.seed);
-        let probe = self.tables[self.plan.super_table_of(hash)].lock().probe(key, hash, &self.plan);
-        let found = match probe {
-            Probe::Value(value) => Some(value),
-            Probe::Absent => None,
-            Probe::OnFlash(candidates) => self.find_on_flash(key, hash, &candidates).await?,
-        };
-        add(if found.is_some() { &self.tally.hits } else { &self.tally.misses }, 1);
-        Ok(found)
+        let probe = self.tables[self.plan.super_table_of(hash)].lock().look_up(key, hash, &self.plan);
+        match probe {
+            Probe::Value(value) => Ok(Some(value)),
+            Probe::Absent => Ok(None),
+            Probe::OnFlash(candidates) => self.find_on_flash(key, hash, &candidates).await,
+        }
     }
 
     async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -354,22 +356,25 @@ impl<D: Device> FlashIndex for BufferHash<D> {
 
     fn counters(&self) -> Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let held = |table: &Mutex<SuperTable>| {
-            let table = table.lock();
-            let sealed = table.sealed.as_ref().map_or(0, |s| u64::from(s.incarnation.len));
-            table.entries + table.buffer.len() as u64 + sealed
-        };
-        Counters {
-            inserts: read(&self.tally.inserts),
-            hits: read(&self.tally.hits),
-            misses: read(&self.tally.misses),
+        let mut counters = Counters {
+            hits: read(&self.tally.flash_hits),
+            misses: read(&self.tally.flash_misses),
             hit_reads: read(&self.tally.hit_reads),
             miss_reads: read(&self.tally.miss_reads),
             written_bytes: read(&self.tally.written_bytes),
             background_read_bytes: read(&self.tally.background_read_bytes),
             corrupt_pages: read(&self.tally.corrupt_pages),
-            entries: self.tables.iter().map(held).sum(),
             ram_bytes: self.plan.ram_bytes,
+            ..Counters::default()
+        };
+        for table in &self.tables {
+            let table = table.lock();
+            let sealed = table.sealed.as_ref().map_or(0, |s| u64::from(s.incarnation.len));
+            counters.entries += table.entries + table.buffer.len() as u64 + sealed;
+            counters.inserts += table.inserts;
+            counters.hits += table.ram_hits;
+            counters.misses += table.ram_misses;
         }
+        counters
     }
 }

@@ -23,26 +23,25 @@ const JOURNAL: u64 = 1 << 63;
 
 /// What stands before a page's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub(super) struct Header {
     /// Of an incarnation its sequence number, of the journal its generation.
-    pub number: u64,
+    pub(super) number: u64,
     /// Whether it is a page of the journal.
-    pub in_journal: bool,
+    pub(super) in_journal: bool,
     /// Every incarnation below was durable.
-    pub durable: u64,
+    pub(super) durable: u64,
     /// The incarnation before, or the next one.
-    pub neighbour: u64,
+    pub(super) neighbour: u64,
     /// Super table, or number of the page.
-    pub place: u32,
+    pub(super) place: u32,
     /// Number of the page, or durable pages.
-    pub pages: u32,
+    pub(super) pages: u32,
     /// Journal: a batch ends here. Incarnation: it was made while the journal was replayed.
-    pub flag: bool,
+    pub(super) flag: bool,
 }
 
 /// Entries that fit into a page.
-#[must_use]
-pub const fn entries_per_page(shape: Shape) -> usize {
+pub(super) const fn entries_per_page(shape: Shape) -> usize {
     let entry = shape.key_bytes as usize + shape.value_bytes as usize;
     let mut count = (PAGE_BYTES - HEADER_BYTES) * 8 / (8 * entry + 1);
     while HEADER_BYTES + count.div_ceil(8) + count * entry > PAGE_BYTES {
@@ -88,7 +87,7 @@ impl<'a> Writer<'a> {
 
 /// A page that passed its checksum.
 #[derive(Clone, Copy)]
-pub struct Page<'a> {
+pub(super) struct Page<'a> {
     page: &'a [u8],
     shape: Shape,
     count: usize,
@@ -102,8 +101,7 @@ fn number<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
 
 impl<'a> Page<'a> {
     /// `None`: the page is not what was written at `offset` by the index of that seed.
-    #[must_use]
-    pub fn open(page: &'a [u8], shape: Shape, offset: u64, seed: u64) -> Option<Self> {
+    pub(super) fn open(page: &'a [u8], shape: Shape, offset: u64, seed: u64) -> Option<Self> {
         if !is_sealed(page, offset, seed) {
             return None;
         }
@@ -112,8 +110,7 @@ impl<'a> Page<'a> {
     }
 
     /// What stands before the entries.
-    #[must_use]
-    pub fn header(&self) -> Header {
+    pub(super) fn header(&self) -> Header {
         let first = u64::from_le_bytes(number(self.page, 8));
         Header {
             number: first & !JOURNAL,
@@ -146,17 +143,6 @@ impl<'a> Page<'a> {
         let mut at = entries.chunks_exact(size).enumerate().filter(|(_, entry)| entry[..8] == first);
         at.find(|(_, entry)| entry[..key.len()] == *key).map(|(i, _)| self.entry(i))
     }
-}
-
-/// Reads a page of arbitrary bytes as if it had passed its checksum, and returns how many entries it holds; for fuzzing.
-#[doc(hidden)]
-#[must_use]
-pub fn read_any(page: &mut [u8], shape: Shape) -> usize {
-    seal(page, 0, 0);
-    Page::open(page, shape, 0, 0).map_or(0, |p| {
-        let _ = (p.header(), p.find(&vec![0; shape.key_bytes.into()]).is_some());
-        p.entries().filter(|e| !e.removed).count()
-    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,10 @@ pub(super) struct SuperTable {
     pub(super) newest: u64,
     /// Entries in `alive`.
     pub(super) entries: u64,
+    /// What was done under this table's lock: counting elsewhere would have threads wait for one another's counters.
+    pub(super) inserts: u64,
+    pub(super) ram_hits: u64,
+    pub(super) ram_misses: u64,
 }
 
 impl SuperTable {
@@ -62,7 +66,22 @@ impl SuperTable {
             free: (0..filters.columns).rev().collect(),
             newest: NONE,
             entries: 0,
+            inserts: 0,
+            ram_hits: 0,
+            ram_misses: 0,
         }
+    }
+
+    /// As [`probe`](Self::probe), for a look-up, which counts.
+    #[inline]
+    pub(super) fn look_up(&mut self, key: &[u8], hash: u128, plan: &Plan) -> Probe {
+        let probe = self.probe(key, hash, plan);
+        match &probe {
+            Probe::Value(_) => self.ram_hits += 1,
+            Probe::Absent => self.ram_misses += 1,
+            Probe::OnFlash(_) => {}
+        }
+        probe
     }
 
     /// What RAM knows.

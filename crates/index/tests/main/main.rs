@@ -2,5 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bufferhash;
+mod lies;
 mod model;
+mod resealed;
 mod silt;
