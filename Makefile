@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long bench build setup lint unit clients readme clean help
+.PHONY: demo test test-long bench bench-index build setup lint unit clients readme reproduction clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -10,9 +10,9 @@ demo: ## a slow volume with and without Nitro, side by side, in about two minute
 	@$(CARGO) build --release --quiet -p nitro
 	@scripts/demo
 
-test: ## format, lints, all tests, other people's NBD clients, the README's commands
+test: ## format, lints, all tests, other people's NBD clients, the README's commands, the paper's evaluation scaled down
 	@scripts/setup test
-	@$(MAKE) --no-print-directory lint unit clients readme
+	@$(MAKE) --no-print-directory lint unit clients readme reproduction
 
 lint:
 	$(CARGO) fmt --all --check
@@ -31,6 +31,9 @@ clients: build
 readme: build
 	scripts/test-readme
 
+reproduction: build
+	scripts/test-reproduce
+
 test-long: ## the slow ones: long simulations, kills, power cuts in a virtual machine, databases, fuzzing
 	@scripts/setup long
 	@scripts/setup-long
@@ -46,6 +49,10 @@ bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios o
 	@scripts/setup bench
 	$(CARGO) build --release -p nitro -p nitro-bench
 	scripts/bench
+
+bench-index: ## both kinds of flash index, beside the device and their aims
+	$(CARGO) build --release -p nitro
+	scripts/bench-index
 
 clean:
 	$(CARGO) clean

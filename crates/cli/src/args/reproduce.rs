@@ -8,7 +8,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   In minutes, with scaled traces:
     nitro reproduce --quick
-  At the paper's sizes, in hours; started again, it goes on where it was:
+  At the paper's sizes, in about an hour; started again, it goes on where it was:
     nitro reproduce --folder /var/tmp/reproduction
   One figure, for a script:
     nitro reproduce --quick --only figure-4 -o json
@@ -20,7 +20,7 @@ stand for them, and the report says so. Figure 8 and the compressors are measure
 /// `nitro reproduce`
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
-    /// Scaled traces and few points: minutes instead of hours
+    /// Scaled traces and few points: minutes instead of an hour
     #[arg(long)]
     pub(crate) quick: bool,
     /// Traces so many times as large (or, below 1, as small) as they would be

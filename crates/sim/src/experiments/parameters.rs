@@ -25,7 +25,7 @@ pub(super) fn section(plan: &Plan, _outcomes: &Outcomes) -> Section {
         ],
         ["deduplication".into(), "D; ND".into(), "on; off".into(), "D; ND".into()],
         ["cache".into(), "2 % of the file system".into(), "any".into(), "2 %; Figure 4: 2 and 5 %".into()],
-        ["writes".into(), "through; back".into(), "through; back".into(), "through".into()],
+        ["writes".into(), "through; back".into(), "through; back".into(), "through; Table 2: back".into()],
         [
             "SSD".into(),
             "7 % over-provisioned, 10 % log blocks; none reserved where modified".into(),

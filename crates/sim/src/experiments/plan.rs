@@ -74,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// Hours: the traces at their published size.
+    /// About an hour: the traces at their published size.
     #[must_use]
     pub fn full(seed: u64) -> Self {
         Self {
