@@ -1,6 +1,13 @@
 //! docs/FORMAT.md shows the tables of the source, and the tables have no gaps.
 
-const DOCUMENT: &str = include_str!("../../../../docs/FORMAT.md");
+/// Behind this, the document shows the formats of another crate.
+const INDEXES: &str = "\n# What stands in an index of fingerprints";
+
+fn document() -> &'static str {
+    let (engine, _) = include_str!("../../../../docs/FORMAT.md").split_once(INDEXES).unwrap();
+    engine
+}
+
 const SOURCES: [&str; 6] = [
     include_str!("../../src/format/superblock.rs"),
     include_str!("../../src/format/weu.rs"),
@@ -22,13 +29,13 @@ fn rows(text: &str) -> Vec<&str> {
 #[test]
 fn the_document_shows_the_tables_of_the_source() {
     let source: Vec<_> = SOURCES.iter().flat_map(|s| rows(s)).collect();
-    assert_eq!(rows(DOCUMENT), source);
+    assert_eq!(rows(document()), source);
 }
 
 #[test]
 fn every_field_begins_where_the_one_before_ends() {
     let mut next = 0;
-    for row in rows(DOCUMENT) {
+    for row in rows(document()) {
         let mut columns = row.split('|').skip(1).map(str::trim);
         let mut number = || columns.next().unwrap().parse::<usize>().unwrap();
         let (offset, bytes) = (number(), number());

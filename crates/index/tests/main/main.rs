@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bufferhash;
+mod fixture;
+mod format_doc;
 mod lies;
 mod model;
 mod resealed;

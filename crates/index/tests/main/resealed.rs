@@ -8,7 +8,7 @@ use nitro_index::{FlashIndex, PAGE_BYTES, Shape, reseal};
 use std::sync::Arc;
 
 const SHAPE: Shape = Shape { key_bytes: 8, value_bytes: 248 };
-const ENTRIES: u64 = 3000;
+pub const ENTRIES: u64 = 3000;
 const SEED: u64 = 5;
 /// Bytes of a change: page (3), offset (2), how (1), what (8).
 pub const CHANGE_BYTES: usize = 14;
