@@ -8,6 +8,7 @@ use super::run::{Look, Run};
 use super::trie::Trie;
 use crate::{Error, Value};
 use nitro_engine::port::Device;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A HashStore (SILT §4.2): a log by hash, with a filter.
@@ -34,18 +35,8 @@ pub(super) struct Stores {
     pub(super) sorted: Option<Arc<SortedStore>>,
 }
 
-impl HashStore {
-    async fn look<D: Device>(&self, io: &Io<D>, key: &[u8], hash: u64, reads: &mut u64) -> Result<Look, Error> {
-        for at in self.filter.find(hash) {
-            *reads += 1;
-            match self.run.look(io, key, at.into(), 1).await? {
-                Look::Absent => {}
-                found => return Ok(found),
-            }
-        }
-        Ok(Look::Absent)
-    }
-}
+/// Where hash stores may have a key: which store, and where in it, if it can be read.
+type Probes = SmallVec<[(u32, Option<u32>); 4]>;
 
 impl SortedStore {
     async fn look<D: Device>(&self, io: &Io<D>, key: &[u8], hash: u64, reads: &mut u64) -> Result<Look, Error> {
@@ -91,6 +82,19 @@ async fn look_in_log<D: Device>(
 }
 
 impl Stores {
+    /// Asks all filters at once, so that the processor waits for the RAM of one while it asks the next.
+    fn probes(&self, hash: u64) -> Probes {
+        let mut probes = Probes::new();
+        for (store, number) in self.hashes.iter().zip(0..) {
+            if store.filter.may_be_lost(hash) {
+                probes.push((number, None));
+                break;
+            }
+            probes.extend(store.filter.find(hash).into_iter().map(|at| (number, Some(at))));
+        }
+        probes
+    }
+
     /// The value of `key`, in the newest store that knows of it. Where a page that may have held it is damaged, there is
     /// none: an older store could only have an older value.
     pub(super) async fn look<D: Device>(
@@ -107,11 +111,10 @@ impl Stores {
                 Look::Lost => return Ok(None),
             }
         }
-        for store in &self.hashes {
-            if store.filter.may_be_lost(hashed.local) {
-                return Ok(None);
-            }
-            match store.look(io, key, hashed.local, reads).await? {
+        for (store, at) in self.probes(hashed.local) {
+            let Some(at) = at else { return Ok(None) };
+            *reads += 1;
+            match self.hashes[store as usize].run.look(io, key, at.into(), 1).await? {
                 Look::Absent => {}
                 Look::Found(entry) => return Ok(entry),
                 Look::Lost => return Ok(None),
