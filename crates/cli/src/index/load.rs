@@ -130,7 +130,7 @@ impl Drive {
                 let (index, next, operation) = (Arc::clone(index), Arc::clone(&next), operation.clone());
                 let end = numbers.end;
                 spawn_thread("load", move || async move { work(&*index, &next, end, tasks, &operation).await })
-                .map_err(|e| Error::with_sources("threads", &e))
+                    .map_err(|e| Error::with_sources("threads", &e))
             })
             .collect::<Result<_, _>>()?;
         while !threads.iter().all(ReactorThread::is_finished) {
