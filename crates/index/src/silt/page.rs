@@ -21,12 +21,6 @@ const COUNT_AT: usize = 16;
 const KIND_AT: usize = 18;
 const HEADER_BYTES: usize = 24;
 
-/// Writes the checksum of a page, whatever it holds: for tests of how arbitrary pages are read.
-#[doc(hidden)]
-pub fn reseal(page: &mut [u8], offset: u64, seed: u64) {
-    seal(page, offset, seed);
-}
-
 /// What kind of store a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
