@@ -48,7 +48,7 @@ pub fn read_both_ways(bytes: &[u8], options: &Options) {
             assert_eq!((count, 0), (same, skipped.count));
         }
         (Err(error), Ok((_, skipped))) => {
-            assert_eq!(skipped.first.expect("something was bad").to_string(), error.to_string());
+            assert_eq!(skipped.first.first().expect("something was bad").to_string(), error.to_string());
         }
         (Err(error), Err(_)) => assert!(!error.to_string().is_empty()),
     }
