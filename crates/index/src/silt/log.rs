@@ -336,7 +336,7 @@ impl Log {
 }
 
 fn chunk_pages(pages_max: u32) -> u32 {
-    (pages_max / 8).clamp(1, 8)
+    (pages_max / 32).clamp(1, 8)
 }
 
 /// A chunk that is being written. If that fails, or is given up, somebody else may.

@@ -161,7 +161,7 @@ impl Plan {
     }
 
     pub(super) fn piece_pages(&self) -> u32 {
-        self.segment_pages.min((PIECE_BYTES / PAGE_BYTES) as u32)
+        (self.segment_pages / 4).clamp(4, (PIECE_BYTES / PAGE_BYTES) as u32)
     }
 
     pub(super) fn hash_piece_pages(&self) -> u32 {
