@@ -31,18 +31,15 @@ pub(super) enum Probe {
     OnFlash(SmallVec<[Candidate; 2]>),
 }
 
-struct Alive {
-    incarnation: Incarnation,
-    column: u32,
-}
-
 /// A super table.
 pub(super) struct SuperTable {
     pub(super) buffer: Buffer,
     /// A full buffer that is not on the flash yet.
     pub(super) sealed: Option<Sealed>,
-    /// Newest first.
-    alive: VecDeque<Alive>,
+    /// By their filters' columns, so that a look-up touches none but those that may know its key.
+    alive: Box<[Option<Incarnation>]>,
+    /// Columns of those that are alive, newest first.
+    order: VecDeque<u32>,
     filters: Filters,
     free: Vec<u32>,
     /// Of the newest incarnation, also if it is not on the flash yet.
@@ -61,7 +58,8 @@ impl SuperTable {
         Self {
             buffer: Buffer::new(plan.shape, plan.entries_per_incarnation() as usize),
             sealed: None,
-            alive: VecDeque::new(),
+            alive: (0..filters.columns).map(|_| None).collect(),
+            order: VecDeque::new(),
             filters: Filters::new(filters),
             free: (0..filters.columns).rev().collect(),
             newest: NONE,
@@ -100,15 +98,16 @@ impl SuperTable {
         if found.is_empty() {
             return Probe::Absent;
         }
-        let half = self.alive.len() / 2;
-        let maybe = self.alive.iter().enumerate().filter(|(_, a)| found.has(a.column));
-        let candidates: SmallVec<_> = maybe
-            .map(|(age, a)| Candidate {
-                sequence: a.incarnation.sequence,
-                pages: a.incarnation.fences.pages(order),
-                is_old: age >= half,
+        let is_old_from = self.sequence_at(self.order.len() / 2);
+        let maybe = found.iter().filter_map(|column| self.alive[column as usize].as_ref());
+        let mut candidates: SmallVec<[Candidate; 2]> = maybe
+            .map(|incarnation| Candidate {
+                sequence: incarnation.sequence,
+                pages: incarnation.fences.pages(order),
+                is_old: is_old_from.is_some_and(|from| incarnation.sequence <= from),
             })
             .collect();
+        candidates.sort_unstable_by_key(|c| std::cmp::Reverse(c.sequence));
         if candidates.is_empty() { Probe::Absent } else { Probe::OnFlash(candidates) }
     }
 
@@ -137,46 +136,60 @@ impl SuperTable {
         }
     }
 
-    /// Takes an incarnation that is on the flash, and is newer than all others.
+    /// The sequence number of the incarnation that is the so many newest.
+    fn sequence_at(&self, age: usize) -> Option<u64> {
+        let column = *self.order.get(age)?;
+        self.alive[column as usize].as_ref().map(|i| i.sequence)
+    }
+
+    /// Takes an incarnation that is on the flash.
     pub(super) fn adopt(&mut self, incarnation: Incarnation, filter: &Column, plan: &Plan) {
-        if self.alive.len() >= plan.window as usize {
+        if self.order.len() >= plan.window as usize {
             self.drop_oldest();
         }
         let Some(column) = self.free.pop() else { return };
         self.filters.set(column, filter);
         self.entries += u64::from(incarnation.len);
-        let at = self.alive.partition_point(|a| a.incarnation.sequence > incarnation.sequence);
-        self.alive.insert(at, Alive { incarnation, column });
+        let newer = |c: &u32| self.alive[*c as usize].as_ref().is_some_and(|a| a.sequence > incarnation.sequence);
+        let at = self.order.partition_point(newer);
+        self.order.insert(at, column);
+        self.alive[column as usize] = Some(incarnation);
     }
 
     fn drop_oldest(&mut self) {
-        if let Some(Alive { incarnation, column }) = self.alive.pop_back() {
-            self.entries -= u64::from(incarnation.len);
-            self.free.push(column);
+        if let Some(column) = self.order.pop_back() {
+            self.release(column);
         }
+    }
+
+    fn release(&mut self, column: u32) {
+        if let Some(incarnation) = self.alive[column as usize].take() {
+            self.entries -= u64::from(incarnation.len);
+        }
+        self.free.push(column);
     }
 
     /// Gives up all incarnations up to that sequence number.
     pub(super) fn retire(&mut self, upto: u64) {
-        while self.alive.back().is_some_and(|a| a.incarnation.sequence <= upto) {
+        let oldest = |table: &Self| table.order.len().checked_sub(1).and_then(|age| table.sequence_at(age));
+        while oldest(self).is_some_and(|sequence| sequence <= upto) {
             self.drop_oldest();
         }
     }
 
     /// Gives up all incarnations that `keep` refuses.
     pub(super) fn keep_only(&mut self, keep: impl Fn(u64) -> bool) {
-        for Alive { incarnation, column } in std::mem::take(&mut self.alive) {
-            if keep(incarnation.sequence) {
-                self.alive.push_back(Alive { incarnation, column });
+        for column in std::mem::take(&mut self.order) {
+            if self.alive[column as usize].as_ref().is_some_and(|i| keep(i.sequence)) {
+                self.order.push_back(column);
             } else {
-                self.entries -= u64::from(incarnation.len);
-                self.free.push(column);
+                self.release(column);
             }
         }
     }
 
     /// The sequence number of the newest incarnation on the flash.
     pub(super) fn newest_alive(&self) -> u64 {
-        self.alive.front().map_or(NONE, |a| a.incarnation.sequence)
+        self.sequence_at(0).unwrap_or(NONE)
     }
 }
