@@ -3,8 +3,8 @@
 //! Keys are hashed to 16 bytes, as in a content-addressed store; values have up to 32 bytes.
 
 use nitro_device::{FileOptions, Reactor};
-use nitro_index::silt::{Options, Plan, Rates, Silt};
-use nitro_index::{FlashIndex, Shape};
+use nitro_index::silt::{Plan, Rates, Silt};
+use nitro_index::{FlashIndex, Options, Shape};
 use std::error::Error;
 use std::path::Path;
 

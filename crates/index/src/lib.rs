@@ -17,7 +17,7 @@ pub mod silt;
 mod superblock;
 
 pub use error::Error;
-pub use shape::Shape;
+pub use shape::{Options, Shape};
 pub use superblock::{Kind, kind_of};
 
 use nitro_engine::port::DeviceError;

@@ -59,4 +59,15 @@ impl Shape {
     }
 }
 
+/// What an index is to hold, and with how much RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Sizes of keys and values.
+    pub shape: Shape,
+    /// Entries that it holds at least before the oldest give way, or before it is full.
+    pub entries: u64,
+    /// RAM that it may use, in bytes.
+    pub ram_bytes: u64,
+}
+
 const _: () = assert!((Shape::VALUE_BYTES_MAX as usize + 64) * 3 < PAGE_BYTES);

@@ -8,9 +8,9 @@ use crate::output::{self, Format, Table};
 use crate::progress::Progress;
 use nitro_device::{FileDevice, FileOptions, Reactor, ReactorThread, spawn_thread};
 use nitro_engine::port::Device;
-use nitro_index::bufferhash::{BufferHash, Eviction, Options, Plan};
+use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::silt::{self, Rates, Silt};
-use nitro_index::{PAGE_BYTES, Shape, kind_of};
+use nitro_index::{Options, PAGE_BYTES, Shape, kind_of};
 use serde::Serialize;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
             bench(args, shape, "bufferhash", plan.flash_bytes, made, opened)?
         }
         IndexKind::Silt => {
-            let options = silt::Options { shape, entries: args.shape.entries + 1, ram_bytes: args.shape.ram.0 };
+            let options = Options { shape, entries: args.shape.entries + 1, ram_bytes: args.shape.ram.0 };
             let plan = silt::Plan::new(&options).map_err(|e| refused("--ram", &e))?;
             let made = |device, seed| Silt::create(device, plan, Rates::default(), seed);
             let opened = |device| Silt::open(device, Rates::default());

@@ -5,7 +5,8 @@ use crate::args::PlanArgs;
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use crate::size::Size;
-use nitro_index::bufferhash::{Options, Plan, best_buffers_bytes};
+use nitro_index::Options;
+use nitro_index::bufferhash::{Plan, best_buffers_bytes};
 use serde::Serialize;
 
 #[derive(Serialize)]

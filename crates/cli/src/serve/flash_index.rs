@@ -11,7 +11,7 @@ use nitro_engine::port::{Device, DeviceError, Geometry};
 use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex};
 use nitro_index::bufferhash::{self, BufferHash, Eviction};
 use nitro_index::silt::{self, Rates, Silt};
-use nitro_index::{Counters, FlashIndex, Kind, Shape, kind_of};
+use nitro_index::{Counters, FlashIndex, Kind, Options, Shape, kind_of};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -72,12 +72,12 @@ impl Plan {
         match kind {
             Kind::BufferHash => {
                 let ram_bytes = ram_bytes.unwrap_or(entries * RAM_PER_ENTRY_BYTES + RAM_BASE_BYTES);
-                let options = bufferhash::Options { shape: SHAPE, entries, ram_bytes };
+                let options = Options { shape: SHAPE, entries, ram_bytes };
                 bufferhash::Plan::new(&options).map(Self::BufferHash)
             }
             Kind::Silt => {
                 let ram_bytes = ram_bytes.unwrap_or(entries + RAM_BASE_BYTES);
-                silt::Plan::new(&silt::Options { shape: SHAPE, entries, ram_bytes }).map(Self::Silt)
+                silt::Plan::new(&Options { shape: SHAPE, entries, ram_bytes }).map(Self::Silt)
             }
         }
     }

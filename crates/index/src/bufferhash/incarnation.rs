@@ -59,6 +59,7 @@ pub(super) struct Labels {
     pub(super) super_table: u32,
     /// It is made while the journal is replayed.
     pub(super) replaying: bool,
+    pub(super) epoch: u32,
 }
 
 impl Sealed {
@@ -93,6 +94,7 @@ impl Sealed {
                 place: labels.super_table,
                 pages: number as u32,
                 flag: labels.replaying,
+                epoch: labels.epoch,
             };
             writer.finish(&header, offset + (number * PAGE_BYTES) as u64, plan.seed);
         }

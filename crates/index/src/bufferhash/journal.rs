@@ -7,6 +7,7 @@
 //! one that the page bears: that was sealed later, and holds all that the buffer held.
 
 use super::buffer::Entry;
+use super::epoch::Epoch;
 use super::page::{Header, Writer, entries_per_page};
 use super::plan::Plan;
 use super::table::NONE;
@@ -18,11 +19,14 @@ use nitro_engine::port::Device;
 /// Pages that are written at once.
 const CHUNK_PAGES: usize = 64;
 
+/// Bits of a generation behind those of the epoch.
+const GENERATION_BITS: u32 = 30;
+
 /// Where the journal stands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Journal {
     half: usize,
-    /// The newest generation that there ever was, whole or not.
+    /// The newest generation of this epoch, whole or not.
     generation: u64,
     /// Pages of the generation that are durable.
     used: u32,
@@ -31,9 +35,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// A journal whose newest generation that is whole is in `half`: the next one begins in the other.
-    pub(super) fn found(half: usize, generation: u64) -> Self {
-        Self { half, generation, ..Self::default() }
+    /// A journal whose newest generation that is whole is in `half`: the next one begins in the other. Generations of
+    /// different epochs never have one number.
+    pub(super) fn new(half: usize, epoch: Epoch) -> Self {
+        Self { half, generation: u64::from(epoch.number) << GENERATION_BITS, used: 0, is_open: false }
     }
 }
 
@@ -42,6 +47,7 @@ struct Batch<'a> {
     plan: &'a Plan,
     half: usize,
     generation: u64,
+    epoch: u32,
     durable: u64,
     durable_pages: u32,
     /// The page after the last one that was written.
@@ -62,6 +68,7 @@ impl<'a> Batch<'a> {
             plan,
             half: journal.half,
             generation: journal.generation,
+            epoch: (journal.generation >> GENERATION_BITS) as u32,
             durable,
             durable_pages: journal.used,
             page: journal.used,
@@ -114,6 +121,7 @@ impl<'a> Batch<'a> {
             place: number,
             pages: self.durable_pages,
             flag,
+            epoch: self.epoch,
         };
         let offset = self.plan.journal_offset(self.half) + u64::from(number) * PAGE_BYTES as u64;
         writer.finish(&header, offset, self.plan.seed);

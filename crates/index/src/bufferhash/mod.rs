@@ -11,6 +11,7 @@
 //! small journal, unless it stands there already.
 
 mod buffer;
+mod epoch;
 mod filters;
 mod incarnation;
 mod journal;
@@ -20,13 +21,15 @@ mod plan;
 mod recover;
 mod table;
 
-pub use plan::{Options, Plan, best_buffers_bytes};
+pub use plan::{Plan, best_buffers_bytes};
 
 use crate::hash::hash_of;
 use crate::superblock::{Kind, Superblock};
 use crate::{Counters, Error, FlashIndex, PAGE_BYTES, Shape, Value};
+use epoch::Epoch;
 use event_listener::Event;
 use futures_util::lock::Mutex as AsyncMutex;
+use incarnation::Labels;
 use journal::Journal;
 use log::Log;
 use nitro_engine::port::Device;
@@ -34,7 +37,7 @@ use page::Page;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use table::{Candidate, Probe, SuperTable};
+use table::{Candidate, NONE, Probe, SuperTable};
 
 /// Whether an entry is worth keeping when its incarnation gives way: called with key and value.
 pub type Keep = dyn Fn(&[u8], &[u8]) -> bool + Send + Sync;
@@ -73,6 +76,7 @@ fn add(counter: &AtomicU64, n: u64) {
 pub struct BufferHash<D> {
     device: D,
     plan: Plan,
+    epoch: Epoch,
     eviction: Eviction,
     tables: Box<[Mutex<SuperTable>]>,
     log: Mutex<Log>,
@@ -91,19 +95,22 @@ impl<D: Device> BufferHash<D> {
         let plan = Plan { seed, ..plan };
         check_size(&device, &plan)?;
         let superblock = Superblock { kind: Kind::BufferHash, shape: plan.shape, seed, settings: plan.settings() };
+        let epoch = Epoch { number: 1, from: 0 };
+        epoch.write(&device, seed).await?;
         superblock.write(&device).await?;
-        Ok(Self::empty(device, plan, eviction, 0))
+        Ok(Self::empty(device, plan, eviction, epoch))
     }
 
-    fn empty(device: D, plan: Plan, eviction: Eviction, next: u64) -> Self {
+    fn empty(device: D, plan: Plan, eviction: Eviction, epoch: Epoch) -> Self {
         Self {
             tables: (0..plan.super_tables).map(|_| Mutex::new(SuperTable::new(&plan))).collect(),
-            log: Mutex::new(Log::new(plan.slots, next)),
-            journal: AsyncMutex::new(Journal::default()),
+            log: Mutex::new(Log::new(plan.slots, epoch.from)),
+            journal: AsyncMutex::new(Journal::new(0, epoch)),
             settled: Event::new(),
             tally: Tally::default(),
             device,
             plan,
+            epoch,
             eviction,
         }
     }
@@ -237,7 +244,9 @@ impl<D: Device> BufferHash<D> {
             (log.give(), log.durable)
         };
         if let Some(sequence) = sequence {
-            table.seal(sequence, durable, at as u32, replaying, &self.plan);
+            let labels =
+                Labels { sequence, before: NONE, durable, super_table: at as u32, replaying, epoch: self.epoch.number };
+            table.seal(labels, &self.plan);
         }
     }
 

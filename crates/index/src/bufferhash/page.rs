@@ -10,14 +10,15 @@
 //! | 36 | 4 | incarnation: number of pages before this one; journal: pages of its generation that were durable when it was written |
 //! | 40 | 2 | number of entries |
 //! | 42 | 2 | 1: of the journal, if a batch ends with this page; of an incarnation, if it was made while the journal was replayed |
-//! | 44 | *n*/8, rounded up | one bit for each of the *n* entries that fit: set if the key was removed |
+//! | 44 | 4 | epoch: which opening of the index wrote it |
+//! | 48 | *n*/8, rounded up | one bit for each of the *n* entries that fit: set if the key was removed |
 //! | behind | *n* × entry | entries: key, then value; in an incarnation ordered by the key's hash, over all its pages |
 
 use super::buffer::Entry;
 use crate::hash::{is_sealed, seal};
 use crate::{PAGE_BYTES, Shape};
 
-const HEADER_BYTES: usize = 44;
+const HEADER_BYTES: usize = 48;
 /// Marks pages of the journal.
 const JOURNAL: u64 = 1 << 63;
 
@@ -38,6 +39,8 @@ pub(super) struct Header {
     pub(super) pages: u32,
     /// Journal: a batch ends here. Incarnation: it was made while the journal was replayed.
     pub(super) flag: bool,
+    /// Which opening of the index wrote it.
+    pub(super) epoch: u32,
 }
 
 /// Entries that fit into a page.
@@ -81,6 +84,7 @@ impl<'a> Writer<'a> {
         self.page[36..40].copy_from_slice(&header.pages.to_le_bytes());
         self.page[40..42].copy_from_slice(&(self.count as u16).to_le_bytes());
         self.page[42..44].copy_from_slice(&u16::from(header.flag).to_le_bytes());
+        self.page[44..48].copy_from_slice(&header.epoch.to_le_bytes());
         seal(self.page, offset, seed);
     }
 }
@@ -120,6 +124,7 @@ impl<'a> Page<'a> {
             place: u32::from_le_bytes(number(self.page, 32)),
             pages: u32::from_le_bytes(number(self.page, 36)),
             flag: self.page[42] & 1 != 0,
+            epoch: u32::from_le_bytes(number(self.page, 44)),
         }
     }
 
@@ -168,6 +173,7 @@ mod tests {
                 place: 9,
                 pages: 31,
                 flag: true,
+                epoch: 12,
             };
             writer.finish(&header, 8192, 3);
             let read = Page::open(&page, shape, 8192, 3).unwrap();

@@ -1,10 +1,11 @@
 //! Sizes: how a given amount of RAM is best divided between buffers and filters.
 
 use super::buffer::Buffer;
+use super::epoch::EPOCHS_BYTES;
 use super::filters::FilterShape;
 use super::page::entries_per_page;
 use crate::superblock::SUPERBLOCKS_BYTES;
-use crate::{Error, PAGE_BYTES, Shape};
+use crate::{Error, Options, PAGE_BYTES, Shape};
 use serde::Serialize;
 
 /// Bytes of an incarnation: an erase block of the paper's SSD, and enough for a sequential write.
@@ -22,17 +23,6 @@ const TABLE_BYTES: u64 = 400;
 const INCARNATION_RAM_BYTES: u64 = 48;
 /// Bytes that are in use only while an incarnation is written, for each thread that writes.
 const WRITING_BYTES: u64 = 4 * (INCARNATION_BYTES + (64 << 10));
-
-/// What an index is to hold, and with how much RAM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// Sizes of keys and values.
-    pub shape: Shape,
-    /// Entries that it holds before the oldest give way.
-    pub entries: u64,
-    /// RAM that it may use, in bytes.
-    pub ram_bytes: u64,
-}
 
 /// The sizes of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -202,7 +192,7 @@ impl Plan {
 
     /// Where half of the journal begins.
     pub(super) fn journal_offset(&self, half: usize) -> u64 {
-        SUPERBLOCKS_BYTES + half as u64 * u64::from(self.journal_pages) * PAGE_BYTES as u64
+        SUPERBLOCKS_BYTES + EPOCHS_BYTES + half as u64 * u64::from(self.journal_pages) * PAGE_BYTES as u64
     }
 
     fn slots_offset(&self) -> u64 {

@@ -1,10 +1,11 @@
 //! Opening an index after whatever happened to it.
 //!
 //! Incarnations are believed up to the first gap in their sequence numbers, above those that are known to be durable: what
-//! stands behind was never made durable, and is wiped, so that its numbers can be given again. A gap below is damage. Then
+//! stands behind was never made durable. Its numbers are given again, in a new epoch. A gap below is damage. Then
 //! what is older is given up, as far as the lost incarnation might have hidden it: an entry may be lost, but none comes back
 //! that was overwritten.
 
+use super::epoch::Epoch;
 use super::filters::Column;
 use super::incarnation::{Fences, Incarnation, order_of};
 use super::journal::Journal;
@@ -16,7 +17,6 @@ use super::{BufferHash, Eviction, add};
 use crate::hash::hash_of;
 use crate::{Error, PAGE_BYTES};
 use futures_util::stream::{self, StreamExt as _};
-use nitro_engine::buf::BufMut;
 use nitro_engine::port::Device;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ struct Slot {
 }
 
 /// Reads a slot; what it says is taken for true only where it can be.
-fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, filter: &mut Column) -> Slot {
+fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, epoch: Epoch, filter: &mut Column) -> Slot {
     let mut read = Slot::default();
     let offset = plan.slot_offset(slot);
     let key_bytes = usize::from(plan.shape.key_bytes);
@@ -57,7 +57,10 @@ fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, filter: &mut Column) -> Slot 
         let page = Page::open(bytes, plan.shape, at, plan.seed);
         let header = page.map(|p| p.header()).filter(|h| {
             let fits = h.number % u64::from(plan.slots) == slot && h.number < 1 << 62;
-            fits && !h.in_journal && h.place < plan.super_tables && h.pages as usize == number
+            fits && epoch.admits(h.number, h.epoch)
+                && !h.in_journal
+                && h.place < plan.super_tables
+                && h.pages as usize == number
         });
         let (Some(page), Some(header)) = (page, header) else {
             is_whole = false;
@@ -65,7 +68,7 @@ fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, filter: &mut Column) -> Slot 
         };
         read.durable = read.durable.max(header.durable.min(1 << 62));
         read.partly.insert(header.number, header.place);
-        is_whole &= first.is_none_or(|f| f.number == header.number && f.place == header.place);
+        is_whole &= first.is_none_or(|f| (f.number, f.place, f.epoch) == (header.number, header.place, header.epoch));
         first = first.or(Some(header));
         let mut entries = page.entries().peekable();
         if let Some(entry) = entries.peek() {
@@ -94,13 +97,12 @@ struct Slots {
     scanned_bytes: u64,
 }
 
-/// Which incarnations are believed, and which slots are to be wiped.
+/// Which incarnations are believed.
 struct Verdict {
     /// The next sequence number.
     cut: u64,
     /// Believed: their super tables.
     alive: BTreeMap<u64, u32>,
-    wiped: BTreeSet<u64>,
     /// Of each super table, the newest that was not made by replaying the journal.
     sealed: Vec<u64>,
 }
@@ -113,7 +115,6 @@ fn judge(slots: &Slots, plan: &Plan) -> Verdict {
     while slots.found.contains_key(&cut) {
         cut += 1;
     }
-    let wiped = seen().filter(|n| *n >= cut).collect();
     // Newest first, by super table.
     let mut chains: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for (sequence, (table, ..)) in slots.found.range(..cut).rev() {
@@ -146,11 +147,12 @@ fn judge(slots: &Slots, plan: &Plan) -> Verdict {
             }
         }
     }
-    Verdict { cut, alive, wiped, sealed }
+    Verdict { cut, alive, sealed }
 }
 
 pub(super) async fn open<D: Device>(device: D, plan: Plan, eviction: Eviction) -> Result<BufferHash<D>, Error> {
-    let index = BufferHash::empty(device, plan, eviction, 0);
+    let before = Epoch::read(&device, plan.seed).await?;
+    let mut index = BufferHash::empty(device, plan, eviction, before);
     let read = |slot: u64| {
         let device = &index.device;
         async move { (slot, device.read(plan.slot_offset(slot), plan.incarnation_bytes() as usize).await) }
@@ -160,7 +162,7 @@ pub(super) async fn open<D: Device>(device: D, plan: Plan, eviction: Eviction) -
     let mut reading = stream::iter((0..u64::from(plan.slots)).map(read)).buffer_unordered(READS);
     while let Some((slot, bytes)) = reading.next().await {
         let mut filter = Column::new(plan.filter_shape());
-        let read = read_slot(&bytes?, slot, &plan, &mut filter);
+        let read = read_slot(&bytes?, slot, &plan, before, &mut filter);
         slots.durable = slots.durable.max(read.durable);
         slots.partly.extend(read.partly);
         slots.scanned_bytes += plan.incarnation_bytes();
@@ -175,16 +177,15 @@ pub(super) async fn open<D: Device>(device: D, plan: Plan, eviction: Eviction) -
     let (journals, durable) = read_journal(&index).await?;
     slots.durable = slots.durable.max(durable);
     let verdict = judge(&slots, &plan);
-    for sequence in &verdict.wiped {
-        let zeroes = BufMut::zeroed(plan.incarnation_bytes() as usize).freeze();
-        index.device.write(plan.slot_offset(*sequence), zeroes).await?;
-    }
     index.device.flush().await?;
+    index.epoch = before.next(verdict.cut)?;
+    index.epoch.write(&index.device, plan.seed).await?;
     let mut log = Log::new(plan.slots, verdict.cut);
     for (sequence, table) in &verdict.alive {
         log.own(*sequence, *table as usize);
     }
     *index.log.lock() = log;
+    *index.journal.lock().await = Journal::new(journals.as_ref().map_or(0, |j| j.half), index.epoch);
     for (number, table) in index.tables.iter().enumerate() {
         settle_table(table, number as u32, &verdict);
     }
@@ -210,7 +211,7 @@ struct Read {
 
 /// Finds the generation that holds. Returns it, and below which sequence number everything was durable.
 async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>, u64), Error> {
-    let (mut newest, mut durable, mut best) = (0, 0, None::<Read>);
+    let (mut durable, mut best) = (0, None::<Read>);
     for half in 0..2 {
         let (mut generation, mut whole, mut pages, mut durable_pages) = (None, true, 0, 0);
         for_pages(index, half, index.plan.journal_pages, |number, page| {
@@ -220,7 +221,6 @@ async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>,
                 return;
             };
             durable = durable.max(header.durable.min(1 << 62));
-            newest = newest.max(header.number);
             if number == 0 {
                 generation = Some(header.number);
             }
@@ -243,8 +243,6 @@ async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>,
             best = Some(Read { half, generation, pages });
         }
     }
-    let mut journal = index.journal.lock().await;
-    *journal = Journal::found(best.as_ref().map_or(0, |b| b.half), newest);
     Ok((best, durable))
 }
 

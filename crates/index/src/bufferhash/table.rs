@@ -121,12 +121,12 @@ impl SuperTable {
         }
     }
 
-    /// Empties the buffer into an incarnation that is to be written.
-    pub(super) fn seal(&mut self, sequence: u64, durable: u64, super_table: u32, replaying: bool, plan: &Plan) {
-        let labels = Labels { sequence, before: self.newest, durable, super_table, replaying };
+    /// Empties the buffer into an incarnation that is to be written. Its label of the one before is set here.
+    pub(super) fn seal(&mut self, labels: Labels, plan: &Plan) {
+        let labels = Labels { before: self.newest, ..labels };
         self.sealed = Some(Sealed::new(&self.buffer, labels, plan, self.filters.shape()));
         self.buffer.clear();
-        self.newest = sequence;
+        self.newest = labels.sequence;
     }
 
     /// What was sealed is on the flash now.

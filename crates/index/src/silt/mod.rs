@@ -37,7 +37,7 @@ pub mod page;
 pub mod trie;
 
 pub use pace::Rates;
-pub use plan::{Options, Plan};
+pub use plan::Plan;
 
 use crate::superblock::{Kind, Superblock};
 use crate::{Counters, Error, FlashIndex, Shape, Value};

@@ -7,7 +7,7 @@ use super::manifest::pages_for;
 use super::page::{Layout, PageKind};
 use super::trie::Trie;
 use crate::superblock::SUPERBLOCKS_BYTES;
-use crate::{Error, PAGE_BYTES, Shape};
+use crate::{Error, Options, PAGE_BYTES, Shape};
 use serde::Serialize;
 
 /// Pages of a segment, which is also a log or a hash store.
@@ -31,17 +31,6 @@ pub(super) const SORT_BYTES: usize = 512 << 10;
 /// What the entries in hash stores are of all, that is tried: one in so many. The fewer, the less RAM, and the more is
 /// written.
 const SHARES: [f64; 10] = [6.0, 7.0, 8.0, 10.0, 12.0, 16.0, 20.0, 28.0, 40.0, 60.0];
-
-/// What an index is to hold, and with how much RAM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// Sizes of keys and values.
-    pub shape: Shape,
-    /// Entries that it holds at least before it is full.
-    pub entries: u64,
-    /// RAM that it may use, in bytes.
-    pub ram_bytes: u64,
-}
 
 /// The sizes of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -3,8 +3,8 @@
 use crate::model::{Model, Rng, Seed, doom, key, seeds};
 use futures_executor::block_on;
 use nitro_device::{CrashingDevice, RamDevice};
-use nitro_index::bufferhash::{BufferHash, Eviction, Options, Plan};
-use nitro_index::{Error, FlashIndex, Kind, Shape, kind_of};
+use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
+use nitro_index::{Error, FlashIndex, Kind, Options, Shape, kind_of};
 use std::sync::Arc;
 
 /// Three entries a page, so that incarnations fill soon.

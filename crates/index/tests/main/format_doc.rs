@@ -1,8 +1,9 @@
 //! docs/FORMAT.md shows the tables of the source.
 
 const DOCUMENT: &str = include_str!("../../../../docs/FORMAT.md");
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("../../src/superblock.rs"),
+    include_str!("../../src/bufferhash/epoch.rs"),
     include_str!("../../src/bufferhash/page.rs"),
     include_str!("../../src/silt/page.rs"),
     include_str!("../../src/silt/manifest.rs"),

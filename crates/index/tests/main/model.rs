@@ -20,11 +20,12 @@ impl Rng {
     }
 }
 
-/// The seeds to try: the one in `NITRO_SEED`, else the first `count`.
+/// The seeds to try: the one in `NITRO_SEED`, else as many as `NITRO_SEEDS` says, else the first `count`.
 pub fn seeds(count: u64) -> std::ops::Range<u64> {
-    match std::env::var("NITRO_SEED").ok().and_then(|s| s.parse().ok()) {
+    let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
+    match number("NITRO_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..count,
+        None => 0..number("NITRO_SEEDS").unwrap_or(count),
     }
 }
 

@@ -4,7 +4,7 @@ use futures_executor::block_on;
 use nitro_device::CrashingDevice;
 use nitro_index::bufferhash::{self, BufferHash, Eviction};
 use nitro_index::silt::{self, Rates, Silt};
-use nitro_index::{FlashIndex, PAGE_BYTES, Shape, reseal};
+use nitro_index::{FlashIndex, Options, PAGE_BYTES, Shape, reseal};
 use std::sync::Arc;
 
 const SHAPE: Shape = Shape { key_bytes: 8, value_bytes: 248 };
@@ -53,7 +53,7 @@ pub fn image(kind: Kind) -> Vec<u8> {
     let device = |bytes| Arc::new(CrashingDevice::with_image(vec![0; bytes as usize], 4096, 1));
     match kind {
         Kind::BufferHash => {
-            let options = bufferhash::Options { shape: SHAPE, entries: ENTRIES, ram_bytes: 4 << 20 };
+            let options = Options { shape: SHAPE, entries: ENTRIES, ram_bytes: 4 << 20 };
             let plan = bufferhash::Plan::new(&options).unwrap();
             let device = device(plan.flash_bytes);
             block_on(async {
@@ -62,7 +62,7 @@ pub fn image(kind: Kind) -> Vec<u8> {
             device.image()
         }
         Kind::Silt => {
-            let options = silt::Options { shape: SHAPE, entries: ENTRIES * 2, ram_bytes: 64 << 20 };
+            let options = Options { shape: SHAPE, entries: ENTRIES * 2, ram_bytes: 64 << 20 };
             let plan = silt::Plan::new(&options).unwrap();
             let device = device(plan.flash_bytes);
             block_on(async {
