@@ -75,7 +75,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// What is to be known of a job's content before it is inserted; `None` when there is nothing to insert any more.
-    async fn know(&self, job: &Job, index: &impl FingerprintIndex) -> Option<Known> {
+    async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
         if !self.watch.is_caching() {
             return None;
         }
@@ -87,6 +87,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         });
         let mut place = None;
         if let Some(fingerprint) = &fingerprint
+            && I::IS_THERE
             && !zero
             && self.manager.lock().lookup_fingerprint(fingerprint).is_none()
         {
