@@ -5,9 +5,8 @@
 
 use bytes::Bytes;
 use nitro_engine::port::{Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_engine::yielding::yield_now;
 use parking_lot::Mutex;
-use std::future::poll_fn;
-use std::task::Poll;
 
 /// What is written whole, or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -134,16 +133,10 @@ impl CrashingDevice {
 
     /// Lets others have their turn.
     async fn take_time(&self) {
-        let mut turns = self.state.lock().random() % TURNS;
-        poll_fn(|cx| {
-            if turns == 0 {
-                return Poll::Ready(());
-            }
-            turns -= 1;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        let turns = self.state.lock().random() % TURNS;
+        for _ in 0..turns {
+            yield_now().await;
+        }
     }
 }
 

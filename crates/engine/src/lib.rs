@@ -25,7 +25,7 @@ mod settings;
 mod volume;
 mod write_log;
 mod writeback;
-mod yielding;
+pub mod yielding;
 
 pub use cache::{Cache, CacheStatus};
 pub use error::{Error, ErrorKind};

@@ -1,7 +1,7 @@
 //! `nitro index bench`
 
+use super::Measured;
 use super::load::{Drive, Entries, Outcome};
-use super::{Measured, refused};
 use crate::args::{BenchArgs, IndexKind};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
@@ -62,14 +62,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let report = match args.kind {
         IndexKind::Bufferhash => {
             let options = Options { shape, entries: args.shape.entries, ram_bytes: args.shape.ram.0 };
-            let plan = Plan::new(&options).map_err(|e| refused("--ram", &e))?;
+            let plan = Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
             let made = |device, seed| BufferHash::create(device, plan, Eviction::Fifo, seed);
             let opened = |device| BufferHash::open(device, Eviction::Fifo);
             bench(args, shape, "bufferhash", plan.flash_bytes, made, opened)?
         }
         IndexKind::Silt => {
             let options = Options { shape, entries: args.shape.entries + 1, ram_bytes: args.shape.ram.0 };
-            let plan = silt::Plan::new(&options).map_err(|e| refused("--ram", &e))?;
+            let plan = silt::Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
             let made = |device, seed| Silt::create(device, plan, Rates::default(), seed);
             let opened = |device| Silt::open(device, Rates::default());
             bench(args, shape, "silt", plan.flash_bytes, made, opened)?
@@ -91,7 +91,9 @@ fn device(args: &BenchArgs, reactor: &Reactor, flash_bytes: u64) -> Result<(Arc<
         Ok(_) => Ok((device, true)),
         // A run that was killed before it had made its index leaves zeroes.
         Err(nitro_index::Error::NotAnIndex(_)) if reactor.block_on(is_blank(&device)) => Ok((device, false)),
-        Err(error) => Err(refused(&what, &error).or("name a file that does not exist yet, or one with an index")),
+        Err(error) => {
+            Err(Error::with_sources(&what, &error).or("name a file that does not exist yet, or one with an index"))
+        }
     }
 }
 
@@ -120,7 +122,7 @@ where
     } else {
         reactor.block_on(make(Arc::clone(&device), RandomState::new().hash_one(0)))
     };
-    let index = Arc::new(index.map_err(|e| refused(&what, &e))?);
+    let index = Arc::new(index.map_err(|e| Error::with_sources(&what, &e))?);
     if index.shape() != shape {
         let Shape { key_bytes, value_bytes } = index.shape();
         let why = format!("it holds an index with keys of {key_bytes} bytes and values of {value_bytes}");
@@ -185,7 +187,7 @@ impl<I: Measured> Behind<I> {
     fn end(self) -> Result<(), Error> {
         self.index.stop();
         let ended = self.thread.join().map_err(|_| Error::new("index", "its background work panicked"))?;
-        ended.map_err(|e| refused("index", &e))
+        ended.map_err(|e| Error::with_sources("index", &e))
     }
 }
 
@@ -203,7 +205,9 @@ impl<I: Measured> Bench<'_, I> {
 
     /// How many entries were in at the last sync.
     fn synced(&self, reactor: &Reactor) -> Result<u64, Error> {
-        let found = reactor.block_on(self.index.get(&self.entries.key(PROGRESS))).map_err(|e| refused("index", &e))?;
+        let found = reactor
+            .block_on(self.index.get(&self.entries.key(PROGRESS)))
+            .map_err(|e| Error::with_sources("index", &e))?;
         let number = found.and_then(|v| v.get(..8).and_then(|b| b.try_into().ok())).map_or(0, u64::from_le_bytes);
         Ok(number.min(self.args.shape.entries))
     }
@@ -249,7 +253,7 @@ impl<I: Measured> Bench<'_, I> {
                 self.index.insert(&entries.key(PROGRESS), &value).await?;
                 self.index.sync().await
             };
-            reactor.block_on(synced).map_err(|e| refused("index", &e))?;
+            reactor.block_on(synced).map_err(|e| Error::with_sources("index", &e))?;
             part.elapsed += begun.elapsed();
             match &mut filled {
                 Some(filled) => filled.add(&part),

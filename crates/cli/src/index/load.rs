@@ -140,7 +140,7 @@ impl Drive {
         let mut outcome = Outcome { elapsed: begun.elapsed(), latencies: Latencies::new(), right: 0, wrong: 0 };
         for thread in threads {
             let part = thread.join().map_err(|_| Error::new("index", "a thread of the load panicked"))?;
-            let part = part.map_err(|e| super::refused("index", &e))?;
+            let part = part.map_err(|e| Error::with_sources("index", &e))?;
             outcome.latencies.merge(&part.latencies);
             outcome.right += part.right;
             outcome.wrong += part.wrong;

@@ -48,11 +48,6 @@ impl Measured for Silt<Arc<FileDevice>> {
 
 impl ShapeArgs {
     fn shape(&self) -> Result<Shape, Error> {
-        Shape::new(self.key_bytes, self.value_bytes).map_err(|e| refused("index", &e))
+        Shape::new(self.key_bytes, self.value_bytes).map_err(|e| Error::with_sources("index", &e))
     }
-}
-
-/// What an index says is wrong.
-fn refused(what: &str, error: &nitro_index::Error) -> Error {
-    Error::with_sources(what, error)
 }

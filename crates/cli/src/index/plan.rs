@@ -1,6 +1,5 @@
 //! `nitro index plan`: buffers against filters.
 
-use super::refused;
 use crate::args::PlanArgs;
 use crate::error::Error;
 use crate::output::{self, Format, Table};
@@ -21,7 +20,7 @@ struct Report {
 pub(crate) fn run(args: &PlanArgs) -> Result<(), Error> {
     let shape = args.shape.shape()?;
     let options = Options { shape, entries: args.shape.entries, ram_bytes: args.shape.ram.0 };
-    let plan = Plan::new(&options).map_err(|e| refused("--ram", &e))?;
+    let plan = Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
     let entry_bytes = shape.entry_bytes() as u64;
     let report = Report {
         best_buffers_bytes: best_buffers_bytes(plan.entries * entry_bytes, entry_bytes),

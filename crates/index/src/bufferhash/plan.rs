@@ -112,15 +112,10 @@ impl Plan {
         if window > WINDOW_MAX {
             return None;
         }
-        let buffers_bytes = u64::from(super_tables) * Buffer::ram_bytes(shape, per_incarnation as usize);
         let in_buffers = u64::from(super_tables) * per_incarnation;
         let full = in_buffers.div_ceil(entries_per_page(shape) as u64) + 2;
         let journal_pages = u32::try_from(full + full * JOURNAL_PERCENT / 100).ok()?;
-        let ram_bytes = buffers_bytes
-            + u64::from(super_tables) * TABLE_BYTES
-            + u64::from(slots) * (INCARNATION_RAM_BYTES + u64::from(pages) * 4)
-            + WRITING_BYTES;
-        let mut plan = Self {
+        let plan = Self {
             shape,
             seed: 0,
             super_tables,
@@ -131,26 +126,39 @@ impl Plan {
             filter_hashes: 0,
             journal_pages,
             flash_bytes: 0,
-            ram_bytes,
-            buffers_bytes,
+            ram_bytes: 0,
+            buffers_bytes: 0,
             filters_bytes: 0,
             entries: (u64::from(slots) - 2) * per_incarnation,
             reads_per_miss: 0.0,
         };
-        plan.flash_bytes = plan.slots_offset() + u64::from(slots) * plan.incarnation_bytes();
-        Some(plan)
+        Some(plan.with_totals())
+    }
+
+    /// With what follows from the other sizes.
+    fn with_totals(mut self) -> Self {
+        let (tables, slots) = (u64::from(self.super_tables), u64::from(self.slots));
+        let per_incarnation = self.entries_per_incarnation();
+        self.buffers_bytes = tables * Buffer::ram_bytes(self.shape, per_incarnation as usize);
+        if self.filter_bits > 0 {
+            let filters = self.filter_shape();
+            self.filters_bytes = tables * filters.ram_bytes();
+            let alive = f64::from(self.slots) / f64::from(self.super_tables);
+            self.reads_per_miss = alive * filters.false_positives(per_incarnation);
+        }
+        self.ram_bytes = self.buffers_bytes
+            + self.filters_bytes
+            + tables * TABLE_BYTES
+            + slots * (INCARNATION_RAM_BYTES + u64::from(self.incarnation_pages) * 4)
+            + WRITING_BYTES;
+        self.flash_bytes = self.slots_offset() + slots * self.incarnation_bytes();
+        self
     }
 
     fn filled_up(mut self, bits_per_entry: f64) -> Self {
-        let entries = self.entries_per_incarnation();
-        self.filter_bits = (entries as f64 * bits_per_entry) as u32;
+        self.filter_bits = (self.entries_per_incarnation() as f64 * bits_per_entry) as u32;
         self.filter_hashes = FilterShape::hashes_for(bits_per_entry);
-        let shape = self.filter_shape();
-        self.filters_bytes = u64::from(self.super_tables) * shape.ram_bytes();
-        self.ram_bytes += self.filters_bytes;
-        let alive = f64::from(self.slots) / f64::from(self.super_tables);
-        self.reads_per_miss = alive * shape.false_positives(entries);
-        self
+        self.with_totals()
     }
 
     fn with(shape: Shape, entries: u64, super_bits: u32, ram_bytes: u64) -> Option<Self> {
@@ -234,17 +242,7 @@ impl Plan {
             plan.filter_bits = small(settings[4], per_incarnation * FILTER_BITS_MAX as u64)?;
             plan.filter_hashes = small(settings[5], 64)?;
             plan.entries = u64::from(plan.slots).checked_sub(2)?.checked_mul(per_incarnation)?;
-            plan.buffers_bytes = u64::from(super_tables) * Buffer::ram_bytes(shape, per_incarnation as usize);
-            plan.filters_bytes = u64::from(super_tables) * plan.filter_shape().ram_bytes();
-            plan.ram_bytes = plan.buffers_bytes
-                + plan.filters_bytes
-                + u64::from(super_tables) * TABLE_BYTES
-                + u64::from(plan.slots) * (INCARNATION_RAM_BYTES + u64::from(plan.incarnation_pages) * 4)
-                + WRITING_BYTES;
-            plan.flash_bytes = plan.slots_offset() + u64::from(plan.slots) * plan.incarnation_bytes();
-            let alive = f64::from(plan.slots) / f64::from(plan.super_tables);
-            plan.reads_per_miss = alive * plan.filter_shape().false_positives(per_incarnation);
-            Some(plan)
+            Some(plan.with_totals())
         };
         read().ok_or_else(damaged)
     }

@@ -2,9 +2,9 @@
 
 use super::io::Tallies;
 use nitro_engine::port::Clock;
-use std::future::{Future, poll_fn};
+use nitro_engine::yielding::yield_now;
+use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::task::Poll;
 use std::time::Duration;
 
 /// The rate of conversions and merges: bytes that they read and write in a second. While inserts wait for them, they go
@@ -59,17 +59,4 @@ impl<C: Clock> Pace for Paced<'_, C> {
             self.clock.sleep(Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64)).await;
         }
     }
-}
-
-/// Ends at the next poll after the one that began it.
-pub(super) async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -1,6 +1,6 @@
 //! BufferHash against a naive map, with crashes, damage and evictions.
 
-use crate::model::{Model, Rng, Seed, doom, key, seeds};
+use crate::model::{Model, Rng, Seed, crash_now, doom, key, seeds};
 use futures_executor::block_on;
 use nitro_device::{CrashingDevice, RamDevice};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
@@ -40,11 +40,7 @@ fn crash(seed: u64, entries: u64, keys: u64, evicts: bool, eviction: &Eviction) 
                 break;
             }
         }
-        device = Arc::new(device.crashed());
-        if rng.below(3) == 0 {
-            // The next opening fails, too.
-            doom(&device, &mut rng, 4);
-        }
+        device = crash_now(&device, &mut rng);
     }
     assert!(model.len() > 0);
 }

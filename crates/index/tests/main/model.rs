@@ -3,6 +3,7 @@
 use nitro_device::CrashingDevice;
 use nitro_index::{FlashIndex, Shape, Value};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 pub struct Rng(pub u64);
@@ -149,4 +150,13 @@ impl Model {
 /// Lets power fail within the next `within` writes and flushes.
 pub fn doom(device: &CrashingDevice, rng: &mut Rng, within: u64) {
     device.fail_power_after(rng.below(within));
+}
+
+/// What a power failure leaves of a device; now and then power fails again while it is opened.
+pub fn crash_now(device: &CrashingDevice, rng: &mut Rng) -> Arc<CrashingDevice> {
+    let device = Arc::new(device.crashed());
+    if rng.below(3) == 0 {
+        doom(&device, rng, 4);
+    }
+    device
 }

@@ -7,6 +7,8 @@ use nitro_index::silt::{self, Rates, Silt};
 use nitro_index::{FlashIndex, Options, PAGE_BYTES, Shape, reseal};
 use std::sync::Arc;
 
+pub use nitro_index::Kind;
+
 const SHAPE: Shape = Shape { key_bytes: 8, value_bytes: 248 };
 pub const ENTRIES: u64 = 3000;
 const SEED: u64 = 5;
@@ -14,12 +16,6 @@ const SEED: u64 = 5;
 pub const CHANGE_BYTES: usize = 14;
 /// More leave little to look at.
 const CHANGES_MAX: usize = 12;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    BufferHash,
-    Silt,
-}
 
 async fn fill(index: &impl FlashIndex) {
     for n in 0..ENTRIES {

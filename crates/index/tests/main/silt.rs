@@ -1,6 +1,6 @@
 //! SILT against a naive map, with crashes, damage, and work in the background.
 
-use crate::model::{Model, Rng, Seed, doom, key, seeds};
+use crate::model::{Model, Rng, Seed, crash_now, doom, key, seeds};
 use futures_executor::{LocalPool, block_on};
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::task::LocalSpawnExt as _;
@@ -85,11 +85,7 @@ fn crash(seed: u64, entries: u64, keys: u64, in_background: bool) {
                 work.await;
             }
         });
-        device = Arc::new(device.crashed());
-        if rng.below(3) == 0 {
-            // The next opening fails, too.
-            doom(&device, &mut rng, 4);
-        }
+        device = crash_now(&device, &mut rng);
     }
     assert!(model.len() > 0);
 }
