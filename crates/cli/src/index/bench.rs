@@ -1,12 +1,12 @@
 //! `nitro index bench`
 
-use super::Measured;
+use super::{Behind, Measured};
 use super::load::{Drive, Entries, Outcome};
 use crate::args::{BenchArgs, IndexKind};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use crate::progress::Progress;
-use nitro_device::{FileDevice, FileOptions, Reactor, ReactorThread, spawn_thread};
+use nitro_device::{FileDevice, FileOptions, Reactor};
 use nitro_engine::port::Device;
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::silt::{self, Rates, Silt};
@@ -169,26 +169,6 @@ where
         depth: args.depth.get(),
         threads,
     })
-}
-
-/// What the index does behind, on a thread of its own.
-struct Behind<I> {
-    index: Arc<I>,
-    thread: ReactorThread<Result<(), nitro_index::Error>>,
-}
-
-impl<I: Measured> Behind<I> {
-    fn start(index: &Arc<I>) -> Result<Self, Error> {
-        let theirs = Arc::clone(index);
-        let thread = spawn_thread("behind", move || async move { theirs.work().await });
-        Ok(Self { index: Arc::clone(index), thread: thread.map_err(|e| Error::with_sources("threads", &e))? })
-    }
-
-    fn end(self) -> Result<(), Error> {
-        self.index.stop();
-        let ended = self.thread.join().map_err(|_| Error::new("index", "its background work panicked"))?;
-        ended.map_err(|e| Error::with_sources("index", &e))
-    }
 }
 
 struct Bench<'a, I> {

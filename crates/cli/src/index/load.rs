@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const GRAB: u64 = 64;
 
 /// SplitMix64's finaliser.
-pub(super) fn mix(n: u64) -> u64 {
+pub(crate) fn mix(n: u64) -> u64 {
     let z = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ z >> 31
@@ -32,10 +32,10 @@ type Bytes = SmallVec<[u8; 32]>;
 
 /// Entries of a shape, by number.
 #[derive(Clone, Copy)]
-pub(super) struct Entries(pub(super) Shape);
+pub(crate) struct Entries(pub(crate) Shape);
 
 impl Entries {
-    pub(super) fn key(self, n: u64) -> Bytes {
+    pub(crate) fn key(self, n: u64) -> Bytes {
         let mut key = Bytes::from_elem(0, self.0.key_bytes.into());
         fill(&mut key, n, 0x6B65_7900);
         // Different numbers have different keys.
@@ -43,7 +43,7 @@ impl Entries {
         key
     }
 
-    pub(super) fn value(self, n: u64) -> Bytes {
+    pub(crate) fn value(self, n: u64) -> Bytes {
         let mut value = Bytes::from_elem(0, self.0.value_bytes.into());
         fill(&mut value, n, 0x7661_6C00);
         value
@@ -51,15 +51,15 @@ impl Entries {
 }
 
 /// Times of single operations, to a hundredth.
-pub(super) struct Latencies(Histogram<u64>);
+pub(crate) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // The bounds are legal: 1 ns to an hour, two digits.
         Self(Histogram::new_with_bounds(1, 3_600_000_000_000, 2).unwrap_or_else(|e| unreachable!("{e}")))
     }
 
-    fn add(&mut self, elapsed: Duration) {
+    pub(crate) fn add(&mut self, elapsed: Duration) {
         self.0.saturating_record(elapsed.as_nanos() as u64);
     }
 
@@ -69,31 +69,31 @@ impl Latencies {
     }
 
     /// The time within which that share of the operations ended, in microseconds.
-    pub(super) fn quantile_us(&self, share: f64) -> f64 {
+    pub(crate) fn quantile_us(&self, share: f64) -> f64 {
         self.0.value_at_quantile(share) as f64 / 1000.0
     }
 
-    pub(super) fn max_us(&self) -> f64 {
+    pub(crate) fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1000.0
     }
 }
 
 /// What became of a load.
-pub(super) struct Outcome {
-    pub(super) elapsed: Duration,
-    pub(super) latencies: Latencies,
+pub(crate) struct Outcome {
+    pub(crate) elapsed: Duration,
+    pub(crate) latencies: Latencies,
     /// Operations that came out as they should, and not as they should.
-    pub(super) right: u64,
-    pub(super) wrong: u64,
+    pub(crate) right: u64,
+    pub(crate) wrong: u64,
 }
 
 impl Outcome {
-    pub(super) fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         (self.right + self.wrong) as f64 / self.elapsed.as_secs_f64()
     }
 
     /// Adds what came after it.
-    pub(super) fn add(&mut self, part: &Self) {
+    pub(crate) fn add(&mut self, part: &Self) {
         self.elapsed += part.elapsed;
         self.latencies.merge(&part.latencies);
         self.right += part.right;
@@ -103,15 +103,15 @@ impl Outcome {
 
 /// How a load is put on an index.
 #[derive(Clone, Copy)]
-pub(super) struct Drive {
-    pub(super) threads: usize,
+pub(crate) struct Drive {
+    pub(crate) threads: usize,
     /// Operations under way in all.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
 }
 
 impl Drive {
     /// Does `operation` for each of `numbers`; it returns whether it came out right.
-    pub(super) fn run<I, O>(
+    pub(crate) fn run<I, O>(
         self,
         index: &Arc<I>,
         numbers: std::ops::Range<u64>,

@@ -1,12 +1,13 @@
 //! `nitro index`: hash tables on flash, measured and planned.
 
 mod bench;
-mod load;
+pub(crate) mod load;
 mod plan;
 
 use crate::args::{IndexCommand, ShapeArgs};
 use crate::error::Error;
-use nitro_device::{CompioClock, FileDevice};
+use nitro_device::{CompioClock, ReactorThread, spawn_thread};
+use nitro_engine::port::Device;
 use nitro_index::bufferhash::BufferHash;
 use nitro_index::silt::Silt;
 use nitro_index::{FlashIndex, Shape};
@@ -21,14 +22,14 @@ pub(crate) fn run(command: &IndexCommand) -> Result<(), Error> {
 }
 
 /// An index to be measured.
-trait Measured: FlashIndex + Send + Sync + Sized + 'static {
+pub(crate) trait Measured: FlashIndex + Send + Sync + Sized + 'static {
     /// What it does behind its users' backs, until it is told to stop.
     async fn work(&self) -> Result<(), nitro_index::Error>;
 
     fn stop(&self);
 }
 
-impl Measured for BufferHash<Arc<FileDevice>> {
+impl<D: Device> Measured for BufferHash<D> {
     async fn work(&self) -> Result<(), nitro_index::Error> {
         Ok(())
     }
@@ -36,13 +37,33 @@ impl Measured for BufferHash<Arc<FileDevice>> {
     fn stop(&self) {}
 }
 
-impl Measured for Silt<Arc<FileDevice>> {
+impl<D: Device> Measured for Silt<D> {
     async fn work(&self) -> Result<(), nitro_index::Error> {
         self.run_background(&CompioClock::new()).await
     }
 
     fn stop(&self) {
         self.stop_background();
+    }
+}
+
+/// What the index does behind, on a thread of its own.
+pub(crate) struct Behind<I> {
+    index: Arc<I>,
+    thread: ReactorThread<Result<(), nitro_index::Error>>,
+}
+
+impl<I: Measured> Behind<I> {
+    pub(crate) fn start(index: &Arc<I>) -> Result<Self, Error> {
+        let theirs = Arc::clone(index);
+        let thread = spawn_thread("behind", move || async move { theirs.work().await });
+        Ok(Self { index: Arc::clone(index), thread: thread.map_err(|e| Error::with_sources("threads", &e))? })
+    }
+
+    pub(crate) fn end(self) -> Result<(), Error> {
+        self.index.stop();
+        let ended = self.thread.join().map_err(|_| Error::new("index", "its background work panicked"))?;
+        ended.map_err(|e| Error::with_sources("index", &e))
     }
 }
 
