@@ -22,6 +22,7 @@ mod recovery;
 mod resident;
 mod resize;
 mod settings;
+pub mod slice;
 mod volume;
 mod write_log;
 mod writeback;

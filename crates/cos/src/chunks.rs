@@ -1,0 +1,350 @@
+//! Chunks: stored once, read back verified.
+
+use crate::format::SECTOR_BYTES;
+use crate::format::node::Node;
+use crate::format::record::SlotState;
+use crate::format::region::{CHUNKS_MAX, ChunkKind, Prepared, RegionChunk, RegionHead};
+use crate::locality::FingerprintMap;
+use crate::place::{Place, Reference};
+use crate::{Error, Store};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use nitro_engine::buf::BufMut;
+use nitro_engine::codec::{Compression, Compressor, Encoding};
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::Device;
+use nitro_engine::yielding::yield_now;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most that is read in one go.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Regions at most this far apart are read in one go.
+const GAP_BYTES: u64 = 16 << 10;
+/// How often a chunk is looked for that is being moved.
+const MOVES_MAX: usize = 3;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<(Compression, Compressor)>> = const { RefCell::new(None) };
+}
+
+/// A region's chunks, decompressed.
+pub(crate) struct Region {
+    pub(crate) head: RegionHead,
+    raw: Bytes,
+}
+
+impl Region {
+    pub(crate) fn new(bytes: &Bytes, seed: u64, at: u64) -> Option<Self> {
+        let head = RegionHead::decode(bytes, seed, at)?;
+        let raw = head.payload(bytes, seed, at)?;
+        Some(Self { head, raw })
+    }
+
+    /// The chunk of that number, if it is of that content.
+    pub(crate) fn chunk(&self, number: u16, fingerprint: &Fingerprint) -> Option<Bytes> {
+        let index = usize::from(number.checked_sub(self.head.first)?);
+        let chunk = self.head.chunks.get(index).filter(|c| c.fingerprint == *fingerprint)?;
+        let start: usize = self.head.chunks[..index].iter().map(|c| c.bytes as usize).sum();
+        Some(self.raw.slice(start..start + chunk.bytes as usize))
+    }
+
+    /// All chunks, with their numbers.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u16, Fingerprint, Bytes)> {
+        let mut start = 0;
+        (self.head.first..).zip(&self.head.chunks).map(move |(number, chunk)| {
+            let bytes = self.raw.slice(start..start + chunk.bytes as usize);
+            start += chunk.bytes as usize;
+            (number, chunk.fingerprint, bytes)
+        })
+    }
+}
+
+/// The fingerprint of a chunk.
+#[must_use]
+pub fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
+    nitro_engine::codec::FingerprintHash::Blake3.of(bytes)
+}
+
+/// Chunks within `source`.
+pub(crate) type Pieces = [(Fingerprint, Range<usize>)];
+
+impl<D: Device> Store<D> {
+    /// Stores what is not there yet. Returns a reference to each chunk.
+    pub(crate) async fn store_chunks(
+        &self,
+        (kind, lane): (ChunkKind, usize),
+        source: &Bytes,
+        pieces: &Pieces,
+    ) -> Result<Vec<Reference>, Error> {
+        let fingerprints: Vec<Fingerprint> = pieces.iter().map(|(f, _)| *f).collect();
+        let mut places = self.find(&fingerprints).await?;
+        match kind {
+            ChunkKind::Data if self.settings.compare_duplicates => self.compare(source, pieces, &mut places).await?,
+            ChunkKind::Data => {}
+            ChunkKind::Recipe => self.compare_nodes(source, pieces, &mut places).await,
+        }
+        // Of those that occur several times the first is stored.
+        let mut first: FingerprintMap<usize> = FingerprintMap::default();
+        let mut new = Vec::new();
+        for (i, fingerprint) in fingerprints.iter().enumerate() {
+            if places[i].is_none() && !first.contains_key(fingerprint) {
+                first.insert(*fingerprint, i);
+                new.push(i);
+            }
+        }
+        self.counters.chunks(kind, pieces.len() - new.len(), new.len());
+        if !new.is_empty() {
+            let regions = self.prepare(kind, source, pieces, &new);
+            let put = self.append(lane, &regions).await?;
+            for (i, place) in new.iter().zip(put) {
+                places[*i] = Some(place);
+            }
+        }
+        let located = fingerprints.iter().zip(&places);
+        let located = located.map(|(f, place)| Reference {
+            fingerprint: *f,
+            place: place.or_else(|| first.get(f).and_then(|i| places[*i])).unwrap_or_default(),
+        });
+        Ok(located.collect())
+    }
+
+    /// Believes only duplicates whose bytes are the same.
+    async fn compare(&self, source: &Bytes, pieces: &Pieces, places: &mut [Option<Place>]) -> Result<(), Error> {
+        for ((fingerprint, range), found) in pieces.iter().zip(places) {
+            let Some(place) = *found else { continue };
+            let there = self.read_chunk(&Reference { fingerprint: *fingerprint, place }).await;
+            if there.ok().as_deref() != Some(&source[range.clone()]) {
+                self.counters.false_duplicates.add(1);
+                *found = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Believes only blocks of recipes that have everything in the same places: where an older one of the same content says that
+    /// chunks are, they need not be any more.
+    async fn compare_nodes(&self, source: &Bytes, pieces: &Pieces, places: &mut [Option<Place>]) {
+        for ((fingerprint, range), found) in pieces.iter().zip(places) {
+            let Some(place) = *found else { continue };
+            let there = self.read_chunk(&Reference { fingerprint: *fingerprint, place }).await.ok();
+            let there = there.and_then(|bytes| Node::decode(&bytes).ok());
+            let given = Node::decode(&source[range.clone()]).ok();
+            if there.is_none_or(|there| given.is_none_or(|given| given.entries != there.entries)) {
+                *found = None;
+            }
+        }
+    }
+
+    /// Stores chunks anew, whether they are there or not.
+    pub(crate) async fn copy_chunks(
+        &self,
+        (kind, lane): (ChunkKind, usize),
+        source: &Bytes,
+        pieces: &Pieces,
+    ) -> Result<(), Error> {
+        let all: Vec<usize> = (0..pieces.len()).collect();
+        let regions = self.prepare(kind, source, pieces, &all);
+        self.append(lane, &regions).await.map(drop)
+    }
+
+    /// Compresses chunks into regions.
+    fn prepare(&self, kind: ChunkKind, source: &Bytes, pieces: &Pieces, new: &[usize]) -> Vec<Prepared> {
+        let region_bytes = self.superblock.region_bytes as usize;
+        let mut regions = Vec::new();
+        let mut rest = new;
+        while !rest.is_empty() {
+            let mut raw_bytes = 0;
+            let count = rest.iter().take(CHUNKS_MAX).take_while(|i| {
+                let len = pieces[**i].1.len();
+                let fits = raw_bytes == 0 || raw_bytes + len <= region_bytes;
+                raw_bytes += len;
+                fits
+            });
+            let (some, others) = rest.split_at(count.count());
+            rest = others;
+            regions.push(self.prepare_region(kind, source, some.iter().map(|i| &pieces[*i])));
+        }
+        regions
+    }
+
+    fn prepare_region<'a>(
+        &self,
+        kind: ChunkKind,
+        source: &Bytes,
+        pieces: impl Iterator<Item = &'a (Fingerprint, Range<usize>)> + Clone,
+    ) -> Prepared {
+        let chunks: Vec<_> =
+            pieces.clone().map(|(f, range)| RegionChunk { fingerprint: *f, bytes: range.len() as u32 }).collect();
+        let raw = joined(source, pieces.map(|(_, range)| range));
+        let raw_bytes = raw.len() as u32;
+        let compression = self.superblock.compression;
+        let (encoding, payload) = COMPRESSOR.with_borrow_mut(|held| {
+            if held.as_ref().is_none_or(|(of, _)| *of != compression) {
+                *held = Some((compression, Compressor::new(compression)));
+            }
+            match held {
+                Some((_, compressor)) => compressor.compress(&raw),
+                None => (Encoding::Raw, raw.clone()),
+            }
+        });
+        Prepared { kind, chunks, encoding, payload, raw_bytes }
+    }
+
+    /// The bytes of a chunk.
+    pub(crate) async fn read_chunk(&self, reference: &Reference) -> Result<Bytes, Error> {
+        let read = self.read_chunks(std::slice::from_ref(reference)).await?;
+        read.into_iter().next().ok_or(Error::Missing { fingerprint: reference.fingerprint })
+    }
+
+    /// The bytes of chunks. What is near one another is read in one go, what is not where it was is looked for.
+    pub(crate) async fn read_chunks(&self, references: &[Reference]) -> Result<Vec<Bytes>, Error> {
+        let mut wanted: Vec<Place> = references.iter().map(|r| Place { number: 0, ..r.place }).collect();
+        // Places that are not right any more may differ in size from what is there now.
+        wanted.sort_by_key(order);
+        wanted.dedup();
+        let regions = self.read_regions(&wanted).await?;
+        let mut chunks = Vec::with_capacity(references.len());
+        for reference in references {
+            let at = wanted.binary_search_by_key(&order(&reference.place), order);
+            let region = at.ok().and_then(|at| regions[at].as_ref());
+            chunks.push(match region.and_then(|r| r.chunk(reference.place.number, &reference.fingerprint)) {
+                Some(chunk) => chunk,
+                None => self.read_moved(reference).await?,
+            });
+        }
+        Ok(chunks)
+    }
+
+    /// A chunk that is not where it was.
+    async fn read_moved(&self, reference: &Reference) -> Result<Bytes, Error> {
+        let fingerprint = reference.fingerprint;
+        self.counters.moved.add(1);
+        for _ in 0..MOVES_MAX {
+            let known = self.state.lock().locality.get(&fingerprint);
+            let place = match known {
+                Some(place) => Some(place),
+                None => self.indexed_place(&fingerprint).await?,
+            };
+            let Some(place) = place else { break };
+            let region = self.read_regions(&[place]).await?.pop().flatten();
+            if let Some(chunk) = region.and_then(|r| r.chunk(place.number, &fingerprint)) {
+                return Ok(chunk);
+            }
+            // It may be on its way elsewhere.
+            yield_now().await;
+        }
+        Err(Error::Missing { fingerprint })
+    }
+
+    /// Regions, in the order of their places: by slot and sector, each once. `None`: damaged, or not there any more.
+    async fn read_regions(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
+        let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
+        let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
+        let runs = missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
+            // Long runs are read piece by piece.
+            let bytes = |i: &usize| places[*i].offset() as usize / READ_BYTES_MAX;
+            run.chunk_by(move |a, b| bytes(a) == bytes(b))
+        });
+        let reads = runs.map(|run| async move {
+            let some: Vec<Place> = run.iter().map(|i| places[*i]).collect();
+            self.read_run(&some).await.map(|read| (run, read))
+        });
+        for (run, read) in try_join_all(reads).await? {
+            for (i, region) in run.iter().zip(read) {
+                regions[*i] = region;
+            }
+        }
+        Ok(regions)
+    }
+
+    fn are_near(&self, a: Place, b: Place) -> bool {
+        a.slot == b.slot && b.offset() <= a.offset() + a.region_bytes() as u64 + GAP_BYTES
+    }
+
+    fn cached_region(&self, place: Place) -> Option<Arc<Region>> {
+        let slot = self.state.lock().slots.get(place.slot);
+        if slot.state == SlotState::Free {
+            return None;
+        }
+        self.regions.lock().get(&(place.slot, slot.sequence, place.sector)).cloned()
+    }
+
+    /// Regions of one container, in one read.
+    async fn read_run(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
+        let (Some(first), Some(last)) = (places.first(), places.last()) else { return Ok(Vec::new()) };
+        let slot = self.state.lock().slots.get(first.slot);
+        if slot.state == SlotState::Free {
+            return Ok(vec![None; places.len()]);
+        }
+        let open = self.opened.lock().get(&first.slot).cloned();
+        if let Some(open) = open {
+            let read = places
+                .iter()
+                .map(|p| open.region(*p).and_then(|bytes| self.decode_region(&bytes.freeze(), *p, slot.sequence)));
+            return Ok(read.collect());
+        }
+        let block = self.device.geometry().block_bytes.max(SECTOR_BYTES as u32) as u64;
+        let from = first.offset() / block * block;
+        let end = (last.offset() + last.region_bytes() as u64).next_multiple_of(block);
+        let end = end.min(self.superblock.container_bytes.into());
+        if end <= from {
+            return Ok(vec![None; places.len()]);
+        }
+        let bytes = match self.device.read(self.container_at(first.slot) + from, (end - from) as usize).await {
+            Ok(bytes) => bytes,
+            // One bad region must not take its neighbours with it.
+            Err(error) if places.len() == 1 => return Err(error.into()),
+            Err(_) => return self.read_one_by_one(places).await,
+        };
+        self.counters.region_reads.add(1);
+        self.counters.region_read_bytes.add(bytes.len() as u64);
+        let read = places.iter().map(|place| {
+            let start = (place.offset() - from) as usize;
+            let end = start + place.region_bytes();
+            (end <= bytes.len()).then(|| self.decode_region(&bytes.slice(start..end), *place, slot.sequence)).flatten()
+        });
+        Ok(read.collect())
+    }
+
+    async fn read_one_by_one(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
+        let mut read = Vec::new();
+        for place in places {
+            read.extend(Box::pin(self.read_run(std::slice::from_ref(place))).await?);
+        }
+        Ok(read)
+    }
+
+    fn decode_region(&self, bytes: &Bytes, place: Place, sequence: u64) -> Option<Arc<Region>> {
+        let at = self.container_at(place.slot) + place.offset();
+        let region = Arc::new(Region::new(bytes, self.superblock.seed, at)?);
+        if region.head.sequence == sequence {
+            self.regions.lock().put((place.slot, sequence, place.sector), Arc::clone(&region));
+        }
+        Some(region)
+    }
+}
+
+/// Regions are read in the order in which they stand.
+fn order(place: &Place) -> (u32, u16, u16) {
+    (place.slot, place.sector, place.sectors)
+}
+
+/// The bytes of some ranges, one after the other; not copied where they stand like that.
+fn joined<'a>(source: &Bytes, mut ranges: impl Iterator<Item = &'a Range<usize>> + Clone) -> Bytes {
+    let all = ranges.clone();
+    let Some(first) = ranges.next() else { return Bytes::new() };
+    let whole =
+        ranges.try_fold(first.clone(), |whole, next| (whole.end == next.start).then_some(whole.start..next.end));
+    if let Some(whole) = whole {
+        return source.slice(whole);
+    }
+    let mut raw = BufMut::with_len(all.clone().map(ExactSizeIterator::len).sum());
+    let mut at = 0;
+    for range in all {
+        raw[at..at + range.len()].copy_from_slice(&source[range.clone()]);
+        at += range.len();
+    }
+    raw.freeze()
+}

@@ -1,0 +1,342 @@
+//! The collector: marks what recipes reach, and empties containers of which little is alive, by copying that elsewhere. Reads and
+//! writes go on: whatever is found to be a duplicate meanwhile is marked too, and what is new is in containers that are newer.
+
+use crate::format::container::ContainerChunk;
+use crate::format::record::{Root, SlotState};
+use crate::format::region::ChunkKind;
+use crate::lane::{GC_DATA_LANE, GC_RECIPE_LANE};
+use crate::marks::Marks;
+use crate::object::Change;
+use crate::place::{Place, Reference};
+use crate::slots::Slot;
+use crate::{Error, Store};
+use bytes::Bytes;
+use hashbrown::HashSet;
+use nitro_engine::buf::BufMut;
+use nitro_engine::format::FormatError;
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::Device;
+use nitro_engine::yielding::yield_now;
+use nitro_index::FlashIndex;
+use serde::Serialize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Containers that are emptied between two commits.
+const EMPTIED_AT_ONCE: usize = 8;
+/// Chunks that are copied at once.
+const COPIED_AT_ONCE: usize = 256;
+/// References after which others get their turn.
+const REFERENCES_PER_TURN: usize = 4096;
+
+/// How a collection is done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CollectOptions {
+    /// Containers of which a smaller share of the chunks is alive are emptied; 1: all that hold anything dead.
+    pub alive_share_min: f64,
+}
+
+impl Default for CollectOptions {
+    fn default() -> Self {
+        Self { alive_share_min: 0.8 }
+    }
+}
+
+/// What a collection did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    /// Containers that were looked at.
+    pub containers: u64,
+    /// Chunks in them.
+    pub chunks: u64,
+    /// Of those, chunks that nothing refers to.
+    pub dead_chunks: u64,
+    /// Containers that were emptied.
+    pub freed_containers: u64,
+    /// Chunks that were copied out of them.
+    pub copied_chunks: u64,
+    /// Bytes that containers take: before.
+    pub used_bytes_before: u64,
+    /// After.
+    pub used_bytes_after: u64,
+}
+
+/// What a collection tells of its progress: what it is at, how far, of how much.
+pub type CollectProgress<'a> = dyn Fn(&'static str, u64, u64) + 'a;
+
+/// What an object refers to.
+struct Reachable {
+    name: String,
+    root: Option<Root>,
+    overlay: Vec<Change>,
+}
+
+/// A walk over recipes.
+struct Walk<'a, D> {
+    store: &'a Store<D>,
+    /// Blocks whose references were followed.
+    seen: HashSet<Fingerprint>,
+    references: usize,
+}
+
+impl<D: Device> Store<D> {
+    /// Frees the containers that hold little of worth.
+    ///
+    /// # Errors
+    /// When a recipe cannot be read: then nothing is freed, since what it refers to is not known; when the device fails, or
+    /// [`Error::Full`] when there is no room for a copy.
+    pub async fn collect(&self, options: &CollectOptions, progress: &CollectProgress<'_>) -> Result<Collected, Error> {
+        let Some(_alone) = self.collecting.try_lock() else {
+            return Err(Error::Busy("a collection is under way already"));
+        };
+        self.check_poison()?;
+        let used_bytes_before = self.used_bytes();
+        if self.streams.load(Relaxed) > 0 {
+            return Err(Error::Busy("a stream is being imported; collect when it has ended"));
+        }
+        let objects = self.begin_marking().await;
+        let result = self.collect_marked(&objects, options, progress).await;
+        self.state.lock().marks = None;
+        let mut collected = result?;
+        (collected.used_bytes_before, collected.used_bytes_after) = (used_bytes_before, self.used_bytes());
+        Ok(collected)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        u64::from(state.slots.count() - state.slots.free()) * u64::from(self.superblock.container_bytes)
+    }
+
+    /// From now on what is found is marked. What comes later is in newer containers, or is marked when it is found; all that
+    /// was there before is reached from what is returned.
+    async fn begin_marking(&self) -> Vec<Reachable> {
+        // Nothing is between being found, or stored, and being referred to.
+        let _nobody = self.mutating.write().await;
+        let objects = self.objects.lock();
+        let mut state = self.state.lock();
+        let sealed = state.slots.iter().filter(|(_, s)| s.state == SlotState::Sealed);
+        state.marks = Some(Marks::new(sealed.map(|(slot, s)| (slot, s.chunks))));
+        drop(state);
+        let reachable = objects.all().into_iter().map(|object| {
+            let state = object.state.lock();
+            let overlay = state.overlay.values().copied().collect();
+            Reachable { name: state.record.name.clone(), root: state.record.root, overlay }
+        });
+        reachable.collect()
+    }
+
+    async fn collect_marked(
+        &self,
+        objects: &[Reachable],
+        options: &CollectOptions,
+        progress: &CollectProgress<'_>,
+    ) -> Result<Collected, Error> {
+        let mut walk = Walk { store: self, seen: HashSet::new(), references: 0 };
+        for (object, done) in objects.iter().zip(0..) {
+            progress("marking", done, objects.len() as u64);
+            walk.object(object).await?;
+        }
+        // What was found where no recipe says that it is, the index must go on to know.
+        self.index.sync().await?;
+        let (mut collected, chosen) = self.choose(options);
+        for (some, done) in chosen.chunks(EMPTIED_AT_ONCE).zip(0..) {
+            progress("emptying containers", (done * EMPTIED_AT_ONCE) as u64, chosen.len() as u64);
+            self.empty(some, &mut collected).await?;
+        }
+        Ok(collected)
+    }
+
+    /// Which containers are to be emptied, those with the least to copy first.
+    fn choose(&self, options: &CollectOptions) -> (Collected, Vec<(u32, Slot)>) {
+        let state = self.state.lock();
+        let mut collected = Collected::default();
+        let mut chosen = Vec::new();
+        let Some(marks) = &state.marks else { return (collected, Vec::new()) };
+        for (slot, held) in state.slots.iter() {
+            if held.state != SlotState::Sealed || !marks.covers(slot) {
+                continue;
+            }
+            let alive = marks.alive(slot);
+            collected.containers += 1;
+            collected.chunks += u64::from(held.chunks);
+            collected.dead_chunks += u64::from(u32::from(held.chunks).saturating_sub(alive));
+            let worn = alive < u32::from(held.chunks);
+            if worn && f64::from(alive) < options.alive_share_min * f64::from(held.chunks) || held.chunks == 0 {
+                chosen.push((alive, slot, held));
+            }
+        }
+        chosen.sort_by_key(|(alive, slot, _)| (*alive, *slot));
+        (collected, chosen.into_iter().map(|(_, slot, held)| (slot, held)).collect())
+    }
+
+    /// Copies what is alive in some containers elsewhere, and frees them.
+    async fn empty(&self, chosen: &[(u32, Slot)], collected: &mut Collected) -> Result<(), Error> {
+        let mut emptied = Vec::new();
+        for (slot, held) in chosen {
+            let chunks = match self.read_container(*slot).await {
+                Ok(chunks) => chunks,
+                Err(error) => {
+                    tracing::warn!(slot, "a container is left as it is: {error}");
+                    continue;
+                }
+            };
+            match self.empty_one(*slot, held, &chunks).await {
+                Ok((copied, dead)) => {
+                    collected.copied_chunks += copied;
+                    emptied.push((*slot, dead));
+                }
+                Err(error) => {
+                    self.state.lock().slots.set_leaving(*slot, false);
+                    if !matches!(error, Error::Damaged { .. } | Error::Missing { .. }) {
+                        self.release(emptied, collected).await?;
+                        return Err(error);
+                    }
+                    tracing::warn!(slot, "a container is left as it is: {error}");
+                }
+            }
+        }
+        self.release(emptied, collected).await
+    }
+
+    /// Frees containers, once what was copied out of them is durable and the index knows it.
+    async fn release(&self, emptied: Vec<(u32, Vec<Fingerprint>)>, collected: &mut Collected) -> Result<(), Error> {
+        if emptied.is_empty() {
+            return Ok(());
+        }
+        self.commit().await?;
+        self.index.sync().await?;
+        for (slot, dead) in &emptied {
+            self.unindex(*slot, dead).await?;
+            self.state.lock().slots.release(*slot);
+        }
+        collected.freed_containers += emptied.len() as u64;
+        self.counters.freed_containers.add(emptied.len() as u64);
+        self.commit().await
+    }
+
+    /// Copies what is alive in a container elsewhere. Returns how much that was, and what was dead.
+    async fn empty_one(
+        &self,
+        slot: u32,
+        held: &Slot,
+        chunks: &[ContainerChunk],
+    ) -> Result<(u64, Vec<Fingerprint>), Error> {
+        let (mut alive, mut dead) = (Vec::new(), Vec::new());
+        {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            // From here on nothing new can refer to it; until here whatever did was marked.
+            state.slots.set_leaving(slot, true);
+            state.locality.forget(slot);
+            let Some(marks) = &state.marks else { return Err(Error::Busy("the collection was ended")) };
+            for (number, chunk) in (0..).zip(chunks) {
+                match marks.is_alive(slot, number) {
+                    true => alive.push(Reference { fingerprint: chunk.fingerprint, place: chunk.place(slot, number) }),
+                    false => dead.push(chunk.fingerprint),
+                }
+            }
+        }
+        let lane = match held.kind {
+            ChunkKind::Data => GC_DATA_LANE,
+            ChunkKind::Recipe => GC_RECIPE_LANE,
+        };
+        for some in alive.chunks(COPIED_AT_ONCE) {
+            let bytes = self.read_chunks(some).await?;
+            let mut source = BufMut::with_len(bytes.iter().map(Bytes::len).sum());
+            let mut pieces = Vec::with_capacity(some.len());
+            let mut at = 0;
+            for (reference, bytes) in some.iter().zip(&bytes) {
+                source[at..at + bytes.len()].copy_from_slice(bytes);
+                pieces.push((reference.fingerprint, at..at + bytes.len()));
+                at += bytes.len();
+            }
+            self.copy_chunks((held.kind, lane), &source.freeze(), &pieces).await?;
+        }
+        self.counters.copied_chunks.add(alive.len() as u64);
+        Ok((alive.len() as u64, dead))
+    }
+}
+
+impl<D: Device> Walk<'_, D> {
+    /// Marks all that an object refers to.
+    async fn object(&mut self, object: &Reachable) -> Result<(), Error> {
+        let result = async {
+            for change in &object.overlay {
+                if let Some(reference) = change.reference {
+                    self.mark(&reference, change.since).await?;
+                }
+            }
+            match &object.root {
+                Some(root) => self.tree(root).await,
+                None => Ok(()),
+            }
+        };
+        result.await.map_err(|error| match error {
+            Error::Missing { .. } | Error::Damaged { .. } => Error::Damaged {
+                what: format!("{:?}: {error}; nothing is collected until it is repaired or deleted", object.name),
+            },
+            other => other,
+        })
+    }
+
+    async fn tree(&mut self, root: &Root) -> Result<(), Error> {
+        let mut rest = vec![(root.reference, 0, root.levels)];
+        while let Some((reference, since, level)) = rest.pop() {
+            self.mark(&reference, since).await?;
+            if level == 0 || !self.seen.insert(reference.fingerprint) {
+                continue;
+            }
+            let node = self.store.node(&reference).await?;
+            if node.level + 1 != level {
+                let (structure, field, value) = ("recipe block", "level", node.level.into());
+                return Err(FormatError::Field { structure, field, value }.into());
+            }
+            for entry in node.entries.iter().flatten() {
+                match level {
+                    1 => self.mark(&entry.reference, node.since).await?,
+                    _ => rest.push((entry.reference, node.since, level - 1)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks a chunk where it really is.
+    async fn mark(&mut self, reference: &Reference, since: u64) -> Result<(), Error> {
+        self.references += 1;
+        if self.references.is_multiple_of(REFERENCES_PER_TURN) {
+            yield_now().await;
+        }
+        let place = reference.place;
+        if self.is_right(reference, since) {
+            return Ok(());
+        }
+        // The container may be newer than the recipe: its metadata tells.
+        let _ = self.store.load_container(place.slot).await;
+        let mut state = self.store.state.lock();
+        if state.locality.holds(place, &reference.fingerprint) {
+            state.note_alive(place);
+            return Ok(());
+        }
+        drop(state);
+        self.mark_moved(reference.fingerprint).await
+    }
+
+    /// Whether a chunk must be where a recipe says, which is then marked.
+    fn is_right(&self, reference: &Reference, since: u64) -> bool {
+        let mut state = self.store.state.lock();
+        let slot = state.slots.get(reference.place.slot);
+        let right = slot.state != SlotState::Free && slot.sequence <= since;
+        if right {
+            state.note_alive(reference.place);
+        }
+        right
+    }
+
+    /// A chunk that is not where a recipe says: the index must know where it is, and go on to know.
+    async fn mark_moved(&self, fingerprint: Fingerprint) -> Result<(), Error> {
+        let found: Option<Place> = self.store.find(&[fingerprint]).await?[0];
+        let place = found.ok_or(Error::Missing { fingerprint })?;
+        self.store.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?;
+        Ok(())
+    }
+}

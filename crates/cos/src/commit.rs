@@ -1,0 +1,172 @@
+//! Making durable what was done: first contents, then the journal's word for them.
+
+use crate::format::record::{Record, SlotState};
+use crate::journal::Journal;
+use crate::lane::LANES;
+use crate::object::{Change, Object};
+use crate::{Error, Store};
+use nitro_engine::port::Device;
+use nitro_index::FlashIndex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Chunks of an object that the journal is told one by one; where more have changed, the recipe is written instead.
+const LOGGED_MAX: usize = 8192;
+
+/// What the journal is to be told, and what was taken from whom.
+struct Gathered {
+    records: Vec<Record>,
+    objects: Vec<(Arc<Object>, bool, BTreeSet<u64>)>,
+    removed: Vec<u64>,
+}
+
+impl<D: Device> Store<D> {
+    /// Makes everything that was written, made or deleted before durable.
+    ///
+    /// # Errors
+    /// When the device fails, or there is no room for recipes. What was not durable before may then be lost by a crash.
+    pub async fn commit(&self) -> Result<(), Error> {
+        self.check_poison()?;
+        for object in self.objects.lock().all() {
+            if object.state.lock().unlogged.len() > LOGGED_MAX {
+                self.flush_tree(&object).await?;
+            }
+        }
+        let mut journal = self.journal.lock().await;
+        let is_full = journal.wants_checkpoint();
+        if !self.commit_to(&mut journal, is_full).await? {
+            self.commit_to(&mut journal, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the journal know what changed, or all there is. False: it has no room for the former.
+    async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
+        let gathered = self.gather(all);
+        let result = self.write_gathered(journal, &gathered, all).await;
+        if !matches!(result, Ok(true)) {
+            self.put_back(gathered);
+        }
+        result
+    }
+
+    async fn write_gathered(&self, journal: &mut Journal, gathered: &Gathered, all: bool) -> Result<bool, Error> {
+        for lane in 0..LANES {
+            self.write_lane(lane).await?;
+        }
+        let (changed, slots) = {
+            let mut state = self.state.lock();
+            let changed = state.slots.take_changed();
+            let slots = if all { state.slots.records().collect() } else { changed.clone() };
+            (changed, slots)
+        };
+        let mut records = gathered.records.clone();
+        records.extend(slots.into_iter().map(Record::Slot));
+        if records.is_empty() {
+            return Ok(true);
+        }
+        // First what records speak of.
+        self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
+        if all {
+            records.push(Record::Indexed { sequence: self.upto.indexed() });
+            records.push(Record::Summarised { sequence: self.upto.summarised() });
+            journal.checkpoint(&*self.device, &records).await.map_err(|e| self.poison(&e))?;
+        } else if !journal.append(&*self.device, &records).await.map_err(|e| self.poison(&e))? {
+            self.state.lock().slots.put_back_changed(&changed);
+            return Ok(false);
+        }
+        self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
+        self.counters.commits.add(1);
+        self.freed(changed.iter().filter(|s| s.state == SlotState::Free).map(|s| s.slot)).await;
+        Ok(true)
+    }
+
+    /// What the journal is to be told: what changed, or all there is.
+    fn gather(&self, all: bool) -> Gathered {
+        let mut objects = self.objects.lock();
+        let mut gathered = Gathered { records: Vec::new(), objects: Vec::new(), removed: objects.take_removed() };
+        if !all {
+            gathered.records.extend(gathered.removed.iter().map(|id| Record::Removed { id: *id }));
+        }
+        for object in objects.all() {
+            let mut state = object.state.lock();
+            let state = &mut *state;
+            if all || state.is_changed {
+                gathered.records.push(Record::Object(Box::new(state.record.clone())));
+            }
+            let chunk = |index: &u64, change: Option<&Change>| Record::Chunk {
+                object: object.id,
+                index: *index,
+                reference: change.and_then(|c| c.reference),
+            };
+            match all {
+                true => gathered.records.extend(state.overlay.iter().map(|(index, c)| chunk(index, Some(c)))),
+                false => gathered.records.extend(state.unlogged.iter().map(|i| chunk(i, state.overlay.get(i)))),
+            }
+            if state.is_changed || !state.unlogged.is_empty() {
+                let changed = std::mem::take(&mut state.is_changed);
+                gathered.objects.push((Arc::clone(&object), changed, std::mem::take(&mut state.unlogged)));
+            }
+        }
+        gathered
+    }
+
+    fn put_back(&self, gathered: Gathered) {
+        for (object, is_changed, mut unlogged) in gathered.objects {
+            let mut state = object.state.lock();
+            state.is_changed |= is_changed;
+            unlogged.retain(|index| state.overlay.contains_key(index));
+            state.unlogged.extend(unlogged);
+        }
+        self.objects.lock().put_back_removed(gathered.removed);
+    }
+
+    /// The journal knows that these slots are free.
+    async fn freed(&self, slots: impl Iterator<Item = u32>) {
+        for slot in slots {
+            // A device that cannot discard only keeps bytes that nobody needs.
+            let _ = self.device.discard(self.container_at(slot), self.superblock.container_bytes.into()).await;
+            self.state.lock().slots.reuse(slot);
+        }
+    }
+
+    /// Makes the index durable, and has the next commit say so: a start need not enter older containers again.
+    pub(crate) async fn sync_index(&self) -> Result<(), Error> {
+        // Containers that are open have not been entered.
+        let sequence = {
+            let state = self.state.lock();
+            let open = state.slots.iter().filter(|(_, s)| s.state == SlotState::Open).map(|(_, s)| s.sequence).min();
+            open.map_or(state.slots.sequence(), |first| first - 1)
+        };
+        self.index.sync().await?;
+        self.upto.set_indexed(sequence);
+        Ok(())
+    }
+
+    /// Writes a checkpoint: all recipes say what their objects are, and a start has little to do.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn checkpoint(&self) -> Result<(), Error> {
+        self.check_poison()?;
+        for object in self.objects.lock().all() {
+            self.flush_tree(&object).await?;
+        }
+        self.seal_lanes().await?;
+        self.sync_index().await?;
+        self.summary.write(&*self.device, self.layout.summary_at, self.superblock.seed).await?;
+        self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
+        self.upto.set_summarised(self.upto.indexed());
+        let mut journal = self.journal.lock().await;
+        self.commit_to(&mut journal, true).await?;
+        Ok(())
+    }
+
+    /// Ends a store: everything is durable, and the next start finds it in order.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn close(&self) -> Result<(), Error> {
+        self.checkpoint().await
+    }
+}

@@ -1,0 +1,94 @@
+//! What a store counts since it was opened.
+
+use crate::format::region::{ChunkKind, Prepared};
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A count.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counting {
+            $(pub(crate) $name: Count,)*
+        }
+
+        /// What a store did since it was opened.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counting {
+            pub(crate) fn snapshot(&self) -> Counters {
+                Counters { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Chunks of data that were there already.
+    duplicate_chunks,
+    /// Chunks of data that were stored.
+    stored_chunks,
+    /// Bytes of chunks that were stored, recipes among them, before compression.
+    stored_raw_bytes,
+    /// Sectors of regions that were stored, in bytes.
+    stored_bytes,
+    /// Blocks of recipes that were stored.
+    recipe_blocks,
+    /// Bytes written to containers.
+    written_bytes,
+    /// Chunks that were known by the fingerprints in RAM.
+    locality_hits,
+    /// Look-ups in the fingerprint index.
+    index_lookups,
+    /// Containers' metadata that was read.
+    metadata_reads,
+    /// Reads of regions.
+    region_reads,
+    /// Bytes that those took.
+    region_read_bytes,
+    /// Blocks of recipes that were not in RAM.
+    recipe_reads,
+    /// Chunks that were not where a recipe had them, and were looked for.
+    moved,
+    /// Contents of the same fingerprint that were not the same.
+    false_duplicates,
+    /// Commits of the journal.
+    commits,
+    /// Containers that the collector freed.
+    freed_containers,
+    /// Chunks that the collector put elsewhere.
+    copied_chunks,
+}
+
+impl Counting {
+    pub(crate) fn chunks(&self, kind: ChunkKind, duplicates: usize, stored: usize) {
+        match kind {
+            ChunkKind::Data => {
+                self.duplicate_chunks.add(duplicates as u64);
+                self.stored_chunks.add(stored as u64);
+            }
+            ChunkKind::Recipe => self.recipe_blocks.add(stored as u64),
+        }
+    }
+
+    pub(crate) fn stored(&self, region: &Prepared) {
+        self.stored_raw_bytes.add(region.raw_bytes.into());
+        self.stored_bytes.add(u64::from(region.sectors()) * crate::format::SECTOR_BYTES as u64);
+    }
+}

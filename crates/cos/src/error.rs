@@ -1,0 +1,122 @@
+//! What can go wrong in a store.
+
+use crate::Kind;
+use nitro_engine::format::FormatError;
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::DeviceError;
+use std::fmt;
+
+/// A failed operation.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The device beneath failed.
+    #[error("the store's device failed")]
+    Device(#[from] DeviceError),
+    /// The fingerprint index failed.
+    #[error("the store's fingerprint index failed")]
+    Index(#[source] std::sync::Arc<nitro_index::Error>),
+    /// What is on the device is no store.
+    #[error("no store: {0}")]
+    NotAStore(String),
+    /// The store is of a format that this program does not know.
+    #[error("the store's format is version {0}; this program knows version {known}", known = crate::format::VERSION)]
+    Version(u32),
+    /// A setting that cannot be used.
+    #[error("{what} cannot be {given}: {why}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        given: u64,
+        /// What is wrong with it, and what would do.
+        why: String,
+    },
+    /// No room is left for new content.
+    #[error(
+        "the store is full: {used} of {containers} containers hold content; delete what is not needed and run gc, or make it larger"
+    )]
+    Full {
+        /// Containers in use.
+        used: u32,
+        /// Containers of the store.
+        containers: u32,
+    },
+    /// Bytes on the device are not what was written there.
+    #[error("damaged: {what}")]
+    Damaged {
+        /// What, and where.
+        what: String,
+    },
+    /// Content that a recipe names is nowhere.
+    #[error("content {} is damaged or missing", Hex(fingerprint))]
+    Missing {
+        /// Its fingerprint.
+        fingerprint: Fingerprint,
+    },
+    /// No object has that name.
+    #[error("there is no object {0:?}")]
+    NoObject(String),
+    /// The name is taken.
+    #[error("there is an object {0:?} already")]
+    Exists(String),
+    /// The name is none.
+    #[error("{name:?} cannot be a name: {why}")]
+    Name {
+        /// As given.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The object may not be changed.
+    #[error("{0:?} is a snapshot and may not be changed; make a clone of it")]
+    ReadOnly(String),
+    /// The object cannot do that.
+    #[error("{name:?} is {}; {why}", kind.as_str())]
+    WrongKind {
+        /// Its name.
+        name: String,
+        /// What it is.
+        kind: Kind,
+        /// What it cannot do.
+        why: &'static str,
+    },
+    /// A request past the object's end.
+    #[error("{len} bytes at {offset} are past the end of {name:?}, which has {size}")]
+    OutOfRange {
+        /// Its name.
+        name: String,
+        /// Where.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// The object's size in bytes.
+        size: u64,
+    },
+    /// An earlier failure left the store unable to promise durability.
+    #[error("the store takes no changes since writing failed: {0}")]
+    Poisoned(String),
+    /// Somebody else is at it.
+    #[error("{0}")]
+    Busy(&'static str),
+}
+
+impl From<nitro_index::Error> for Error {
+    fn from(error: nitro_index::Error) -> Self {
+        Self::Index(std::sync::Arc::new(error))
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        Self::Damaged { what: error.to_string() }
+    }
+}
+
+/// A fingerprint in hexadecimal digits.
+pub(crate) struct Hex<'a>(pub(crate) &'a Fingerprint);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

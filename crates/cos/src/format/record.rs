@@ -1,0 +1,289 @@
+//! Records of the journal: what changed.
+//!
+//! | tag | record | fields behind the tag (1 byte) |
+//! |---|---|---|
+//! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), bytes of the name (2), name |
+//! | 2 | object removed | id (8) |
+//! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
+//! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
+//! | 5 | fingerprints indexed | the index holds all containers up to this sequence number (8) |
+//! | 6 | fingerprints summarised | the summary vector on the device holds all containers up to this sequence number (8) |
+
+use super::{u16_at, u32_at, u64_at};
+use crate::format::region::ChunkKind;
+use crate::place::{Place, Reference};
+use nitro_engine::format::FormatError;
+use nitro_engine::manager::Fingerprint;
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A volume or image: chunks of one size, that can be overwritten.
+    Volume,
+    /// A backup stream: chunks as its content defines them, written once.
+    Stream,
+}
+
+impl Kind {
+    /// One lower-case phrase.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Volume => "a volume",
+            Self::Stream => "a stream",
+        }
+    }
+}
+
+/// The root of a recipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) reference: Reference,
+    /// Levels of the tree, 1 at least.
+    pub(crate) levels: u8,
+}
+
+/// An object, as it stands in the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectRecord {
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    pub(crate) read_only: bool,
+    pub(crate) incomplete: bool,
+    pub(crate) chunk_bytes: u32,
+    pub(crate) size_bytes: u64,
+    pub(crate) root: Option<Root>,
+    pub(crate) created: u64,
+    pub(crate) token: u64,
+    pub(crate) imported_bytes: u64,
+    /// Counts up with every recipe that is written: what was logged of chunks before is in it.
+    pub(crate) recipe: u64,
+    pub(crate) name: String,
+}
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum SlotState {
+    Free = 0,
+    Open = 1,
+    Sealed = 2,
+}
+
+/// A slot, as it stands in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotRecord {
+    pub(crate) slot: u32,
+    pub(crate) state: SlotState,
+    pub(crate) kind: ChunkKind,
+    pub(crate) sectors: u16,
+    pub(crate) chunks: u16,
+    pub(crate) sequence: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    Object(Box<ObjectRecord>),
+    Removed { id: u64 },
+    Slot(SlotRecord),
+    Chunk { object: u64, index: u64, reference: Option<Reference> },
+    Indexed { sequence: u64 },
+    Summarised { sequence: u64 },
+}
+
+fn put_reference(out: &mut Vec<u8>, reference: Option<&Reference>) {
+    out.extend_from_slice(&reference.map_or([0; 20], |r| r.fingerprint.0));
+    out.extend_from_slice(&reference.map_or(0, |r| r.place.pack()).to_le_bytes());
+}
+
+impl Record {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Object(object) => {
+                out.extend_from_slice(&[1]);
+                out.extend_from_slice(&object.id.to_le_bytes());
+                let flags = u8::from(object.read_only) | u8::from(object.incomplete) << 1;
+                let kind = if object.kind == Kind::Volume { 0 } else { 1 };
+                out.extend_from_slice(&[kind, flags, object.root.map_or(0, |r| r.levels)]);
+                out.extend_from_slice(&object.chunk_bytes.to_le_bytes());
+                out.extend_from_slice(&object.size_bytes.to_le_bytes());
+                put_reference(out, object.root.as_ref().map(|r| &r.reference));
+                for number in [object.created, object.token, object.imported_bytes, object.recipe] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+                out.extend_from_slice(&(object.name.len() as u16).to_le_bytes());
+                out.extend_from_slice(object.name.as_bytes());
+            }
+            Self::Removed { id } => put_tagged(out, 2, &[*id]),
+            Self::Slot(slot) => {
+                out.push(3);
+                out.extend_from_slice(&slot.slot.to_le_bytes());
+                out.extend_from_slice(&[slot.state as u8, slot.kind as u8]);
+                out.extend_from_slice(&slot.sectors.to_le_bytes());
+                out.extend_from_slice(&slot.chunks.to_le_bytes());
+                out.extend_from_slice(&slot.sequence.to_le_bytes());
+            }
+            Self::Chunk { object, index, reference } => {
+                put_tagged(out, 4, &[*object, *index]);
+                put_reference(out, reference.as_ref());
+            }
+            Self::Indexed { sequence } => put_tagged(out, 5, &[*sequence]),
+            Self::Summarised { sequence } => put_tagged(out, 6, &[*sequence]),
+        }
+    }
+
+    /// Takes a record off the front of `bytes`.
+    pub(crate) fn decode(bytes: &mut &[u8]) -> Result<Self, FormatError> {
+        let mut fields = Fields { rest: bytes };
+        let record = match fields.take(1)?[0] {
+            1 => Self::Object(Box::new(fields.object()?)),
+            2 => Self::Removed { id: fields.u64()? },
+            3 => Self::Slot(fields.slot()?),
+            4 => Self::Chunk { object: fields.u64()?, index: fields.u64()?, reference: fields.reference()? },
+            5 => Self::Indexed { sequence: fields.u64()? },
+            6 => Self::Summarised { sequence: fields.u64()? },
+            other => return Err(refuse("tag", other.into())),
+        };
+        *bytes = fields.rest;
+        Ok(record)
+    }
+}
+
+fn put_tagged(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
+    out.push(tag);
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+fn refuse(field: &'static str, value: u64) -> FormatError {
+    FormatError::Field { structure: "journal record", field, value }
+}
+
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
+        let short = FormatError::Short { structure: "journal record", have: self.rest.len(), need: len };
+        let (field, rest) = self.rest.split_at_checked(len).ok_or(short)?;
+        self.rest = rest;
+        Ok(field)
+    }
+
+    fn u64(&mut self) -> Result<u64, FormatError> {
+        self.take(8).map(|b| u64_at(b, 0))
+    }
+
+    fn reference(&mut self) -> Result<Option<Reference>, FormatError> {
+        let mut fingerprint = Fingerprint([0; 20]);
+        fingerprint.0.copy_from_slice(self.take(20)?);
+        let place = Place::unpack(self.u64()?);
+        Ok((fingerprint.0 != [0; 20]).then_some(Reference { fingerprint, place }))
+    }
+
+    fn object(&mut self) -> Result<ObjectRecord, FormatError> {
+        let id = self.u64()?;
+        let &[kind, flags, levels] = self.take(3)? else { return Err(refuse("kind", 0)) };
+        let kind = match kind {
+            0 => Kind::Volume,
+            1 => Kind::Stream,
+            other => return Err(refuse("kind", other.into())),
+        };
+        let chunk_bytes = u32_at(self.take(4)?, 0);
+        let size_bytes = self.u64()?;
+        let reference = self.reference()?;
+        let (created, token, imported_bytes) = (self.u64()?, self.u64()?, self.u64()?);
+        let recipe = self.u64()?;
+        let len = usize::from(u16_at(self.take(2)?, 0));
+        let name = String::from_utf8(self.take(len)?.to_vec()).map_err(|_| refuse("name", 0))?;
+        if levels > 8 {
+            return Err(refuse("levels", levels.into()));
+        }
+        if chunk_bytes == 0 {
+            return Err(refuse("bytes of a chunk", 0));
+        }
+        let root = reference.filter(|_| levels > 0).map(|reference| Root { reference, levels });
+        let (read_only, incomplete) = (flags & 1 != 0, flags & 2 != 0);
+        Ok(ObjectRecord {
+            id,
+            kind,
+            read_only,
+            incomplete,
+            chunk_bytes,
+            size_bytes,
+            root,
+            created,
+            token,
+            imported_bytes,
+            recipe,
+            name,
+        })
+    }
+
+    fn slot(&mut self) -> Result<SlotRecord, FormatError> {
+        let slot = u32_at(self.take(4)?, 0);
+        let &[state, kind] = self.take(2)? else { return Err(refuse("state", 0)) };
+        let state = match state {
+            0 => SlotState::Free,
+            1 => SlotState::Open,
+            2 => SlotState::Sealed,
+            other => return Err(refuse("state of a container", other.into())),
+        };
+        let kind = ChunkKind::from_number(kind).ok_or(refuse("kind of a container", kind.into()))?;
+        let (sectors, chunks) = (u16_at(self.take(2)?, 0), u16_at(self.take(2)?, 0));
+        Ok(SlotRecord { slot, state, kind, sectors, chunks, sequence: self.u64()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back() {
+        let place = Place { slot: 5, sector: 6, sectors: 7, number: 8 };
+        let reference = Reference { fingerprint: Fingerprint([9; 20]), place };
+        let object = ObjectRecord {
+            id: 1,
+            kind: Kind::Stream,
+            read_only: true,
+            incomplete: false,
+            chunk_bytes: 8192,
+            size_bytes: 12345,
+            root: Some(Root { reference, levels: 2 }),
+            created: 3,
+            token: 4,
+            imported_bytes: 5,
+            recipe: 6,
+            name: "müller@Montag".to_owned(),
+        };
+        let slot = SlotRecord {
+            slot: 3,
+            state: SlotState::Sealed,
+            kind: ChunkKind::Recipe,
+            sectors: 10,
+            chunks: 20,
+            sequence: 30,
+        };
+        let records = [
+            Record::Object(Box::new(object)),
+            Record::Removed { id: 77 },
+            Record::Slot(slot),
+            Record::Chunk { object: 1, index: 2, reference: Some(reference) },
+            Record::Chunk { object: 1, index: 3, reference: None },
+            Record::Indexed { sequence: 4 },
+            Record::Summarised { sequence: 5 },
+        ];
+        let mut bytes = Vec::new();
+        records.iter().for_each(|r| r.encode(&mut bytes));
+        let mut rest = &bytes[..];
+        for record in &records {
+            assert_eq!(&Record::decode(&mut rest).unwrap(), record);
+        }
+        assert!(rest.is_empty());
+        for len in 0..60 {
+            assert!(Record::decode(&mut &bytes[..len]).is_err());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The superblock: what a store is made of. Two copies, in the device's first two blocks; written when the store is made.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `NITROCOS` |
+//! | 8 | 4 | format version: 1 |
+//! | 12 | 4 | bytes of a container |
+//! | 16 | 4 | bytes of a chunk of new volumes |
+//! | 20 | 4 | bytes of a region before compression |
+//! | 24 | 4 | compression: 0 none, 1 LZ4, 2 Zstandard |
+//! | 28 | 4 | containers |
+//! | 32 | 8 | seed: random for each store, mixed into all checksums |
+//! | 40 | 8 | bytes of each of the two journals |
+//! | 48 | 8 | bytes of the summary vector |
+//! | 56 | 8 | entries of the fingerprint index |
+//! | 64 | 8 | bytes of the fingerprint index |
+//! | 72 | 8 | RAM in bytes that the fingerprint index was planned with |
+//! | 80 | 8 | the store's identity |
+//! | 88 | 4000 | reserved, zero |
+//! | 4088 | 8 | checksum of the 4088 bytes before |
+
+use super::{BLOCK_BYTES, VERSION, checksum, u32_at, u64_at};
+use crate::Error;
+use nitro_engine::buf::BufMut;
+use nitro_engine::codec::Compression;
+use nitro_engine::port::Device;
+
+const MAGIC: [u8; 8] = *b"NITROCOS";
+const SUM_AT: usize = BLOCK_BYTES - 8;
+/// Bytes of both copies.
+pub(crate) const SUPERBLOCKS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
+
+/// What a store is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) container_bytes: u32,
+    pub(crate) chunk_bytes: u32,
+    pub(crate) region_bytes: u32,
+    pub(crate) compression: Compression,
+    pub(crate) containers: u32,
+    pub(crate) seed: u64,
+    pub(crate) journal_bytes: u64,
+    pub(crate) summary_bytes: u64,
+    pub(crate) index_entries: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) index_ram_bytes: u64,
+    pub(crate) identity: u64,
+}
+
+impl Superblock {
+    fn encode(&self) -> BufMut {
+        let mut page = BufMut::zeroed(BLOCK_BYTES);
+        let compression: u32 = match self.compression {
+            Compression::None => 0,
+            Compression::Lz4 => 1,
+            Compression::Zstd => 2,
+        };
+        page[..8].copy_from_slice(&MAGIC);
+        let small = [VERSION, self.container_bytes, self.chunk_bytes, self.region_bytes, compression, self.containers];
+        for (number, at) in small.iter().zip((8..).step_by(4)) {
+            page[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        }
+        let large = [
+            self.seed,
+            self.journal_bytes,
+            self.summary_bytes,
+            self.index_entries,
+            self.index_bytes,
+            self.index_ram_bytes,
+            self.identity,
+        ];
+        for (number, at) in large.iter().zip((32..).step_by(8)) {
+            page[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let sum = checksum(&page[..SUM_AT], 0, 0);
+        page[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+        page
+    }
+
+    /// From a block that should be one.
+    pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
+        if page.len() != BLOCK_BYTES || page[..8] != MAGIC {
+            return Err(Error::NotAStore("it does not begin with a store's magic".to_owned()));
+        }
+        if u64_at(page, SUM_AT) != checksum(&page[..SUM_AT], 0, 0) {
+            return Err(Error::Damaged { what: "the superblock fails its checksum".to_owned() });
+        }
+        match u32_at(page, 8) {
+            VERSION => {}
+            other => return Err(Error::Version(other)),
+        }
+        let compression = match u32_at(page, 24) {
+            0 => Compression::None,
+            1 => Compression::Lz4,
+            2 => Compression::Zstd,
+            other => return Err(Error::Damaged { what: format!("the superblock names compression {other}") }),
+        };
+        Ok(Self {
+            container_bytes: u32_at(page, 12),
+            chunk_bytes: u32_at(page, 16),
+            region_bytes: u32_at(page, 20),
+            compression,
+            containers: u32_at(page, 28),
+            seed: u64_at(page, 32),
+            journal_bytes: u64_at(page, 40),
+            summary_bytes: u64_at(page, 48),
+            index_entries: u64_at(page, 56),
+            index_bytes: u64_at(page, 64),
+            index_ram_bytes: u64_at(page, 72),
+            identity: u64_at(page, 80),
+        })
+    }
+
+    /// Writes both copies, and has the device make them durable, one after the other.
+    pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
+        for copy in 0..2 {
+            device.write(copy * BLOCK_BYTES as u64, self.encode().freeze()).await?;
+            device.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// The first copy that is whole.
+    pub(crate) async fn read(device: &impl Device) -> Result<Self, Error> {
+        if device.geometry().size_bytes < SUPERBLOCKS_BYTES {
+            return Err(Error::NotAStore("it is too small for one".to_owned()));
+        }
+        let first = match device.read(0, BLOCK_BYTES).await {
+            Ok(page) => Self::decode(&page),
+            Err(error) => Err(error.into()),
+        };
+        match first {
+            Ok(superblock) => Ok(superblock),
+            Err(error) => {
+                let second = device.read(BLOCK_BYTES as u64, BLOCK_BYTES).await?;
+                Self::decode(&second).map_err(|_| error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn superblocks_come_back_and_no_byte_goes_unnoticed() {
+        let superblock = Superblock {
+            container_bytes: 1,
+            chunk_bytes: 2,
+            region_bytes: 3,
+            compression: Compression::Zstd,
+            containers: 4,
+            seed: 5,
+            journal_bytes: 6,
+            summary_bytes: 7,
+            index_entries: 8,
+            index_bytes: 9,
+            index_ram_bytes: 10,
+            identity: 11,
+        };
+        let mut page = superblock.encode();
+        assert_eq!(Superblock::decode(&page).unwrap(), superblock);
+        for at in (0..BLOCK_BYTES).step_by(7) {
+            page[at] ^= 1;
+            assert!(Superblock::decode(&page).is_err());
+            page[at] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The journal: two areas, used in turn. Each begins with a checkpoint of all that a store is, followed by batches of what
+//! changed since. A batch counts if it is whole and follows on the one before; a start takes the newest checkpoint that is whole.
+
+use crate::Error;
+use crate::format::BLOCK_BYTES;
+use crate::format::batch::{self, BatchHead};
+use crate::format::record::Record;
+use nitro_engine::port::Device;
+
+/// Where the next batch goes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    at: u64,
+    area_bytes: u64,
+    seed: u64,
+    epoch: u64,
+    number: u64,
+    /// Bytes of the current area that are used.
+    used: u64,
+    /// Bytes of them that the checkpoint took.
+    checkpoint_bytes: u64,
+}
+
+fn encoded(records: &[Record]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    records.iter().for_each(|record| record.encode(&mut bytes));
+    bytes
+}
+
+impl Journal {
+    /// A journal that nothing was written to, or whose newest epoch is `epoch`. A checkpoint has to come first.
+    pub(crate) fn new(at: u64, area_bytes: u64, seed: u64, epoch: u64) -> Self {
+        Self { at, area_bytes, seed, epoch, number: 0, used: area_bytes, checkpoint_bytes: 0 }
+    }
+
+    fn area(&self, epoch: u64) -> u64 {
+        self.at + epoch % 2 * self.area_bytes
+    }
+
+    /// Writes a batch behind the others, not yet durable; false: it has no room, and nothing happened.
+    pub(crate) async fn append(&mut self, device: &impl Device, records: &[Record]) -> Result<bool, Error> {
+        let bytes = encoded(records);
+        let len = batch::batch_bytes(bytes.len()) as u64;
+        if self.used + len > self.area_bytes {
+            return Ok(false);
+        }
+        let out = batch::encode(&bytes, (self.epoch, self.number), self.seed);
+        device.write(self.area(self.epoch) + self.used, out.freeze()).await?;
+        self.used += len;
+        self.number += 1;
+        Ok(true)
+    }
+
+    /// Whether so much was appended since the checkpoint that another is due.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.used - self.checkpoint_bytes.min(self.used) > (self.area_bytes - self.checkpoint_bytes) / 2
+    }
+
+    /// Begins the other area with a checkpoint, not yet durable.
+    pub(crate) async fn checkpoint(&mut self, device: &impl Device, records: &[Record]) -> Result<(), Error> {
+        let bytes = encoded(records);
+        let len = batch::batch_bytes(bytes.len()) as u64;
+        // Room for what comes behind it.
+        if len > self.area_bytes / 4 * 3 {
+            return Err(Error::Setting {
+                what: "number of objects",
+                given: records.len() as u64,
+                why: "the store's journal has no room for more; delete some".to_owned(),
+            });
+        }
+        let out = batch::encode(&bytes, (self.epoch + 1, 0), self.seed);
+        device.write(self.area(self.epoch + 1), out.freeze()).await?;
+        self.epoch += 1;
+        self.number = 1;
+        (self.used, self.checkpoint_bytes) = (len, len);
+        Ok(())
+    }
+
+    /// Reads what a journal says, oldest first, and the newest epoch.
+    pub(crate) async fn read(
+        device: &impl Device,
+        at: u64,
+        area_bytes: u64,
+        seed: u64,
+    ) -> Result<(u64, Vec<Record>), Error> {
+        let mut heads = Vec::new();
+        for area in 0..2 {
+            let block = device.read(at + area * area_bytes, BLOCK_BYTES).await?;
+            heads.extend(BatchHead::decode(&block, seed).filter(|h| h.number == 0 && h.epoch % 2 == area));
+        }
+        heads.sort_by_key(|head| std::cmp::Reverse(head.epoch));
+        for head in heads {
+            let area = at + head.epoch % 2 * area_bytes;
+            if let Some((mut records, mut used)) =
+                read_batch(device, area, 0, area_bytes, (head.epoch, 0), seed).await?
+            {
+                let mut number = 1;
+                while let Some((more, len)) =
+                    read_batch(device, area, used, area_bytes, (head.epoch, number), seed).await?
+                {
+                    records.extend(more);
+                    used += len;
+                    number += 1;
+                }
+                return Ok((head.epoch, records));
+            }
+        }
+        Err(Error::Damaged { what: "neither of the journal's checkpoints is whole".to_owned() })
+    }
+}
+
+/// The batch of that name, if it stands there whole, and its length.
+async fn read_batch(
+    device: &impl Device,
+    area: u64,
+    used: u64,
+    area_bytes: u64,
+    (epoch, number): (u64, u64),
+    seed: u64,
+) -> Result<Option<(Vec<Record>, u64)>, Error> {
+    if used + BLOCK_BYTES as u64 > area_bytes {
+        return Ok(None);
+    }
+    let block = device.read(area + used, BLOCK_BYTES).await?;
+    let Some(head) = BatchHead::decode(&block, seed) else { return Ok(None) };
+    if (head.epoch, head.number) != (epoch, number) || head.records_bytes > area_bytes {
+        return Ok(None);
+    }
+    let len = batch::batch_bytes(head.records_bytes as usize) as u64;
+    if used + len > area_bytes {
+        return Ok(None);
+    }
+    let bytes = device.read(area + used, len as usize).await?;
+    match head.records(&bytes, seed) {
+        Some(records) => Ok(Some((records?, len))),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,155 @@
+//! Which contents are known: the locality cache first, then the summary vector, then the index, whose answer brings a whole
+//! container's fingerprints into the locality cache.
+
+use crate::format::container::{self, ContainerChunk};
+use crate::format::record::SlotState;
+use crate::format::{BLOCK_BYTES, SECTOR_BYTES};
+use crate::locality::Locality;
+use crate::marks::Marks;
+use crate::place::Place;
+use crate::slots::Slots;
+use crate::{Error, Store};
+use futures_util::future::try_join_all;
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::Device;
+use nitro_index::FlashIndex;
+
+/// Index entries that are entered at once.
+const ENTERED_AT_ONCE: usize = 64;
+
+/// What changes together: slots, what RAM knows of fingerprints, and what the collector knows to be alive.
+pub(crate) struct State {
+    pub(crate) slots: Slots,
+    pub(crate) locality: Locality,
+    pub(crate) marks: Option<Marks>,
+}
+
+impl State {
+    /// Where RAM knows a content to be. What is found stays: the collector is told.
+    pub(crate) fn find(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        let place = self.locality.get(fingerprint)?;
+        self.note_alive(place);
+        Some(place)
+    }
+
+    /// As [`find`](Self::find), where the index says that it is at `place`.
+    fn find_at(&mut self, fingerprint: &Fingerprint, place: Place) -> Option<Place> {
+        if self.locality.holds(place, fingerprint) {
+            self.locality.prefer(fingerprint, place);
+        }
+        self.find(fingerprint)
+    }
+
+    /// Something refers to a chunk.
+    pub(crate) fn note_alive(&mut self, place: Place) {
+        if let Some(marks) = &mut self.marks {
+            marks.mark(place);
+        }
+    }
+}
+
+impl<D: Device> Store<D> {
+    /// Where contents are, if they are known. What is found stays alive though a collection may be under way.
+    pub(crate) async fn find(&self, fingerprints: &[Fingerprint]) -> Result<Vec<Option<Place>>, Error> {
+        let mut found: Vec<_> = {
+            let mut state = self.state.lock();
+            fingerprints.iter().map(|f| state.find(f)).collect()
+        };
+        self.counters.locality_hits.add(found.iter().flatten().count() as u64);
+        for (fingerprint, found) in fingerprints.iter().zip(&mut found) {
+            if found.is_none() && self.summary.may_contain(fingerprint) {
+                // A container that was read for another of them may have brought it.
+                *found = self.state.lock().find(fingerprint);
+                if found.is_none() {
+                    *found = self.find_in_index(fingerprint).await?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where the index says that a content is.
+    pub(crate) async fn indexed_place(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
+        self.counters.index_lookups.add(1);
+        let value = self.index.get(&fingerprint.0).await?;
+        let value = value.and_then(|v| <[u8; Place::BYTES]>::try_from(&v[..]).ok());
+        Ok(value.map(|v| Place::unpack(u64::from_le_bytes(v))))
+    }
+
+    async fn find_in_index(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
+        let Some(place) = self.indexed_place(fingerprint).await? else { return Ok(None) };
+        let slot = place.slot;
+        match self.load_container(slot).await {
+            Ok(()) => Ok(self.state.lock().find_at(fingerprint, place)),
+            // What cannot be read cannot be referred to; it is stored anew.
+            Err(error @ (Error::Damaged { .. } | Error::Device(_))) => {
+                tracing::warn!(slot, "a container's metadata cannot be read: {error}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has RAM know what is in a container, unless it is being emptied.
+    pub(crate) async fn load_container(&self, slot: u32) -> Result<(), Error> {
+        let held = {
+            let state = self.state.lock();
+            if state.locality.has(slot) {
+                return Ok(());
+            }
+            state.slots.get(slot)
+        };
+        if held.state != SlotState::Sealed || held.leaving {
+            return Ok(());
+        }
+        let chunks = self.read_container(slot).await?;
+        let mut state = self.state.lock();
+        let now = state.slots.get(slot);
+        if now.sequence == held.sequence && now.state == SlotState::Sealed && !now.leaving && !state.locality.has(slot)
+        {
+            state.locality.load(slot, &chunks);
+        }
+        Ok(())
+    }
+
+    /// Reads a sealed container's metadata section.
+    pub(crate) async fn read_container(&self, slot: u32) -> Result<Vec<ContainerChunk>, Error> {
+        let held = self.state.lock().slots.get(slot);
+        let start = usize::from(held.sectors) * SECTOR_BYTES;
+        let at = self.container_at(slot) + start as u64;
+        let len = container::section_bytes(held.chunks.into());
+        let fits = start.is_multiple_of(BLOCK_BYTES) && start + len <= self.superblock.container_bytes as usize;
+        let section = match fits {
+            true => Some(self.device.read(at, len).await?),
+            false => None,
+        };
+        self.counters.metadata_reads.add(1);
+        section
+            .and_then(|section| container::decode(&section, held.sequence, self.superblock.seed, at))
+            .ok_or_else(|| Error::Damaged { what: format!("the metadata of container {slot}") })
+    }
+
+    /// Has the index know what is in a container.
+    pub(crate) async fn index_container(&self, slot: u32, chunks: &[ContainerChunk]) -> Result<(), Error> {
+        let numbered: Vec<_> = (0..).zip(chunks).collect();
+        for some in numbered.chunks(ENTERED_AT_ONCE) {
+            let entering = some.iter().map(|(number, chunk)| {
+                self.summary.insert(&chunk.fingerprint);
+                let value = chunk.place(slot, *number).pack().to_le_bytes();
+                async move { self.index.insert(&chunk.fingerprint.0, &value).await }
+            });
+            try_join_all(entering).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the index forget contents of a container that is no more, unless it knows them to be elsewhere.
+    pub(crate) async fn unindex(&self, slot: u32, fingerprints: &[Fingerprint]) -> Result<(), Error> {
+        for fingerprint in fingerprints {
+            if self.indexed_place(fingerprint).await?.is_some_and(|place| place.slot == slot) {
+                self.index.remove(&fingerprint.0).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Open containers. Each lane fills one at a time, so that what one stream writes stands together (stream-informed layout, Zhu
+//! et al. 2008, §4.2).
+
+use crate::format::container::{self, ContainerChunk};
+use crate::format::record::SlotState;
+use crate::format::region::{ChunkKind, Prepared};
+use crate::format::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
+use crate::place::Place;
+use crate::{Error, Store};
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Device;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Lanes for clients' data.
+pub(crate) const DATA_LANES: usize = 6;
+/// The lane of recipes.
+pub(crate) const RECIPE_LANE: usize = DATA_LANES;
+/// The collector's lanes.
+pub(crate) const GC_DATA_LANE: usize = DATA_LANES + 1;
+pub(crate) const GC_RECIPE_LANE: usize = DATA_LANES + 2;
+pub(crate) const LANES: usize = DATA_LANES + 3;
+/// Slots that new data leaves free, for recipes and for the collector; and that recipes leave free for the collector.
+const DATA_RESERVE: u32 = 4;
+const RECIPE_RESERVE: u32 = 2;
+/// More chunks than this no container has: their numbers have 16 bits.
+const CHUNKS_MAX: usize = 60_000;
+
+/// An open container.
+pub(crate) struct Open {
+    pub(crate) slot: u32,
+    pub(crate) sequence: u64,
+    pub(crate) kind: ChunkKind,
+    content: Mutex<Content>,
+}
+
+struct Content {
+    bytes: BufMut,
+    /// Sectors filled.
+    end: u16,
+    /// Bytes that are on the device.
+    written: usize,
+    chunks: Vec<ContainerChunk>,
+    /// The metadata section stands behind the regions: only writing it is left.
+    is_full: bool,
+}
+
+impl Open {
+    fn new(slot: u32, sequence: u64, kind: ChunkKind, container_bytes: usize) -> Self {
+        let bytes = BufMut::with_len(container_bytes);
+        let content = Content { bytes, end: 0, written: 0, chunks: Vec::new(), is_full: false };
+        Self { slot, sequence, kind, content: Mutex::new(content) }
+    }
+
+    /// The container as a crash left it: its first sectors, with what stands in them.
+    pub(crate) fn restored(
+        (slot, sequence, kind): (u32, u64, ChunkKind),
+        bytes: BufMut,
+        end: u16,
+        chunks: Vec<ContainerChunk>,
+    ) -> Self {
+        let written = usize::from(end) * SECTOR_BYTES;
+        let content = Content { bytes, end, written: written / BLOCK_BYTES * BLOCK_BYTES, chunks, is_full: false };
+        Self { slot, sequence, kind, content: Mutex::new(content) }
+    }
+
+    /// Puts a region behind the others; `None`: it has no room. `at` is the container's first byte on the device.
+    fn put(&self, region: &Prepared, seed: u64, at: u64) -> Option<Vec<Place>> {
+        let mut content = self.content.lock();
+        let content = &mut *content;
+        let start = usize::from(content.end) * SECTOR_BYTES;
+        let sectors = region.sectors();
+        let end = start + usize::from(sectors) * SECTOR_BYTES;
+        let count = content.chunks.len() + region.chunks.len();
+        let needed = end.next_multiple_of(BLOCK_BYTES) + container::section_bytes(count);
+        if content.is_full || needed > content.bytes.len() || count > CHUNKS_MAX {
+            return None;
+        }
+        let first = content.chunks.len() as u16;
+        region.encode(&mut content.bytes[start..end], first, self.sequence, seed, at + start as u64);
+        let sector = content.end;
+        content.end += sectors;
+        let known = region.chunks.iter().map(|c| ContainerChunk { fingerprint: c.fingerprint, sector, sectors });
+        content.chunks.extend(known);
+        Some(
+            (first..content.chunks.len() as u16)
+                .map(|n| Place { slot: self.slot, sector, sectors, number: n })
+                .collect(),
+        )
+    }
+
+    fn is_empty(&self) -> bool {
+        self.content.lock().end == 0
+    }
+
+    /// A copy of a region's bytes; `None`: there are none.
+    pub(crate) fn region(&self, place: Place) -> Option<BufMut> {
+        let content = self.content.lock();
+        let start = place.offset() as usize;
+        let end = start + place.region_bytes();
+        (end <= usize::from(content.end) * SECTOR_BYTES).then(|| BufMut::copy_of(&content.bytes[start..end]))
+    }
+
+    /// What is not on the device, up to a block's end: where, the bytes, and what is there once they are written. From here
+    /// on regions begin behind that block.
+    fn unwritten(&self) -> Option<(usize, BufMut, (u16, u16))> {
+        let mut content = self.content.lock();
+        let content = &mut *content;
+        if content.is_full {
+            let bytes = BufMut::copy_of(&content.bytes[content.written..]);
+            return Some((content.written, bytes, (content.end, content.chunks.len() as u16)));
+        }
+        let filled = usize::from(content.end) * SECTOR_BYTES;
+        let end = filled.next_multiple_of(BLOCK_BYTES);
+        if end <= content.written {
+            return None;
+        }
+        content.bytes[filled..end].fill(0);
+        content.end = content.end.next_multiple_of(BLOCK_SECTORS);
+        let bytes = BufMut::copy_of(&content.bytes[content.written..end]);
+        Some((content.written, bytes, (content.end, content.chunks.len() as u16)))
+    }
+
+    fn written(&self, upto: usize) {
+        let mut content = self.content.lock();
+        content.written = content.written.max(upto);
+    }
+
+    /// Puts the metadata section behind the regions, after which nothing can be put in; and says what there is.
+    fn finish(&self, seed: u64, at: u64) -> Vec<ContainerChunk> {
+        let mut content = self.content.lock();
+        let content = &mut *content;
+        if !content.is_full {
+            let filled = usize::from(content.end) * SECTOR_BYTES;
+            let start = filled.next_multiple_of(BLOCK_BYTES);
+            let end = start + container::section_bytes(content.chunks.len());
+            content.bytes[filled..start].fill(0);
+            content.end = (start / SECTOR_BYTES) as u16;
+            let section = &mut content.bytes[start..end];
+            container::encode(section, &content.chunks, self.sequence, seed, at + start as u64);
+            content.bytes.truncate(end);
+            content.is_full = true;
+        }
+        content.chunks.clone()
+    }
+
+    /// The chunks so far.
+    pub(crate) fn chunks(&self) -> Vec<ContainerChunk> {
+        self.content.lock().chunks.clone()
+    }
+}
+
+/// What a lane fills.
+pub(crate) type Lane = Option<Arc<Open>>;
+
+impl<D: Device> Store<D> {
+    /// A container's first byte on the device.
+    pub(crate) fn container_at(&self, slot: u32) -> u64 {
+        self.layout.containers_at + u64::from(slot) * u64::from(self.superblock.container_bytes)
+    }
+
+    /// Puts regions into a lane's container, and into the next ones where it has no room. Returns the chunks' places.
+    pub(crate) async fn append(&self, lane: usize, regions: &[Prepared]) -> Result<Vec<Place>, Error> {
+        let mut places = Vec::new();
+        let mut held = self.lanes[lane].lock().await;
+        for region in regions {
+            let put = loop {
+                let open = match &*held {
+                    Some(open) => Arc::clone(open),
+                    None => self.open_container(lane, region.kind, &mut held)?,
+                };
+                if let Some(put) = open.put(region, self.superblock.seed, self.container_at(open.slot)) {
+                    break put;
+                }
+                if open.is_empty() {
+                    let what = format!("a region of {} sectors has no room in any container", region.sectors());
+                    return Err(Error::Damaged { what });
+                }
+                self.seal(&open).await?;
+                *held = None;
+            };
+            let mut state = self.state.lock();
+            for (chunk, place) in region.chunks.iter().zip(&put) {
+                state.locality.put_open(chunk.fingerprint, *place);
+            }
+            drop(state);
+            self.counters.stored(region);
+            places.extend(put);
+        }
+        Ok(places)
+    }
+
+    fn open_container(&self, lane: usize, kind: ChunkKind, held: &mut Lane) -> Result<Arc<Open>, Error> {
+        self.check_poison()?;
+        let reserve = match lane {
+            RECIPE_LANE => RECIPE_RESERVE,
+            GC_DATA_LANE | GC_RECIPE_LANE => 0,
+            _ => DATA_RESERVE,
+        };
+        let mut state = self.state.lock();
+        let Some((slot, sequence)) = state.slots.open(kind, reserve) else {
+            let containers = state.slots.count();
+            return Err(Error::Full { used: containers - state.slots.free(), containers });
+        };
+        let open = Arc::new(Open::new(slot, sequence, kind, self.superblock.container_bytes as usize));
+        // Under the lock of the slots: whoever sees the slot open finds it here.
+        self.opened.lock().insert(slot, Arc::clone(&open));
+        drop(state);
+        *held = Some(Arc::clone(&open));
+        Ok(open)
+    }
+
+    /// Writes a container's rest and its metadata section, and has the index know what is in it. Where that fails the
+    /// container stays as it is, in RAM, and it can be tried again.
+    pub(crate) async fn seal(&self, open: &Open) -> Result<(), Error> {
+        let at = self.container_at(open.slot);
+        let chunks = open.finish(self.superblock.seed, at);
+        // The index first: a container that is sealed counts as indexed.
+        self.index_container(open.slot, &chunks).await?;
+        self.write_unwritten(open, SlotState::Sealed).await?;
+        let mut state = self.state.lock();
+        state.locality.sealed(open.slot);
+        self.opened.lock().remove(&open.slot);
+        Ok(())
+    }
+
+    /// Has what is in a lane's container on the device.
+    pub(crate) async fn write_lane(&self, lane: usize) -> Result<(), Error> {
+        let held = self.lanes[lane].lock().await;
+        match &*held {
+            Some(open) => self.write_unwritten(open, SlotState::Open).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn write_unwritten(&self, open: &Open, then: SlotState) -> Result<(), Error> {
+        if let Some((from, bytes, (sectors, chunks))) = open.unwritten() {
+            let upto = from + bytes.len();
+            self.counters.written_bytes.add(bytes.len() as u64);
+            self.device.write(self.container_at(open.slot) + from as u64, bytes.freeze()).await?;
+            open.written(upto);
+            let mut state = self.state.lock();
+            match then {
+                SlotState::Sealed => state.slots.sealed(open.slot, sectors, chunks),
+                _ => state.slots.written(open.slot, sectors, chunks),
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals what all lanes have open, so that the metadata of everything is where a later start finds it in one read.
+    pub(crate) async fn seal_lanes(&self) -> Result<(), Error> {
+        for lane in &self.lanes {
+            let mut held = lane.lock().await;
+            if let Some(open) = &*held {
+                self.seal(open).await?;
+                *held = None;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! A capacity-optimized store, in the manner of the Data Domain file system (*Avoiding the Disk Bottleneck in the Data Domain
+//! Deduplication File System*, Zhu, Li and Patterson, FAST 2008; *Can't We All Get Along? Redesigning Protection Storage for
+//! Modern Workloads*, Allu et al., USENIX ATC 2018).
+//!
+//! Content is cut into chunks, each stored once, in [containers](format) that are filled in order. An object is a *recipe*: a
+//! tree of references to chunks. Snapshots and clones share it.
+//!
+//! The store works on the engine's [`Device`](nitro_engine::port::Device) port, names no async runtime, and may be used from
+//! several threads.
+#![forbid(unsafe_code)]
+
+mod chunks;
+mod collect;
+mod commit;
+mod counters;
+mod error;
+pub mod format;
+mod journal;
+mod known;
+mod lane;
+mod locality;
+mod marks;
+mod namespace;
+mod object;
+mod place;
+mod plan;
+mod recover;
+mod slots;
+mod store;
+mod stream;
+mod summary;
+mod tree;
+mod volume;
+
+pub use chunks::fingerprint_of;
+pub use collect::{CollectOptions, CollectProgress, Collected};
+pub use counters::Counters;
+pub use error::Error;
+pub(crate) use error::Hex;
+pub use format::record::Kind;
+pub use namespace::ObjectInfo;
+pub use plan::{Plan, StoreOptions};
+pub use store::{Settings, Store};
+pub use stream::{StreamImport, StreamPart};
+pub use volume::Volume;

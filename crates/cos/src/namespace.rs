@@ -1,0 +1,248 @@
+//! Names: objects, and snapshots of them.
+
+use crate::format::record::{Kind, ObjectRecord, Root};
+use crate::object::Object;
+use crate::plan::StoreOptions;
+use crate::{Error, Store};
+use nitro_engine::port::Device;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most bytes of a name.
+const NAME_BYTES_MAX: usize = 255;
+/// What separates an object's name from a snapshot's.
+const SNAPSHOT: char = '@';
+
+/// The objects of a store, by name.
+#[derive(Default)]
+pub(crate) struct Objects {
+    by_name: BTreeMap<String, Arc<Object>>,
+    next_id: u64,
+    /// The journal does not know that they were removed.
+    removed: Vec<u64>,
+}
+
+impl Objects {
+    pub(crate) fn all(&self) -> Vec<Arc<Object>> {
+        self.by_name.values().cloned().collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Object>> {
+        self.by_name.get(name).cloned()
+    }
+
+    pub(crate) fn put(&mut self, object: Object) -> Arc<Object> {
+        self.next_id = self.next_id.max(object.id + 1);
+        let object = Arc::new(object);
+        self.by_name.insert(object.name(), Arc::clone(&object));
+        object
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Arc<Object>> {
+        let object = self.by_name.remove(name)?;
+        self.removed.push(object.id);
+        object.state.lock().is_removed = true;
+        Some(object)
+    }
+
+    pub(crate) fn take_removed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.removed)
+    }
+
+    pub(crate) fn put_back_removed(&mut self, removed: Vec<u64>) {
+        self.removed.extend(removed);
+    }
+}
+
+/// An object, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ObjectInfo {
+    /// Its name; that of a snapshot has an `@`.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Bytes of a chunk; of a stream's, the mean that was aimed at.
+    pub chunk_bytes: u32,
+    /// It may not be changed.
+    pub read_only: bool,
+    /// An import of it was broken off, after so many bytes.
+    pub incomplete_at: Option<u64>,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+}
+
+fn check_part(name: &str, part: &str) -> Result<(), Error> {
+    let refuse = |why| Err(Error::Name { name: name.to_owned(), why });
+    if part.is_empty() {
+        return refuse("it is empty");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return refuse("it has more than 255 bytes");
+    }
+    if part.contains([SNAPSHOT, '#']) || part.chars().any(char::is_control) {
+        return refuse("'@', '#' and control characters have no place in it");
+    }
+    if part.starts_with('-') {
+        return refuse("it begins with a '-'");
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    check_part(name, name)
+}
+
+fn check_snapshot_name(name: &str) -> Result<(), Error> {
+    let Some((object, snapshot)) = name.split_once(SNAPSHOT) else {
+        return Err(Error::Name { name: name.to_owned(), why: "a snapshot is named OBJECT@NAME" });
+    };
+    check_part(name, object)?;
+    check_part(name, snapshot)
+}
+
+impl<D: Device> Store<D> {
+    pub(crate) fn object(&self, name: &str) -> Result<Arc<Object>, Error> {
+        self.objects.lock().get(name).ok_or_else(|| Error::NoObject(name.to_owned()))
+    }
+
+    fn enter(&self, record: impl FnOnce(u64) -> ObjectRecord, name: &str) -> Result<Arc<Object>, Error> {
+        let mut objects = self.objects.lock();
+        if objects.get(name).is_some() {
+            return Err(Error::Exists(name.to_owned()));
+        }
+        let id = objects.next_id();
+        Ok(objects.put(Object::new(record(id))))
+    }
+
+    pub(crate) fn create_object(
+        &self,
+        name: &str,
+        kind: Kind,
+        (size_bytes, chunk_bytes): (u64, u32),
+        root: Option<Root>,
+        created: u64,
+    ) -> Result<Arc<Object>, Error> {
+        check_name(name)?;
+        let record = |id| ObjectRecord {
+            id,
+            kind,
+            read_only: false,
+            incomplete: false,
+            chunk_bytes,
+            size_bytes,
+            root,
+            created,
+            token: 0,
+            imported_bytes: 0,
+            recipe: 0,
+            name: name.to_owned(),
+        };
+        self.enter(record, name)
+    }
+
+    /// Makes a volume of zeroes, with chunks of the store's size unless given. Durable after the next
+    /// [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Exists`], [`Error::Setting`] for the size of chunks.
+    pub fn create_volume(
+        &self,
+        name: &str,
+        size_bytes: u64,
+        chunk_bytes: Option<u32>,
+        created: u64,
+    ) -> Result<(), Error> {
+        let chunk_bytes = chunk_bytes.unwrap_or(self.superblock.chunk_bytes);
+        if !StoreOptions::CHUNK_BYTES.contains(&chunk_bytes) || !chunk_bytes.is_power_of_two() {
+            let why = "it must be a power of two from 4096 to 131072".to_owned();
+            return Err(Error::Setting { what: "bytes of a chunk", given: chunk_bytes.into(), why });
+        }
+        self.create_object(name, Kind::Volume, (size_bytes, chunk_bytes), None, created).map(drop)
+    }
+
+    /// What objects there are, by name.
+    pub fn list(&self) -> Vec<ObjectInfo> {
+        self.objects.lock().all().iter().map(|o| info(o)).collect()
+    }
+
+    /// What an object is.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`].
+    pub fn info(&self, name: &str) -> Result<ObjectInfo, Error> {
+        self.object(name).map(|object| info(&object))
+    }
+
+    /// Makes `snapshot` (`OBJECT@NAME`) of its object as it is now. What is being written meanwhile may be in it or not. Takes
+    /// time for what changed since the recipe was last written, none for the object's size. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::NoObject`], [`Error::Exists`], or as [`commit`](Self::commit).
+    pub async fn snapshot(&self, snapshot: &str, created: u64) -> Result<(), Error> {
+        check_snapshot_name(snapshot)?;
+        let object = snapshot.split(SNAPSHOT).next().unwrap_or_default();
+        self.copy(object, snapshot, true, created).await
+    }
+
+    /// Makes a volume that begins as `source` is now, an object or a snapshot. As fast as [`snapshot`](Self::snapshot).
+    ///
+    /// # Errors
+    /// As [`snapshot`](Self::snapshot).
+    pub async fn clone_object(&self, source: &str, name: &str, created: u64) -> Result<(), Error> {
+        check_name(name)?;
+        self.copy(source, name, false, created).await
+    }
+
+    async fn copy(&self, source: &str, name: &str, read_only: bool, created: u64) -> Result<(), Error> {
+        let object = self.object(source)?;
+        if self.objects.lock().get(name).is_some() {
+            return Err(Error::Exists(name.to_owned()));
+        }
+        {
+            // No write is half in it.
+            let _alone = object.writing.write().await;
+            self.flush_tree(&object).await?;
+            let _mutating = self.mutating.read().await;
+            let record = object.state.lock().record.clone();
+            if record.incomplete {
+                let why = "import it to its end first";
+                return Err(Error::WrongKind { name: source.to_owned(), kind: record.kind, why });
+            }
+            self.enter(|id| ObjectRecord { id, read_only, created, name: name.to_owned(), ..record }, name)?;
+        }
+        self.commit().await
+    }
+
+    /// Removes an object or a snapshot; what only it had is freed by the next collection. Snapshots of an object stay.
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`], or as [`commit`](Self::commit).
+    pub async fn delete(&self, name: &str) -> Result<(), Error> {
+        let removed = self.objects.lock().remove(name);
+        removed.ok_or_else(|| Error::NoObject(name.to_owned()))?;
+        self.commit().await
+    }
+}
+
+fn info(object: &Object) -> ObjectInfo {
+    let state = object.state.lock();
+    let record = &state.record;
+    ObjectInfo {
+        name: record.name.clone(),
+        kind: record.kind,
+        size_bytes: record.size_bytes,
+        chunk_bytes: record.chunk_bytes,
+        read_only: record.read_only,
+        incomplete_at: record.incomplete.then_some(record.imported_bytes),
+        created: record.created,
+    }
+}

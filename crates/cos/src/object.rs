@@ -1,0 +1,91 @@
+//! An object: its recipe on the device, and what changed since that was written.
+
+use crate::format::record::{Kind, ObjectRecord, Root};
+use crate::place::Reference;
+use async_lock::RwLock;
+use futures_util::lock::Mutex as AsyncMutex;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a chunk of an object became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// `None`: a hole.
+    pub(crate) reference: Option<Reference>,
+    /// The newest container before the place was found.
+    pub(crate) since: u64,
+}
+
+/// An object of a store.
+pub(crate) struct Object {
+    pub(crate) id: u64,
+    pub(crate) kind: Kind,
+    pub(crate) chunk_bytes: u32,
+    pub(crate) state: Mutex<ObjectState>,
+    /// Its recipe is being written.
+    pub(crate) flushing: AsyncMutex<()>,
+    /// Writes of whole chunks share it; what reads, changes and writes a chunk has it alone.
+    pub(crate) writing: RwLock<()>,
+}
+
+/// What of an object changes.
+pub(crate) struct ObjectState {
+    pub(crate) record: ObjectRecord,
+    /// The journal does not know the record as it is.
+    pub(crate) is_changed: bool,
+    pub(crate) is_removed: bool,
+    /// What the recipe does not say yet ("delayed metadata updates").
+    pub(crate) overlay: BTreeMap<u64, Change>,
+    /// Chunks of the overlay that the journal does not know.
+    pub(crate) unlogged: BTreeSet<u64>,
+}
+
+impl Object {
+    pub(crate) fn new(record: ObjectRecord) -> Self {
+        Self {
+            id: record.id,
+            kind: record.kind,
+            chunk_bytes: record.chunk_bytes,
+            state: Mutex::new(ObjectState {
+                record,
+                is_changed: true,
+                is_removed: false,
+                overlay: BTreeMap::new(),
+                unlogged: BTreeSet::new(),
+            }),
+            flushing: AsyncMutex::new(()),
+            writing: RwLock::new(()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.state.lock().record.name.clone()
+    }
+
+    /// Chunks of a volume.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.state.lock().record.size_bytes.div_ceil(self.chunk_bytes.into())
+    }
+}
+
+impl ObjectState {
+    pub(crate) fn change(&mut self, index: u64, change: Change) {
+        self.overlay.insert(index, change);
+        self.unlogged.insert(index);
+    }
+
+    /// The recipe says now what `written` says.
+    pub(crate) fn flushed(&mut self, root: Option<Root>, written: &BTreeMap<u64, Change>) {
+        self.record.root = root;
+        self.record.recipe += 1;
+        self.is_changed = true;
+        for (index, change) in written {
+            if self.overlay.get(index) == Some(change) {
+                self.overlay.remove(index);
+                self.unlogged.remove(index);
+            }
+        }
+        // A start forgets what was logged before a recipe: what came since has to be said again.
+        self.unlogged.extend(self.overlay.keys());
+    }
+}

@@ -1,0 +1,76 @@
+//! Where a chunk is, and references to chunks.
+
+use crate::format::SECTOR_BYTES;
+use nitro_engine::manager::Fingerprint;
+
+/// Where a chunk was put: a hint, believed only if the region there holds the chunk's fingerprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Place {
+    /// The container's slot; 24 bits.
+    pub slot: u32,
+    /// The sector of the container in which the chunk's region begins; 13 bits.
+    pub sector: u16,
+    /// Sectors of the region; 9 bits.
+    pub sectors: u16,
+    /// The chunk's number within the container.
+    pub number: u16,
+}
+
+impl Place {
+    /// Bytes of an encoded place.
+    pub(crate) const BYTES: usize = 8;
+    /// The most slots of a store.
+    pub(crate) const SLOTS_MAX: u32 = 1 << 24;
+    /// The most sectors of a region.
+    pub(crate) const REGION_SECTORS_MAX: u16 = (1 << 9) - 1;
+
+    /// As it stands in recipes and indexes.
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.slot) << 38
+            | u64::from(self.sector) << 25
+            | u64::from(self.sectors) << 16
+            | u64::from(self.number)
+    }
+
+    /// Any number is some place.
+    pub(crate) fn unpack(packed: u64) -> Self {
+        Self {
+            slot: (packed >> 38) as u32 & (Self::SLOTS_MAX - 1),
+            sector: (packed >> 25) as u16 & 0x1FFF,
+            sectors: (packed >> 16) as u16 & Self::REGION_SECTORS_MAX,
+            number: packed as u16,
+        }
+    }
+
+    /// First byte of the region within its container.
+    pub(crate) fn offset(self) -> u64 {
+        u64::from(self.sector) * SECTOR_BYTES as u64
+    }
+
+    /// Bytes of the region.
+    pub(crate) fn region_bytes(self) -> usize {
+        usize::from(self.sectors) * SECTOR_BYTES
+    }
+}
+
+/// A chunk as recipes name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference {
+    /// What it contains.
+    pub fingerprint: Fingerprint,
+    /// Where it was last known to be.
+    pub place: Place,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_back() {
+        let place = Place { slot: 0xAB_CDEF, sector: 8191, sectors: 511, number: 65535 };
+        assert_eq!(Place::unpack(place.pack()), place);
+        let place = Place { slot: 1, sector: 2, sectors: 3, number: 4 };
+        assert_eq!(Place::unpack(place.pack()), place);
+    }
+}

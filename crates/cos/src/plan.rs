@@ -1,0 +1,197 @@
+//! How large a store's parts are.
+
+use crate::Error;
+use crate::format::region::{CHUNK_BYTES, CHUNKS_MAX, HEADER_BYTES};
+use crate::format::superblock::{SUPERBLOCKS_BYTES, Superblock};
+use crate::format::{BLOCK_BYTES, SECTOR_BYTES};
+use crate::place::Place;
+use nitro_engine::codec::Compression;
+use nitro_index::silt;
+use nitro_index::{Options, Shape};
+
+/// Sizes of the index's keys and values: fingerprints, places.
+const INDEX_SHAPE: Shape = Shape { key_bytes: 20, value_bytes: Place::BYTES as u16 };
+/// What chunks shrink to, for planning.
+const STORED_SHARE: f64 = 0.4;
+/// Bits of the summary vector for each chunk: one look-up in a hundred for new content.
+const SUMMARY_BITS: u64 = 10;
+const JOURNAL_BYTES_MIN: u64 = 1 << 20;
+/// Journal for objects.
+const JOURNAL_OBJECTS_BYTES: u64 = 16 << 20;
+const JOURNAL_BYTES_A_SLOT: u64 = 64;
+/// Fewer containers could not take a lane's and the collector's.
+const CONTAINERS_MIN: u32 = 12;
+
+/// What a new store is to be like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Bytes of the device that the store may use.
+    pub size_bytes: u64,
+    /// Bytes of a chunk of new volumes: a power of two from 4 KiB to 128 KiB.
+    pub chunk_bytes: u32,
+    /// Bytes that are compressed together: a multiple of a sector, `chunk_bytes` at least.
+    pub region_bytes: u32,
+    /// Bytes of a container: a power of two from 64 KiB to 4 MiB.
+    pub container_bytes: u32,
+    /// How regions are compressed.
+    pub compression: Compression,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            size_bytes: 1 << 40,
+            chunk_bytes: 8192,
+            region_bytes: 64 << 10,
+            container_bytes: 4 << 20,
+            compression: Compression::Lz4,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// The smallest chunks, and the largest.
+    pub const CHUNK_BYTES: std::ops::RangeInclusive<u32> = 4096..=128 << 10;
+    /// The smallest containers, and the largest.
+    pub const CONTAINER_BYTES: std::ops::RangeInclusive<u32> = 64 << 10..=4 << 20;
+
+    fn check(&self) -> Result<(), Error> {
+        let refuse =
+            |what, given: u32, why: &str| Err(Error::Setting { what, given: given.into(), why: why.to_owned() });
+        if !Self::CHUNK_BYTES.contains(&self.chunk_bytes) || !self.chunk_bytes.is_power_of_two() {
+            return refuse("bytes of a chunk", self.chunk_bytes, "it must be a power of two from 4096 to 131072");
+        }
+        if !Self::CONTAINER_BYTES.contains(&self.container_bytes) || !self.container_bytes.is_power_of_two() {
+            return refuse(
+                "bytes of a container",
+                self.container_bytes,
+                "it must be a power of two from 64 KiB to 4 MiB",
+            );
+        }
+        let region_max =
+            (usize::from(Place::REGION_SECTORS_MAX) * SECTOR_BYTES - HEADER_BYTES - CHUNKS_MAX * CHUNK_BYTES)
+                .min(self.container_bytes as usize / 4) as u32;
+        if self.region_bytes < self.chunk_bytes || self.region_bytes > region_max {
+            let why = format!("it must be from {} (a chunk) to {region_max}", self.chunk_bytes);
+            return refuse("bytes of a region", self.region_bytes, &why);
+        }
+        Ok(())
+    }
+}
+
+/// Where the parts of a store are on its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) journals_at: u64,
+    pub(crate) summary_at: u64,
+    pub(crate) index_at: u64,
+    pub(crate) containers_at: u64,
+    pub(crate) end: u64,
+}
+
+impl Layout {
+    /// `None`: the sizes are not of this world.
+    pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
+        let align = |at: u64| at.checked_next_multiple_of(superblock.container_bytes.max(BLOCK_BYTES as u32).into());
+        let summary_at = superblock.journal_bytes.checked_mul(2)?.checked_add(SUPERBLOCKS_BYTES)?;
+        let index_at = align(summary_at.checked_add(superblock.summary_bytes)?)?;
+        let containers_at = align(index_at.checked_add(superblock.index_bytes)?)?;
+        let containers = u64::from(superblock.containers) * u64::from(superblock.container_bytes);
+        let end = containers_at.checked_add(containers)?;
+        Some(Self { journals_at: SUPERBLOCKS_BYTES, summary_at, index_at, containers_at, end })
+    }
+}
+
+/// What a store on so many bytes is made of, and the RAM that it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    pub(crate) superblock: Superblock,
+}
+
+impl Plan {
+    /// Plans a store.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] names what cannot be used.
+    pub fn new(options: &StoreOptions, seed: u64, identity: u64) -> Result<Self, Error> {
+        options.check()?;
+        let mut containers =
+            (options.size_bytes / u64::from(options.container_bytes)).min(Place::SLOTS_MAX.into()) as u32;
+        // What the rest needs depends on how many there are.
+        loop {
+            let superblock = Self::with(options, containers, seed, identity);
+            if containers < CONTAINERS_MIN {
+                let least = Self::with(options, CONTAINERS_MIN, seed, identity)?;
+                let least = Layout::of(&least).map_or(u64::MAX, |l| l.end);
+                let why = format!("a store needs {least} bytes at least");
+                return Err(Error::Setting { what: "size of the store in bytes", given: options.size_bytes, why });
+            }
+            let superblock = superblock?;
+            match Layout::of(&superblock) {
+                Some(layout) if layout.end <= options.size_bytes => return Ok(Self { superblock }),
+                _ => containers -= (containers / 256).max(1),
+            }
+        }
+    }
+
+    fn with(options: &StoreOptions, containers: u32, seed: u64, identity: u64) -> Result<Superblock, Error> {
+        let stored = u64::from(containers) * u64::from(options.container_bytes);
+        let chunks = (stored as f64 / (f64::from(options.chunk_bytes) * STORED_SHARE)) as u64;
+        let index_entries = chunks.max(1 << 10);
+        let (index_bytes, index_ram_bytes) = index_needs(index_entries)?;
+        let journal_bytes = (JOURNAL_OBJECTS_BYTES.min(stored / 64).max(JOURNAL_BYTES_MIN)
+            + u64::from(containers) * JOURNAL_BYTES_A_SLOT)
+            .next_multiple_of(BLOCK_BYTES as u64);
+        Ok(Superblock {
+            container_bytes: options.container_bytes,
+            chunk_bytes: options.chunk_bytes,
+            region_bytes: options.region_bytes,
+            compression: options.compression,
+            containers,
+            seed,
+            journal_bytes,
+            summary_bytes: (index_entries * SUMMARY_BITS / 8).next_multiple_of(BLOCK_BYTES as u64),
+            index_entries,
+            index_bytes,
+            index_ram_bytes,
+            identity,
+        })
+    }
+
+    /// Bytes of RAM that the store's index and summary vector need, whatever it holds.
+    #[must_use]
+    pub fn ram_bytes(&self) -> u64 {
+        self.superblock.index_ram_bytes + self.superblock.summary_bytes
+    }
+
+    /// Bytes that content may take.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        u64::from(self.superblock.containers) * u64::from(self.superblock.container_bytes)
+    }
+
+    /// Bytes of the device that the store uses.
+    #[must_use]
+    pub fn device_bytes(&self) -> u64 {
+        Layout::of(&self.superblock).map_or(u64::MAX, |l| l.end)
+    }
+}
+
+/// Flash and RAM of an index of so many entries: the least RAM that will do.
+fn index_needs(entries: u64) -> Result<(u64, u64), Error> {
+    let options = Options { shape: INDEX_SHAPE, entries, ram_bytes: u64::MAX };
+    let ram_bytes = match silt::Plan::new(&Options { ram_bytes: 0, ..options }) {
+        Err(nitro_index::Error::Setting { nearest, .. }) => nearest.saturating_mul(2),
+        Err(error) => return Err(error.into()),
+        Ok(plan) => plan.ram_bytes,
+    };
+    let plan = silt::Plan::new(&Options { ram_bytes, ..options })?;
+    Ok((plan.flash_bytes, ram_bytes))
+}
+
+/// The plan of a store's fingerprint index.
+pub(crate) fn index_plan(superblock: &Superblock) -> Result<silt::Plan, Error> {
+    let options =
+        Options { shape: INDEX_SHAPE, entries: superblock.index_entries, ram_bytes: superblock.index_ram_bytes };
+    Ok(silt::Plan::new(&options)?)
+}

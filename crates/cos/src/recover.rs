@@ -1,0 +1,115 @@
+//! Starting: what the journal says, and what was open when the last run ended.
+
+use crate::format::container::ContainerChunk;
+use crate::format::record::{Record, SlotState};
+use crate::format::region::RegionHead;
+use crate::format::{BLOCK_SECTORS, SECTOR_BYTES};
+use crate::lane::Open;
+use crate::namespace::Objects;
+use crate::object::{Change, Object};
+use crate::slots::{Slot, Slots};
+use crate::{Error, Store};
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Device;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Takes over what the journal says. Returns up to which containers index and summary vector are complete.
+pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Objects) -> Result<(u64, u64), Error> {
+    let mut upto = (0, 0);
+    let mut found: BTreeMap<u64, Object> = BTreeMap::new();
+    for record in records {
+        match record {
+            Record::Object(record) => match found.get_mut(&record.id) {
+                Some(object) => {
+                    let state = object.state.get_mut();
+                    // What was logged before a recipe was written is in it.
+                    if state.record.recipe != record.recipe {
+                        state.overlay.clear();
+                    }
+                    state.record = *record;
+                }
+                None => {
+                    found.insert(record.id, Object::new(*record));
+                }
+            },
+            Record::Removed { id } => {
+                found.remove(&id);
+            }
+            Record::Slot(record) => {
+                if !slots.restore(&record) {
+                    return Err(Error::Damaged { what: format!("the journal speaks of container {}", record.slot) });
+                }
+            }
+            Record::Chunk { object, index, reference } => {
+                if let Some(object) = found.get_mut(&object) {
+                    object.state.get_mut().overlay.insert(index, Change { reference, since: 0 });
+                }
+            }
+            Record::Indexed { sequence } => upto.0 = sequence,
+            Record::Summarised { sequence } => upto.1 = sequence,
+        }
+    }
+    slots.restored();
+    for mut object in found.into_values() {
+        object.state.get_mut().is_changed = false;
+        objects.put(object);
+    }
+    Ok(upto)
+}
+
+/// Seals what was open, has index and summary vector know what they lack, and begins a new epoch of the journal.
+pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (u64, u64)) -> Result<(), Error> {
+    store.upto.set_indexed(indexed);
+    store.upto.set_summarised(summarised);
+    let mut newer: Vec<(u32, Slot)> = {
+        let state = store.state.lock();
+        let first = indexed.min(summarised);
+        state.slots.iter().filter(|(_, s)| s.state != SlotState::Free && s.sequence > first).collect()
+    };
+    newer.sort_by_key(|(_, slot)| slot.sequence);
+    for (slot, held) in newer {
+        if held.state == SlotState::Open {
+            let open = reopen(store, slot, held).await?;
+            store.opened.lock().insert(slot, Arc::clone(&open));
+            store.seal(&open).await?;
+            continue;
+        }
+        match store.read_container(slot).await {
+            Ok(chunks) if held.sequence > indexed => store.index_container(slot, &chunks).await?,
+            Ok(chunks) => chunks.iter().for_each(|chunk| store.summary.insert(&chunk.fingerprint)),
+            // Its chunks are found by their places still; new ones of the same content are stored again.
+            Err(error) => tracing::warn!(slot, "a container's metadata cannot be read: {error}"),
+        }
+    }
+    store.checkpoint().await
+}
+
+/// What of an open container is on the device.
+async fn reopen<D: Device>(store: &Store<D>, slot: u32, held: Slot) -> Result<Arc<Open>, Error> {
+    let mut bytes = BufMut::with_len(store.superblock.container_bytes as usize);
+    let filled = (usize::from(held.sectors) * SECTOR_BYTES).min(bytes.len());
+    let at = store.container_at(slot);
+    let read = store.device.read(at, filled).await?;
+    bytes[..filled].copy_from_slice(&read);
+    let mut chunks = Vec::new();
+    let mut sector = 0;
+    while sector < held.sectors {
+        let start = usize::from(sector) * SECTOR_BYTES;
+        let head = RegionHead::decode(&read[start..], store.superblock.seed, at + start as u64);
+        match head.filter(|h| h.sequence == held.sequence && usize::from(h.first) == chunks.len() && h.sectors > 0) {
+            Some(head) => {
+                let sectors = head.sectors;
+                let known = head.chunks.iter().map(|c| ContainerChunk { fingerprint: c.fingerprint, sector, sectors });
+                chunks.extend(known);
+                sector += sectors;
+            }
+            // A commit began a new block.
+            None => sector = (sector + 1).next_multiple_of(BLOCK_SECTORS),
+        }
+    }
+    if chunks.len() != usize::from(held.chunks) {
+        tracing::warn!(slot, found = chunks.len(), expected = held.chunks, "an open container was damaged");
+    }
+    Ok(Arc::new(Open::restored((slot, held.sequence, held.kind), bytes, held.sectors, chunks)))
+}

@@ -1,0 +1,137 @@
+//! The slots that containers stand in.
+
+use crate::format::record::{SlotRecord, SlotState};
+use crate::format::region::ChunkKind;
+use std::collections::{BTreeSet, VecDeque};
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) state: SlotState,
+    pub(crate) kind: ChunkKind,
+    /// Its container is being emptied: nothing new may refer to it.
+    pub(crate) leaving: bool,
+    /// Sectors of its regions; of an open one, those that are on the device.
+    pub(crate) sectors: u16,
+    pub(crate) chunks: u16,
+    /// Containers are numbered in the order in which they were begun.
+    pub(crate) sequence: u64,
+}
+
+const FREE: Slot =
+    Slot { state: SlotState::Free, kind: ChunkKind::Data, leaving: false, sectors: 0, chunks: 0, sequence: 0 };
+
+/// Every slot of a store.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    /// The journal does not know them as they are.
+    changed: BTreeSet<u32>,
+    sequence: u64,
+}
+
+impl Slots {
+    pub(crate) fn new(count: u32) -> Self {
+        Self { slots: vec![FREE; count as usize], free: (0..count).collect(), changed: BTreeSet::new(), sequence: 0 }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// The last sequence number that was given.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Slot {
+        self.slots.get(slot as usize).copied().unwrap_or(FREE)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Slot)> {
+        (0..).zip(self.slots.iter().copied())
+    }
+
+    /// Opens a slot, if more than `reserve` are free.
+    pub(crate) fn open(&mut self, kind: ChunkKind, reserve: u32) -> Option<(u32, u64)> {
+        if self.free() <= reserve {
+            return None;
+        }
+        let slot = self.free.pop_front()?;
+        self.sequence += 1;
+        self.slots[slot as usize] = Slot { state: SlotState::Open, kind, sequence: self.sequence, ..FREE };
+        Some((slot, self.sequence))
+    }
+
+    /// So much of an open container is on the device.
+    pub(crate) fn written(&mut self, slot: u32, sectors: u16, chunks: u16) {
+        let held = &mut self.slots[slot as usize];
+        (held.sectors, held.chunks) = (sectors, chunks);
+        self.changed.insert(slot);
+    }
+
+    pub(crate) fn sealed(&mut self, slot: u32, sectors: u16, chunks: u16) {
+        self.written(slot, sectors, chunks);
+        self.slots[slot as usize].state = SlotState::Sealed;
+    }
+
+    /// From now on nothing new may refer to what a container holds; or it may again.
+    pub(crate) fn set_leaving(&mut self, slot: u32, leaving: bool) {
+        self.slots[slot as usize].leaving = leaving;
+    }
+
+    /// The container is no more. The slot may be used again only once the journal knows.
+    pub(crate) fn release(&mut self, slot: u32) {
+        self.slots[slot as usize] = FREE;
+        self.changed.insert(slot);
+    }
+
+    /// The journal knows that a slot is free.
+    pub(crate) fn reuse(&mut self, slot: u32) {
+        self.free.push_back(slot);
+    }
+
+    /// What the journal has to be told.
+    pub(crate) fn take_changed(&mut self) -> Vec<SlotRecord> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|slot| self.record(slot)).collect()
+    }
+
+    /// The journal has not been told after all.
+    pub(crate) fn put_back_changed(&mut self, changed: &[SlotRecord]) {
+        self.changed.extend(changed.iter().map(|record| record.slot));
+    }
+
+    fn record(&self, slot: u32) -> SlotRecord {
+        let Slot { state, kind, sectors, chunks, sequence, .. } = self.get(slot);
+        SlotRecord { slot, state, kind, sectors, chunks, sequence }
+    }
+
+    /// All that a checkpoint has to say: slots that are not free.
+    pub(crate) fn records(&self) -> impl Iterator<Item = SlotRecord> {
+        self.iter().filter(|(_, s)| s.state != SlotState::Free).map(|(slot, _)| self.record(slot))
+    }
+
+    /// Takes over what the journal said, at a start.
+    pub(crate) fn restore(&mut self, record: &SlotRecord) -> bool {
+        let Some(slot) = self.slots.get_mut(record.slot as usize) else { return false };
+        let SlotRecord { state, kind, sectors, chunks, sequence, .. } = *record;
+        *slot = if state == SlotState::Free {
+            FREE
+        } else {
+            Slot { state, kind, leaving: false, sectors, chunks, sequence }
+        };
+        self.sequence = self.sequence.max(sequence);
+        true
+    }
+
+    /// The end of [`restore`](Self::restore): finds the free slots.
+    pub(crate) fn restored(&mut self) {
+        self.free = self.iter().filter(|(_, s)| s.state == SlotState::Free).map(|(slot, _)| slot).collect();
+    }
+}

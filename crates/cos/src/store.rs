@@ -1,0 +1,264 @@
+//! A store: making one, opening one.
+
+use crate::chunks::Region;
+use crate::counters::{Counters, Counting};
+use crate::format::node::Node;
+use crate::format::superblock::Superblock;
+use crate::journal::Journal;
+use crate::known::State;
+use crate::lane::{LANES, Lane, Open};
+use crate::locality::Locality;
+use crate::namespace::Objects;
+use crate::plan::{Layout, Plan, index_plan};
+use crate::recover;
+use crate::slots::Slots;
+use crate::summary::Summary;
+use crate::{Error, Hex};
+use async_lock::RwLock;
+use futures_util::lock::Mutex as AsyncMutex;
+use hashbrown::HashMap;
+use lru::LruCache;
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::Device;
+use nitro_engine::slice::SliceDevice;
+use nitro_index::FlashIndex;
+use nitro_index::silt::{Rates, Silt};
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+/// How a store uses RAM, and how careful it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Containers whose fingerprints are kept in RAM; about 50 KiB each.
+    pub locality_containers: usize,
+    /// RAM in bytes for decompressed regions.
+    pub region_cache_bytes: u64,
+    /// RAM in bytes for blocks of recipes.
+    pub recipe_cache_bytes: u64,
+    /// Whether duplicates are believed only after their bytes were compared.
+    pub compare_duplicates: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            locality_containers: 512,
+            region_cache_bytes: 16 << 20,
+            recipe_cache_bytes: 16 << 20,
+            compare_duplicates: false,
+        }
+    }
+}
+
+/// Up to which container index and summary vector are complete on the device.
+#[derive(Debug, Default)]
+pub(crate) struct Upto {
+    indexed: AtomicU64,
+    summarised: AtomicU64,
+}
+
+impl Upto {
+    pub(crate) fn indexed(&self) -> u64 {
+        self.indexed.load(Relaxed)
+    }
+
+    pub(crate) fn summarised(&self) -> u64 {
+        self.summarised.load(Relaxed)
+    }
+
+    pub(crate) fn set_indexed(&self, sequence: u64) {
+        self.indexed.store(sequence, Relaxed);
+    }
+
+    pub(crate) fn set_summarised(&self, sequence: u64) {
+        self.summarised.store(sequence, Relaxed);
+    }
+}
+
+/// Regions in RAM, by slot, container and first sector.
+type Regions = LruCache<(u32, u64, u16), Arc<Region>>;
+
+/// A store on a device.
+///
+/// All its threads may use it at once. Nobody else may have it open: whoever opens the device sees to that.
+pub struct Store<D> {
+    pub(crate) device: Arc<D>,
+    pub(crate) superblock: Superblock,
+    pub(crate) layout: Layout,
+    pub(crate) settings: Settings,
+    pub(crate) state: Mutex<State>,
+    /// Open containers, by slot.
+    pub(crate) opened: Mutex<HashMap<u32, Arc<Open>>>,
+    pub(crate) lanes: Box<[AsyncMutex<Lane>]>,
+    pub(crate) index: Silt<SliceDevice<Arc<D>>>,
+    pub(crate) summary: Summary,
+    pub(crate) objects: Mutex<Objects>,
+    pub(crate) journal: AsyncMutex<Journal>,
+    pub(crate) regions: Mutex<Regions>,
+    pub(crate) nodes: Mutex<LruCache<Fingerprint, Arc<Node>>>,
+    pub(crate) upto: Upto,
+    pub(crate) counters: Counting,
+    /// One collection at a time.
+    pub(crate) collecting: AsyncMutex<()>,
+    /// Shared by whoever is between finding or storing chunks and referring to them.
+    pub(crate) mutating: RwLock<()>,
+    /// Streams that are being imported.
+    pub(crate) streams: AtomicUsize,
+    poisoned: OnceLock<String>,
+}
+
+fn entries(bytes: u64, each: u64) -> NonZeroUsize {
+    NonZeroUsize::new((bytes / each.max(1)) as usize).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn index_device<D: Device>(
+    device: &Arc<D>,
+    superblock: &Superblock,
+    layout: &Layout,
+) -> Result<SliceDevice<Arc<D>>, Error> {
+    Ok(SliceDevice::new(Arc::clone(device), layout.index_at, superblock.index_bytes)?)
+}
+
+impl<D: Device> Store<D> {
+    /// Makes a store on `device`, in place of whatever it holds.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
+    pub async fn create(device: Arc<D>, plan: &Plan, settings: Settings) -> Result<Self, Error> {
+        let superblock = plan.superblock;
+        let layout = check_size(&*device, &superblock)?;
+        let index_at = index_device(&device, &superblock, &layout)?;
+        let index = Silt::create(index_at, index_plan(&superblock)?, Rates::default(), superblock.seed).await?;
+        index.sync().await?;
+        let mut journal = Journal::new(layout.journals_at, superblock.journal_bytes, superblock.seed, 0);
+        // What an older store left there must not pass for a newer epoch of this one: its seed is another.
+        journal.checkpoint(&*device, &[]).await?;
+        let summary = Summary::new(superblock.summary_bytes);
+        summary.write(&*device, layout.summary_at, superblock.seed).await?;
+        device.flush().await?;
+        superblock.write(&*device).await?;
+        let slots = Slots::new(superblock.containers);
+        Ok(Self::with(device, (superblock, layout), settings, slots, index, summary, journal))
+    }
+
+    /// Opens the store on `device`: it holds all that was made durable.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
+    pub async fn open(device: Arc<D>, settings: Settings) -> Result<Self, Error> {
+        let superblock = Superblock::read(&*device).await?;
+        let layout = check_size(&*device, &superblock)?;
+        let (seed, bytes) = (superblock.seed, superblock.journal_bytes);
+        let (epoch, records) = Journal::read(&*device, layout.journals_at, bytes, seed).await?;
+        let index = Silt::open(index_device(&device, &superblock, &layout)?, Rates::default()).await?;
+        let journal = Journal::new(layout.journals_at, bytes, seed, epoch);
+        let mut slots = Slots::new(superblock.containers);
+        let mut objects = Objects::default();
+        let upto = recover::replay(records, &mut slots, &mut objects)?;
+        let read = Summary::read(&*device, layout.summary_at, superblock.summary_bytes, seed).await?;
+        let is_read = read.is_some();
+        let summary = read.unwrap_or_else(|| Summary::new(superblock.summary_bytes));
+        let store = Self::with(device, (superblock, layout), settings, slots, index, summary, journal);
+        *store.objects.lock() = objects;
+        recover::finish(&store, (upto.0, if is_read { upto.1 } else { 0 })).await?;
+        Ok(store)
+    }
+
+    fn with(
+        device: Arc<D>,
+        (superblock, layout): (Superblock, Layout),
+        settings: Settings,
+        slots: Slots,
+        index: Silt<SliceDevice<Arc<D>>>,
+        summary: Summary,
+        journal: Journal,
+    ) -> Self {
+        let locality = Locality::new(settings.locality_containers);
+        let region_bytes = u64::from(superblock.region_bytes);
+        Self {
+            device,
+            superblock,
+            layout,
+            settings,
+            state: Mutex::new(State { slots, locality, marks: None }),
+            opened: Mutex::new(HashMap::new()),
+            lanes: (0..LANES).map(|_| AsyncMutex::new(None)).collect(),
+            index,
+            summary,
+            objects: Mutex::new(Objects::default()),
+            journal: AsyncMutex::new(journal),
+            regions: Mutex::new(LruCache::new(entries(settings.region_cache_bytes, region_bytes))),
+            nodes: Mutex::new(LruCache::new(entries(settings.recipe_cache_bytes, 24 << 10))),
+            upto: Upto::default(),
+            counters: Counting::default(),
+            collecting: AsyncMutex::new(()),
+            mutating: RwLock::new(()),
+            streams: AtomicUsize::new(0),
+            poisoned: OnceLock::new(),
+        }
+    }
+
+    /// What it did since it was opened.
+    pub fn counters(&self) -> Counters {
+        self.counters.snapshot()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Identifies the store.
+    pub fn identity(&self) -> String {
+        format!("{:016x}", self.superblock.identity)
+    }
+
+    /// Bytes of a chunk of new volumes.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.superblock.chunk_bytes
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<(), Error> {
+        match self.poisoned.get() {
+            Some(why) => Err(Error::Poisoned(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// What is durable is not known any more: nothing is promised from here on.
+    pub(crate) fn poison(&self, error: &Error) -> Error {
+        let first = self.poisoned.get_or_init(|| error.to_string());
+        tracing::error!("the store takes no changes any more: {first}");
+        error.clone()
+    }
+}
+
+impl<D> std::fmt::Debug for Store<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let identity = self.superblock.identity;
+        f.debug_struct("Store").field("identity", &identity).finish_non_exhaustive()
+    }
+}
+
+fn check_size(device: &impl Device, superblock: &Superblock) -> Result<Layout, Error> {
+    let layout = Layout::of(superblock).ok_or_else(|| Error::Damaged { what: "the superblock's sizes".to_owned() })?;
+    let given = device.geometry().size_bytes;
+    if given < layout.end {
+        let why = format!("the store takes {} bytes", layout.end);
+        return Err(Error::Setting { what: "size of the device in bytes", given, why });
+    }
+    Ok(layout)
+}
+
+impl Error {
+    /// Which content is missing, in hexadecimal digits, if that is the error.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        match self {
+            Self::Missing { fingerprint } => Some(Hex(fingerprint).to_string()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Streams: backups, cut into chunks where their content says so, so that what moved is still found.
+
+use crate::chunks::fingerprint_of;
+use crate::format::node::Entry;
+use crate::format::record::Kind;
+use crate::format::region::ChunkKind;
+use crate::lane::DATA_LANES;
+use crate::tree::StreamBuilder;
+use crate::{Error, Store};
+use bytes::Bytes;
+use fastcdc::v2020::FastCDC;
+use nitro_engine::port::Device;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Chunks of a stream that are stored, but not in its recipe yet.
+#[derive(Debug)]
+pub struct StreamPart {
+    entries: Vec<Entry>,
+    since: u64,
+}
+
+/// A stream that is being imported. Until [`finish`](Self::finish) there is no object.
+pub struct StreamImport<D: Device> {
+    store: Arc<Store<D>>,
+    name: String,
+    created: u64,
+    builder: StreamBuilder,
+}
+
+impl<D: Device> Store<D> {
+    /// Begins an import.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::Busy`] during a collection.
+    pub fn import_stream(self: &Arc<Self>, name: &str, created: u64) -> Result<StreamImport<D>, Error> {
+        if self.objects.lock().get(name).is_some() {
+            return Err(Error::Exists(name.to_owned()));
+        }
+        self.streams.fetch_add(1, Relaxed);
+        let import =
+            StreamImport { store: Arc::clone(self), name: name.to_owned(), created, builder: StreamBuilder::default() };
+        // Whichever of the two comes second sees the other.
+        match self.collecting.try_lock() {
+            Some(_) => Ok(import),
+            None => Err(Error::Busy("a collection is under way; import the stream when it has ended")),
+        }
+    }
+
+    /// Cuts chunks of a stream off the front of `data`: FastCDC (Xia et al., ATC 2016 and 2020), with gear hashes and
+    /// normalised sizes. Unless it is the stream's end, the last one is not cut, since it may go on; it is to be given again
+    /// with what follows.
+    pub fn cut(&self, data: &[u8], is_end: bool) -> Vec<Range<usize>> {
+        let (least, mean, most) = self.stream_chunk_bytes();
+        let mut cuts: Vec<_> = FastCDC::new(data, least, mean, most).map(|c| c.offset..c.offset + c.length).collect();
+        if !is_end && cuts.last().is_some_and(|last| last.len() < most) {
+            cuts.pop();
+        }
+        cuts
+    }
+
+    /// Bytes of a stream's chunks: the fewest, the mean that is aimed at, and the most.
+    fn stream_chunk_bytes(&self) -> (usize, usize, usize) {
+        let region_bytes = self.superblock.region_bytes as usize;
+        (region_bytes / 16, region_bytes * 3 / 16, region_bytes)
+    }
+
+    /// Stores chunks of a stream that is being imported. Different parts may be stored at once, best in different lanes.
+    ///
+    /// # Errors
+    /// [`Error::Full`], or when the device fails.
+    pub async fn store_part(&self, lane: usize, source: Bytes, cuts: &[Range<usize>]) -> Result<StreamPart, Error> {
+        let since = self.state.lock().slots.sequence();
+        let pieces: Vec<_> = cuts.iter().map(|cut| (fingerprint_of(&source[cut.clone()]), cut.clone())).collect();
+        let references = self.store_chunks((ChunkKind::Data, lane % DATA_LANES), &source, &pieces).await?;
+        let entries = references.into_iter().zip(cuts);
+        let entries = entries.map(|(reference, cut)| Entry { reference, bytes: cut.len() as u64 }).collect();
+        Ok(StreamPart { entries, since })
+    }
+}
+
+impl<D: Device> StreamImport<D> {
+    /// Puts a part behind those before.
+    ///
+    /// # Errors
+    /// [`Error::Full`], or when the device fails.
+    pub async fn push(&mut self, part: StreamPart) -> Result<(), Error> {
+        for entry in part.entries {
+            self.builder.push(&self.store, entry, part.since).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the object. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::Exists`], [`Error::Full`], or when the device fails.
+    pub async fn finish(mut self) -> Result<(), Error> {
+        let size = self.builder.bytes;
+        let root = std::mem::take(&mut self.builder).finish(&self.store).await?;
+        let shape = (size, self.store.stream_chunk_bytes().1 as u32);
+        self.store.create_object(&self.name, Kind::Stream, shape, root, self.created)?;
+        self.store.commit().await
+    }
+}
+
+impl<D: Device> Drop for StreamImport<D> {
+    fn drop(&mut self) {
+        self.store.streams.fetch_sub(1, Relaxed);
+    }
+}

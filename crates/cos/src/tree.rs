@@ -1,0 +1,279 @@
+//! Recipes: trees of blocks, each up to 448 references wide, written anew where they change (copy on write), so that snapshots
+//! and clones share them.
+
+use crate::chunks::Pieces;
+use crate::format::node::{Entry, FANOUT, Node};
+use crate::format::record::Root;
+use crate::format::region::ChunkKind;
+use crate::lane::RECIPE_LANE;
+use crate::object::{Change, Object};
+use crate::place::Reference;
+use crate::{Error, Store};
+use bytes::Bytes;
+use nitro_engine::port::Device;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Blocks that are written at once.
+const WRITTEN_AT_ONCE: usize = 128;
+
+/// What a block of the level above is to say of a block.
+type Written = BTreeMap<u64, (Option<Entry>, u64)>;
+
+/// Levels of a tree over so many chunks.
+pub(crate) fn levels_for(chunks: u64) -> u8 {
+    let mut levels = 1;
+    let mut reach = FANOUT as u64;
+    while reach < chunks {
+        levels += 1;
+        reach = reach.saturating_mul(FANOUT as u64);
+    }
+    levels
+}
+
+/// Blocks of level `below` beneath one of level `above`.
+fn blocks_beneath(above: u8, below: u8) -> u64 {
+    (below..above).fold(1, |reach: u64, _| reach.saturating_mul(FANOUT as u64))
+}
+
+impl<D: Device> Store<D> {
+    /// A block of a recipe.
+    pub(crate) async fn node(&self, reference: &Reference) -> Result<Arc<Node>, Error> {
+        if let Some(node) = self.nodes.lock().get(&reference.fingerprint) {
+            return Ok(Arc::clone(node));
+        }
+        self.counters.recipe_reads.add(1);
+        let bytes = self.read_chunk(reference).await?;
+        let node = Arc::new(Node::decode(&bytes)?);
+        self.nodes.lock().put(reference.fingerprint, Arc::clone(&node));
+        Ok(node)
+    }
+
+    /// The block of a level and number, if there is one.
+    async fn find_node(&self, root: Option<Root>, level: u8, number: u64) -> Result<Option<Arc<Node>>, Error> {
+        let Some(root) = root.filter(|r| level < r.levels) else { return Ok(None) };
+        let top = root.levels - 1;
+        if number / blocks_beneath(top, level) != 0 {
+            return Ok(None);
+        }
+        let mut node = self.node(&root.reference).await?;
+        for below in (level..top).rev() {
+            let index = number / blocks_beneath(below, level) % FANOUT as u64;
+            match node.get(index as usize) {
+                Some(entry) => node = self.node(&entry.reference).await?,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(node))
+    }
+
+    /// What chunks of a volume are, as recipe and overlay say together.
+    pub(crate) async fn resolve(&self, object: &Object, chunks: Range<u64>) -> Result<Vec<Option<Reference>>, Error> {
+        let (root, overlay) = {
+            let state = object.state.lock();
+            let overlay: Vec<_> = state.overlay.range(chunks.clone()).map(|(i, c)| (*i, c.reference)).collect();
+            (state.record.root, overlay)
+        };
+        let mut resolved = vec![None; (chunks.end - chunks.start) as usize];
+        if overlay.len() < resolved.len() {
+            let fanout = FANOUT as u64;
+            for leaf in chunks.start / fanout..chunks.end.div_ceil(fanout) {
+                let Some(node) = self.find_node(root, 0, leaf).await? else { continue };
+                let from = chunks.start.max(leaf * fanout);
+                for index in from..chunks.end.min((leaf + 1) * fanout) {
+                    resolved[(index - chunks.start) as usize] =
+                        node.get((index - leaf * fanout) as usize).map(|e| e.reference);
+                }
+            }
+        }
+        for (index, reference) in overlay {
+            resolved[(index - chunks.start) as usize] = reference;
+        }
+        Ok(resolved)
+    }
+
+    /// Has the recipe say what the overlay says.
+    pub(crate) async fn flush_tree(&self, object: &Object) -> Result<(), Error> {
+        let _flushing = object.flushing.lock().await;
+        let _mutating = self.mutating.read().await;
+        let (root, changes, size) = {
+            let state = object.state.lock();
+            (state.record.root, state.overlay.clone(), state.record.size_bytes)
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let chunk_bytes = u64::from(object.chunk_bytes);
+        let levels = levels_for(size.div_ceil(chunk_bytes)).max(root.map_or(0, |r| r.levels));
+        let entry = |change: &Change| {
+            let entry = change.reference.map(|reference| Entry { reference, bytes: chunk_bytes });
+            (entry, change.since)
+        };
+        let mut written: Written = changes.iter().map(|(index, change)| (*index, entry(change))).collect();
+        for level in 0..levels {
+            // A tree that grows keeps its old root as the first block of its level.
+            if let Some(root) = root.filter(|r| r.levels == level) {
+                written.entry(0).or_insert((Some(self.root_entry(&root).await?), 0));
+            }
+            written = self.write_level(root, level, written).await?;
+        }
+        let root = written.into_values().next().and_then(|(entry, _)| entry);
+        let root = root.map(|entry| Root { reference: entry.reference, levels });
+        object.state.lock().flushed(root, &changes);
+        Ok(())
+    }
+
+    async fn root_entry(&self, root: &Root) -> Result<Entry, Error> {
+        let node = self.node(&root.reference).await?;
+        Ok(Entry { reference: root.reference, bytes: node.entries.iter().flatten().map(|e| e.bytes).sum() })
+    }
+
+    /// Writes the blocks of a level that change. Returns what is to be said of them a level above.
+    async fn write_level(&self, root: Option<Root>, level: u8, changes: Written) -> Result<Written, Error> {
+        let mut above = Written::new();
+        let mut nodes: Vec<(u64, Node)> = Vec::new();
+        let mut rest = changes.into_iter().peekable();
+        while let Some((index, change)) = rest.next() {
+            let number = index / FANOUT as u64;
+            let old = self.find_node(root, level, number).await?;
+            let mut node = old.map_or_else(|| Node::empty(level), |node| (*node).clone());
+            let mut next = Some((index, change));
+            while let Some((index, (entry, since))) = next {
+                node.set((index % FANOUT as u64) as usize, entry);
+                node.since = node.since.min(since);
+                next = rest.next_if(|(i, _)| i / FANOUT as u64 == number);
+            }
+            if node.entries.is_empty() {
+                above.insert(number, (None, u64::MAX));
+            } else {
+                nodes.push((number, node));
+            }
+            if nodes.len() >= WRITTEN_AT_ONCE {
+                self.write_nodes(std::mem::take(&mut nodes), &mut above).await?;
+            }
+        }
+        self.write_nodes(nodes, &mut above).await?;
+        Ok(above)
+    }
+
+    async fn write_nodes(&self, nodes: Vec<(u64, Node)>, above: &mut Written) -> Result<(), Error> {
+        let since = self.state.lock().slots.sequence();
+        let mut source = Vec::new();
+        let mut pieces: Vec<_> = Vec::with_capacity(nodes.len());
+        for (_, node) in &nodes {
+            let start = source.len();
+            node.encode(&mut source);
+            pieces.push((node.fingerprint(), start..source.len()));
+        }
+        let references = self.store_nodes(source.into(), &pieces).await?;
+        for ((number, node), reference) in nodes.into_iter().zip(references) {
+            let bytes = node.entries.iter().flatten().map(|e| e.bytes).sum();
+            above.insert(number, (Some(Entry { reference, bytes }), since));
+            self.nodes.lock().put(reference.fingerprint, Arc::new(node));
+        }
+        Ok(())
+    }
+
+    async fn store_nodes(&self, source: Bytes, pieces: &Pieces) -> Result<Vec<Reference>, Error> {
+        if pieces.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.store_chunks((ChunkKind::Recipe, RECIPE_LANE), &source, pieces).await
+    }
+
+    /// Writes one block.
+    pub(crate) async fn write_node(&self, node: Node) -> Result<(Entry, u64), Error> {
+        let mut above = Written::new();
+        self.write_nodes(vec![(0, node)], &mut above).await?;
+        match above.into_values().next() {
+            Some((Some(entry), since)) => Ok((entry, since)),
+            _ => Err(Error::Busy("a block of a recipe was not written")),
+        }
+    }
+
+    /// What chunks a stream has in a range: each with its first byte in the stream.
+    pub(crate) async fn resolve_stream(
+        &self,
+        root: Option<Root>,
+        range: Range<u64>,
+    ) -> Result<Vec<(u64, Entry)>, Error> {
+        let Some(root) = root else { return Ok(Vec::new()) };
+        let mut resolved = Vec::new();
+        // Blocks and chunks, each with its first byte, last first.
+        let mut rest = vec![(0, root.levels, self.root_entry(&root).await?)];
+        while let Some((start, level, entry)) = rest.pop() {
+            if start >= range.end || start + entry.bytes <= range.start {
+                continue;
+            }
+            if level == 0 {
+                resolved.push((start, entry));
+                continue;
+            }
+            let node = self.node(&entry.reference).await?;
+            let mut at = start;
+            let from = rest.len();
+            for entry in node.entries.iter().flatten() {
+                rest.push((at, level - 1, *entry));
+                at = at.saturating_add(entry.bytes);
+            }
+            rest[from..].reverse();
+        }
+        Ok(resolved)
+    }
+}
+
+/// Builds the recipe of a stream, from its first chunk to its last.
+#[derive(Default)]
+pub(crate) struct StreamBuilder {
+    /// The blocks that are being filled, from the leaf up.
+    open: Vec<Node>,
+    pub(crate) bytes: u64,
+}
+
+impl StreamBuilder {
+    pub(crate) async fn push<D: Device>(&mut self, store: &Store<D>, entry: Entry, since: u64) -> Result<(), Error> {
+        self.bytes += entry.bytes;
+        let (mut entry, mut since) = (entry, since);
+        for level in 0.. {
+            if self.open.len() <= level {
+                self.open.push(Node::empty(level as u8));
+            }
+            let node = &mut self.open[level];
+            node.since = node.since.min(since);
+            node.entries.push(Some(entry));
+            if node.entries.len() < FANOUT {
+                return Ok(());
+            }
+            let full = std::mem::replace(node, Node::empty(level as u8));
+            (entry, since) = store.write_node(full).await?;
+        }
+        Ok(())
+    }
+
+    /// The root, if there is anything.
+    pub(crate) async fn finish<D: Device>(self, store: &Store<D>) -> Result<Option<Root>, Error> {
+        let top = self.open.len();
+        let mut below: Option<(Entry, u64)> = None;
+        for (level, mut node) in self.open.into_iter().enumerate() {
+            if let Some((entry, since)) = below.take() {
+                node.entries.push(Some(entry));
+                node.since = node.since.min(since);
+            }
+            if node.entries.is_empty() {
+                continue;
+            }
+            // A root with a single block beneath it is none.
+            if level + 1 == top && level > 0 && node.entries.len() == 1 {
+                let only = node.get(0).map(|entry| Root { reference: entry.reference, levels: level as u8 });
+                return Ok(only);
+            }
+            let written = store.write_node(node).await?;
+            if level + 1 == top {
+                return Ok(Some(Root { reference: written.0.reference, levels: top as u8 }));
+            }
+            below = Some(written);
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,396 @@
+//! A volume of a store, as a device: read and written at random.
+
+use crate::chunks::fingerprint_of;
+use crate::format::node::Entry;
+use crate::format::record::Kind;
+use crate::format::region::ChunkKind;
+use crate::lane::DATA_LANES;
+use crate::object::{Change, Object};
+use crate::place::Reference;
+use crate::{Error, Store};
+use bytes::Bytes;
+use nitro_engine::buf::{BufMut, is_zero};
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Changes of an object from which on its recipe is written.
+const OVERLAY_MAX: usize = 32 << 10;
+/// Chunks whose references are looked at in one go.
+const RESOLVED_AT_ONCE: u64 = 4096;
+/// How often a read begins again because its recipe was replaced meanwhile.
+const RETRIES: usize = 3;
+/// The most that clients have aligned.
+const BLOCK_BYTES_MAX: u32 = 4096;
+
+/// An object that is open.
+#[derive(Clone)]
+pub struct Volume<D> {
+    store: Arc<Store<D>>,
+    object: Arc<Object>,
+    lane: usize,
+}
+
+impl<D: Device> Store<D> {
+    /// Opens an object or a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`]; [`Error::WrongKind`] where its import was broken off.
+    pub fn open_volume(self: &Arc<Self>, name: &str) -> Result<Volume<D>, Error> {
+        let object = self.object(name)?;
+        if object.state.lock().record.incomplete {
+            let why = "its import was broken off: import it again";
+            return Err(Error::WrongKind { name: name.to_owned(), kind: object.kind, why });
+        }
+        let lane = object.id as usize % DATA_LANES;
+        Ok(Volume { store: Arc::clone(self), object, lane })
+    }
+}
+
+impl<D: Device> Volume<D> {
+    pub(crate) fn of(store: &Arc<Store<D>>, object: &Arc<Object>, lane: usize) -> Self {
+        Self { store: Arc::clone(store), object: Arc::clone(object), lane }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.object.name()
+    }
+
+    /// Bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.object.state.lock().record.size_bytes
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.object.chunk_bytes
+    }
+
+    /// The store that it is in.
+    pub fn store(&self) -> &Arc<Store<D>> {
+        &self.store
+    }
+
+    /// Whether it may not be changed: snapshots, and streams.
+    pub fn is_read_only(&self) -> bool {
+        self.object.kind == Kind::Stream || self.object.state.lock().record.read_only
+    }
+
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let size = self.size_bytes();
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(Error::OutOfRange { name: self.name(), offset, len, size }),
+        }
+    }
+
+    fn check_writable(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.store.check_poison()?;
+        let state = self.object.state.lock();
+        let name = || state.record.name.clone();
+        if state.is_removed {
+            return Err(Error::NoObject(name()));
+        }
+        if self.object.kind == Kind::Stream {
+            let why = "it can only be read, or imported anew";
+            return Err(Error::WrongKind { name: name(), kind: Kind::Stream, why });
+        }
+        if state.record.read_only {
+            return Err(Error::ReadOnly(name()));
+        }
+        drop(state);
+        self.check_range(offset, len)
+    }
+
+    fn chunks(&self, offset: u64, len: u64) -> Range<u64> {
+        let chunk = u64::from(self.object.chunk_bytes);
+        offset / chunk..(offset + len).div_ceil(chunk)
+    }
+
+    /// The fingerprints of the chunks in a range, from the recipe alone; `None` in a chunk's place: all zeroes. Of a volume
+    /// only.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], or when the recipe cannot be read.
+    pub async fn recipe(&self, offset: u64, len: u64) -> Result<Vec<Option<Fingerprint>>, Error> {
+        self.check_range(offset, len)?;
+        let resolved = self.store.resolve(&self.object, self.chunks(offset, len)).await?;
+        Ok(resolved.into_iter().map(|r| r.map(|r| r.fingerprint)).collect())
+    }
+
+    /// Reads a range.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Missing`] for content that is damaged, or when the device fails.
+    pub async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        self.check_range(offset, len as u64)?;
+        let mut tries = 0;
+        loop {
+            let before = self.object.state.lock().record.root;
+            let result = match self.object.kind {
+                Kind::Volume => self.read_volume(offset, len).await,
+                Kind::Stream => self.read_stream(offset, len).await,
+            };
+            // What was collected meanwhile had been overwritten before.
+            let is_replaced = || self.object.state.lock().record.root != before;
+            match result {
+                Err(Error::Missing { .. }) if tries < RETRIES && is_replaced() => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    async fn read_volume(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        let chunk_bytes = u64::from(self.object.chunk_bytes);
+        let chunks = self.chunks(offset, len as u64);
+        let resolved = self.store.resolve(&self.object, chunks.clone()).await?;
+        let references: Vec<Reference> = resolved.iter().flatten().copied().collect();
+        let mut read = self.store.read_chunks(&references).await?.into_iter();
+        if let ([Some(_)], Some(only)) = (&resolved[..], read.as_slice().first()) {
+            let start = (offset - chunks.start * chunk_bytes) as usize;
+            return if start + len <= only.len() {
+                Ok(only.slice(start..start + len))
+            } else {
+                self.short(&references)
+            };
+        }
+        let mut out = BufMut::with_len(len);
+        for (index, reference) in chunks.zip(&resolved) {
+            let start = index * chunk_bytes;
+            let from = offset.max(start);
+            let to = (offset + len as u64).min(start + chunk_bytes);
+            let target = &mut out[(from - offset) as usize..(to - offset) as usize];
+            match reference {
+                Some(_) => match read.next() {
+                    Some(chunk) if chunk.len() as u64 >= to - start => {
+                        target.copy_from_slice(&chunk[(from - start) as usize..(to - start) as usize]);
+                    }
+                    _ => return self.short(&references),
+                },
+                None => target.fill(0),
+            }
+        }
+        Ok(out.freeze())
+    }
+
+    fn short(&self, references: &[Reference]) -> Result<Bytes, Error> {
+        let what = format!("a chunk of {:?} has another size than the recipe says ({references:?})", self.name());
+        Err(Error::Damaged { what })
+    }
+
+    async fn read_stream(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+        let end = offset + len as u64;
+        let root = self.object.state.lock().record.root;
+        let resolved = self.store.resolve_stream(root, offset..end).await?;
+        let references: Vec<Reference> = resolved.iter().map(|(_, entry)| entry.reference).collect();
+        let read = self.store.read_chunks(&references).await?;
+        let mut out = BufMut::zeroed(len);
+        for ((start, Entry { bytes, .. }), chunk) in resolved.into_iter().zip(read) {
+            if chunk.len() as u64 != bytes {
+                return self.short(&references);
+            }
+            let (from, to) = (offset.max(start), end.min(start + bytes));
+            out[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&chunk[(from - start) as usize..(to - start) as usize]);
+        }
+        Ok(out.freeze())
+    }
+
+    /// Writes a range. Durable after the next [`commit`](Store::commit).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::ReadOnly`], [`Error::WrongKind`], [`Error::Full`], or when the device fails; nothing has
+    /// changed then.
+    pub async fn write_range(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.write_known(offset, data, &[]).await
+    }
+
+    /// As [`write_range`](Self::write_range), of whole chunks whose fingerprints (BLAKE3, cut to 160 bits) are known; those
+    /// are made here if there are not as many as chunks.
+    ///
+    /// # Errors
+    /// As [`write_range`](Self::write_range).
+    pub async fn write_known(&self, offset: u64, data: Bytes, fingerprints: &[Fingerprint]) -> Result<(), Error> {
+        let len = data.len() as u64;
+        self.check_writable(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let chunk_bytes = u64::from(self.object.chunk_bytes);
+        let chunks = self.chunks(offset, len);
+        let (start, end) = (chunks.start * chunk_bytes, chunks.end * chunk_bytes);
+        if (start, end) == (offset, offset + len) {
+            let _shared = self.object.writing.read().await;
+            return self.write_chunks(chunks, data, fingerprints).await;
+        }
+        let _alone = self.object.writing.write().await;
+        let mut whole = BufMut::zeroed((end - start) as usize);
+        let size = self.size_bytes();
+        // The chunks at both ends keep what is not written.
+        for (from, to) in [(start, offset), (offset + len, end.min(size))] {
+            if from < to {
+                let old = self.read_volume(from, (to - from) as usize).await?;
+                whole[(from - start) as usize..(to - start) as usize].copy_from_slice(&old);
+            }
+        }
+        whole[(offset - start) as usize..][..data.len()].copy_from_slice(&data);
+        self.write_chunks(chunks, whole.freeze(), &[]).await
+    }
+
+    async fn write_chunks(&self, chunks: Range<u64>, data: Bytes, known: &[Fingerprint]) -> Result<(), Error> {
+        let chunk_bytes = self.object.chunk_bytes as usize;
+        let mutating = self.store.mutating.read().await;
+        let since = self.store.state.lock().slots.sequence();
+        let mut pieces = Vec::with_capacity(data.len() / chunk_bytes);
+        let mut numbers = Vec::with_capacity(pieces.capacity());
+        let mut holes = Vec::new();
+        for (i, (index, chunk)) in chunks.clone().zip(data.chunks_exact(chunk_bytes)).enumerate() {
+            if is_zero(chunk) {
+                holes.push(index);
+                continue;
+            }
+            let fingerprint = match known.len() == data.len() / chunk_bytes {
+                true => known[i],
+                false => fingerprint_of(chunk),
+            };
+            pieces.push((fingerprint, i * chunk_bytes..(i + 1) * chunk_bytes));
+            numbers.push(index);
+        }
+        let references = self.store.store_chunks((ChunkKind::Data, self.lane), &data, &pieces).await?;
+        let changes =
+            numbers.into_iter().zip(references.into_iter().map(Some)).chain(holes.into_iter().map(|i| (i, None)));
+        let is_large = self.change(changes.map(|(index, reference)| (index, Change { reference, since })));
+        drop(mutating);
+        self.flush_if(is_large).await
+    }
+
+    /// Notes changes. True: there are so many that the recipe is to be written.
+    fn change(&self, changes: impl Iterator<Item = (u64, Change)>) -> bool {
+        let mut state = self.object.state.lock();
+        changes.for_each(|(index, change)| state.change(index, change));
+        state.overlay.len() > OVERLAY_MAX
+    }
+
+    async fn flush_if(&self, is_large: bool) -> Result<(), Error> {
+        if is_large { self.store.flush_tree(&self.object).await } else { Ok(()) }
+    }
+
+    /// Makes a range all zeroes, without storing any.
+    ///
+    /// # Errors
+    /// As [`write_range`](Self::write_range).
+    pub async fn zero_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_writable(offset, len)?;
+        let chunk_bytes = u64::from(self.object.chunk_bytes);
+        let end = offset + len;
+        // A last chunk that hangs over the volume's end is whole if it is written to that end.
+        let whole = offset.next_multiple_of(chunk_bytes)..match end == self.size_bytes() {
+            true => end.next_multiple_of(chunk_bytes),
+            false => end / chunk_bytes * chunk_bytes,
+        };
+        if whole.start >= whole.end {
+            return self.write_range(offset, BufMut::zeroed(len as usize).freeze()).await;
+        }
+        for (from, to) in [(offset, whole.start), (whole.end, end)] {
+            if from < to {
+                self.write_range(from, BufMut::zeroed((to - from) as usize).freeze()).await?;
+            }
+        }
+        let _shared = self.object.writing.read().await;
+        let (mut first, last) = (whole.start / chunk_bytes, whole.end / chunk_bytes);
+        while first < last {
+            let next = last.min(first + RESOLVED_AT_ONCE);
+            // What is a hole already needs no word.
+            let resolved = self.store.resolve(&self.object, first..next).await?;
+            let filled = (first..next).zip(resolved).filter(|(_, r)| r.is_some());
+            let is_large = self.change(filled.map(|(index, _)| (index, Change { reference: None, since: 0 })));
+            self.flush_if(is_large).await?;
+            first = next;
+        }
+        Ok(())
+    }
+
+    /// Which parts of a range are holes.
+    async fn holes(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
+        self.check_range(offset, len)?;
+        let end = offset + len;
+        if self.object.kind == Kind::Stream {
+            return Ok(vec![Allocation { len, hole: false }]);
+        }
+        let chunk_bytes = u64::from(self.object.chunk_bytes);
+        let mut runs: Vec<Allocation> = Vec::new();
+        let chunks = self.chunks(offset, len);
+        let mut first = chunks.start;
+        while first < chunks.end {
+            let next = chunks.end.min(first + RESOLVED_AT_ONCE);
+            let resolved = self.store.resolve(&self.object, first..next).await?;
+            for (index, reference) in (first..next).zip(resolved) {
+                let len = end.min((index + 1) * chunk_bytes) - offset.max(index * chunk_bytes);
+                let hole = reference.is_none();
+                match runs.last_mut().filter(|run| run.hole == hole) {
+                    Some(run) => run.len += len,
+                    None => runs.push(Allocation { len, hole }),
+                }
+            }
+            first = next;
+        }
+        Ok(runs)
+    }
+}
+
+/// As an error of a device.
+fn device_error(error: Error, operation: Operation, offset: u64, len: u64) -> DeviceError {
+    let kind = match &error {
+        Error::Device(inner) => inner.kind,
+        Error::Full { .. } => ErrorKind::NoSpace,
+        Error::OutOfRange { .. } => ErrorKind::OutOfRange,
+        Error::ReadOnly(_) | Error::WrongKind { .. } => ErrorKind::ReadOnly,
+        _ => ErrorKind::Io,
+    };
+    let mut out = DeviceError::new(kind, operation, offset, len);
+    out.source = Some(Arc::new(std::io::Error::other(error)));
+    out
+}
+
+impl<D: Device> Device for Volume<D> {
+    fn geometry(&self) -> Geometry {
+        let chunk_bytes = self.object.chunk_bytes;
+        // A size that is no multiple of a block is that of bytes.
+        let size_bytes = self.size_bytes();
+        let trailing = 1 << size_bytes.trailing_zeros().min(31);
+        let block_bytes = chunk_bytes.min(BLOCK_BYTES_MAX).min(trailing);
+        Geometry {
+            size_bytes,
+            block_bytes,
+            preferred_bytes: chunk_bytes,
+            rotational: self.store.device.geometry().rotational,
+        }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.read_range(offset, len).await.map_err(|e| device_error(e, Operation::Read, offset, len as u64))
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        self.write_range(offset, data).await.map_err(|e| device_error(e, Operation::Write, offset, len))
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.store.commit().await.map_err(|e| device_error(e, Operation::Flush, 0, 0))
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.zero_range(offset, len).await.map_err(|e| device_error(e, Operation::Discard, offset, len))
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, _may_unmap: bool) -> Result<(), DeviceError> {
+        self.zero_range(offset, len).await.map_err(|e| device_error(e, Operation::WriteZeroes, offset, len))
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        self.holes(offset, len).await.map_err(|e| device_error(e, Operation::Allocation, offset, len))
+    }
+}

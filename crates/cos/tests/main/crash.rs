@@ -1,0 +1,244 @@
+//! Random operations, collections and power failures.
+
+use crate::model::{Again, CHUNK, Model, Random, bytes_of, content, plan, seeds, settings};
+use futures_executor::block_on;
+use futures_util::future::join;
+use nitro_cos::{CollectOptions, Error, Store};
+use nitro_device::CrashingDevice;
+use nitro_engine::port::Device;
+use std::sync::Arc;
+
+const SIZE_BYTES: u64 = 12 << 20;
+const VOLUME_CHUNKS: u64 = 700;
+const NAMES: [&str; 4] = ["a", "b", "c/d", "e"];
+
+struct World {
+    device: Arc<CrashingDevice>,
+    store: Arc<Store<CrashingDevice>>,
+    model: Model,
+    random: Random,
+}
+
+type Outcome = Result<(), Error>;
+
+impl World {
+    async fn new(seed: u64) -> Self {
+        let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, seed));
+        let store = Store::create(Arc::clone(&device), &plan(SIZE_BYTES, seed), settings()).await.unwrap();
+        Self { device, store: Arc::new(store), model: Model::default(), random: Random(seed ^ 0xC0_5000) }
+    }
+
+    fn any(&mut self, writable: bool) -> Option<String> {
+        let mut present = self.model.present();
+        present.retain(|name| !writable || !self.model.objects[name].read_only);
+        (!present.is_empty()).then(|| present[self.random.below(present.len() as u64) as usize].clone())
+    }
+
+    async fn step(&mut self) -> Outcome {
+        match self.random.below(100) {
+            0..8 => self.create().await,
+            8..55 => self.write().await,
+            55..62 => self.zero().await,
+            62..72 => self.read().await,
+            72..77 => self.copy().await,
+            77..82 => self.delete().await,
+            82..92 => self.commit().await,
+            92..95 => self.checkpoint().await,
+            _ => self.collect().await,
+        }
+    }
+
+    async fn create(&mut self) -> Outcome {
+        let name = NAMES[self.random.below(4) as usize];
+        if self.model.objects.contains_key(name) {
+            return Ok(());
+        }
+        let chunks = 1 + self.random.below(VOLUME_CHUNKS);
+        self.store.create_volume(name, chunks * CHUNK as u64, None, 1)?;
+        self.model.create(name, chunks as usize);
+        Ok(())
+    }
+
+    fn number(&mut self) -> u64 {
+        match self.random.below(4) {
+            0 => self.random.below(1 << 40),
+            _ => self.random.below(60),
+        }
+    }
+
+    async fn write(&mut self) -> Outcome {
+        let Some(name) = self.any(true) else { return Ok(()) };
+        let chunks = self.model.objects[&name].chunks.len() as u64;
+        let first = self.random.below(chunks);
+        let count = (1 + self.random.below(24)).min(chunks - first);
+        let numbers: Vec<u64> = (0..count).map(|_| self.number()).collect();
+        for (index, number) in (first as usize..).zip(&numbers) {
+            self.model.write(&name, index, *number);
+        }
+        let volume = self.store.open_volume(&name)?;
+        let data = bytes_of(&numbers);
+        let offset = first * CHUNK as u64;
+        if self.random.below(4) > 0 {
+            return volume.write_range(offset, data).await;
+        }
+        // In two parts, neither of which is of whole chunks.
+        let middle = 512 * (1 + self.random.below(data.len() as u64 / 512 - 1)) as usize;
+        let (one, two) = (data.slice(..middle), data.slice(middle..));
+        let parts = join(volume.write_range(offset, one), volume.write_range(offset + middle as u64, two)).await;
+        // What a crash makes of half a chunk is not for the model to say: both halves are in it, or nobody looks.
+        parts.0.and(parts.1).inspect_err(|_| {
+            let chunk = first as usize + middle / CHUNK;
+            self.model.objects.get_mut(&name).unwrap().chunks[chunk].maybe.push(u64::MAX);
+        })
+    }
+
+    async fn zero(&mut self) -> Outcome {
+        let Some(name) = self.any(true) else { return Ok(()) };
+        let chunks = self.model.objects[&name].chunks.len() as u64;
+        let first = self.random.below(chunks);
+        let count = (1 + self.random.below(100)).min(chunks - first);
+        (first..first + count).for_each(|index| self.model.write(&name, index as usize, 0));
+        let volume = self.store.open_volume(&name)?;
+        volume.write_zeroes(first * CHUNK as u64, count * CHUNK as u64, true).await.map_err(Error::Device)
+    }
+
+    async fn read(&mut self) -> Outcome {
+        let Some(name) = self.any(false) else { return Ok(()) };
+        let size = self.model.objects[&name].chunks.len() * CHUNK;
+        let offset = self.random.below(size as u64) as usize;
+        let len = (1 + self.random.below(20_000) as usize).min(size - offset);
+        let read = self.store.open_volume(&name)?.read_range(offset as u64, len).await?;
+        let chunks = offset / CHUNK..(offset + len).div_ceil(CHUNK);
+        let wanted: Vec<u64> = self.model.objects[&name].chunks[chunks.clone()].iter().map(|c| c.now).collect();
+        let wanted = bytes_of(&wanted).slice(offset - chunks.start * CHUNK..).slice(..len);
+        assert!(read == wanted, "{len} bytes at {offset} of {name}");
+        Ok(())
+    }
+
+    async fn copy(&mut self) -> Outcome {
+        let Some(source) = self.any(false) else { return Ok(()) };
+        let read_only = self.random.below(3) > 0 && !source.contains('@');
+        let name = match read_only {
+            true => format!("{source}@{}", self.random.below(3)),
+            false => NAMES[self.random.below(4) as usize].to_owned(),
+        };
+        if self.model.objects.contains_key(&name) {
+            return Ok(());
+        }
+        self.model.copy(&source, &name, read_only);
+        match read_only {
+            true => self.store.snapshot(&name, 2).await?,
+            false => self.store.clone_object(&source, &name, 3).await?,
+        }
+        self.model.committed();
+        Ok(())
+    }
+
+    async fn delete(&mut self) -> Outcome {
+        let Some(name) = self.any(false) else { return Ok(()) };
+        self.model.remove(&name);
+        self.store.delete(&name).await?;
+        self.model.committed();
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Outcome {
+        self.store.commit().await?;
+        self.model.committed();
+        Ok(())
+    }
+
+    async fn checkpoint(&mut self) -> Outcome {
+        self.store.checkpoint().await?;
+        self.model.committed();
+        Ok(())
+    }
+
+    /// A collection, with writes, reads and a snapshot meanwhile.
+    async fn collect(&mut self) -> Outcome {
+        let store = Arc::clone(&self.store);
+        let options = CollectOptions { alive_share_min: [0.5, 0.9, 1.0][self.random.below(3) as usize] };
+        let others = async {
+            for _ in 0..self.random.below(6) {
+                match self.random.below(8) {
+                    0 => self.copy().await?,
+                    1 => self.delete().await?,
+                    2 | 3 => self.read().await?,
+                    _ => self.write().await?,
+                }
+            }
+            Ok(())
+        };
+        let (collected, others) = join(store.collect(&options, &|_, _, _| ()), others).await;
+        others.and(collected.map(drop))
+    }
+
+    /// Power fails, or somebody kills the program; then everything must be as it was, or as was asked for since.
+    async fn crash(&mut self) {
+        self.device = Arc::new(self.device.crashed());
+        let store = Store::open(Arc::clone(&self.device), settings()).await.unwrap();
+        self.store = Arc::new(store);
+        let there: Vec<String> = self.store.list().into_iter().map(|o| o.name).collect();
+        for name in &there {
+            assert!(self.model.objects.contains_key(name), "{name} came from nowhere");
+        }
+        self.model.objects.retain(|name, object| {
+            let is_there = there.contains(name);
+            assert!(object.uncertain || is_there == object.present, "{name}: {is_there}");
+            object.present = is_there;
+            is_there
+        });
+        self.look().await;
+        self.model.committed();
+    }
+
+    /// Reads everything, and takes over what there is of what may be.
+    async fn look(&mut self) {
+        for (name, object) in &mut self.model.objects {
+            let volume = self.store.open_volume(name).unwrap();
+            assert_eq!(volume.size_bytes() as usize, object.chunks.len() * CHUNK);
+            let read = volume.read_range(0, object.chunks.len() * CHUNK).await.unwrap();
+            for (i, (chunk, bytes)) in object.chunks.iter_mut().zip(read.chunks(CHUNK)).enumerate() {
+                let found = chunk.maybe.iter().find(|n| **n != u64::MAX && content(**n) == bytes).copied();
+                let anything = chunk.maybe.contains(&u64::MAX);
+                match found {
+                    Some(number) => chunk.now = number,
+                    // Half a chunk: overwritten, so that the model knows it again.
+                    None if anything => {
+                        volume.write_range((i * CHUNK) as u64, content(0).into()).await.ok();
+                        chunk.now = 0;
+                    }
+                    None => panic!("chunk {i} of {name} is none of {:?}", chunk.maybe),
+                }
+            }
+        }
+        self.store.commit().await.unwrap();
+    }
+}
+
+#[test]
+fn random_operations_collections_and_power_failures() {
+    for seed in seeds(40) {
+        let _again = Again(seed);
+        block_on(async {
+            let mut world = World::new(seed).await;
+            for _ in 0..6 {
+                let left = 20 + world.random.below(600);
+                world.device.fail_power_after(left);
+                for step in 0..150 {
+                    match world.step().await {
+                        Ok(()) => {}
+                        Err(Error::Full { .. }) => panic!("full at step {step}"),
+                        Err(error @ (Error::Missing { .. } | Error::Damaged { .. })) => {
+                            let device_failed = world.device.flush().await.is_err();
+                            assert!(device_failed, "{error}");
+                            break;
+                        }
+                        Err(_) => break,
+                    }
+                }
+                world.crash().await;
+            }
+        });
+    }
+}

@@ -1,0 +1,6 @@
+//! The store against a naive model, on devices whose power fails.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crash;
+mod model;
+mod streams;

@@ -1,0 +1,145 @@
+//! What a store should be: a map of arrays of chunks.
+
+use bytes::Bytes;
+use nitro_cos::{Plan, Settings, StoreOptions};
+use nitro_engine::codec::Compression;
+use std::collections::BTreeMap;
+
+/// Bytes of the test's chunks.
+pub const CHUNK: usize = 4096;
+
+/// The seeds to try: the one in `NITRO_SEED`, else as many as `NITRO_SEEDS` says, else the first `count`.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    match number("NITRO_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("NITRO_SEEDS").unwrap_or(count),
+    }
+}
+
+/// Says how to run a failing seed again.
+pub struct Again(pub u64);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("again: NITRO_SEED={} cargo test -p nitro-cos --test main <test>", self.0);
+        }
+    }
+}
+
+/// `SplitMix64`.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// The content of that number: 0 is all zeroes, odd ones shrink by half.
+pub fn content(number: u64) -> Vec<u8> {
+    if number == 0 {
+        return vec![0; CHUNK];
+    }
+    let mut random = Random(number);
+    let mut bytes = vec![0; CHUNK];
+    let filled = if number % 2 == 1 { CHUNK / 2 } else { CHUNK };
+    bytes[..filled].chunks_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
+    bytes
+}
+
+/// A small store.
+pub fn plan(size_bytes: u64, seed: u64) -> Plan {
+    let options = StoreOptions {
+        size_bytes,
+        chunk_bytes: CHUNK as u32,
+        region_bytes: 16 << 10,
+        container_bytes: 64 << 10,
+        compression: Compression::Lz4,
+    };
+    Plan::new(&options, seed | 1, seed).unwrap()
+}
+
+/// Little RAM, so that the device is asked.
+pub fn settings() -> Settings {
+    Settings {
+        locality_containers: 3,
+        region_cache_bytes: 64 << 10,
+        recipe_cache_bytes: 64 << 10,
+        compare_duplicates: false,
+    }
+}
+
+/// A chunk: what it is, and what a crash may make of it.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    pub now: u64,
+    pub maybe: Vec<u64>,
+}
+
+/// An object.
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub read_only: bool,
+    pub chunks: Vec<Chunk>,
+    /// A crash may make it vanish, or bring it back.
+    pub uncertain: bool,
+    /// It is there, as far as the store has said.
+    pub present: bool,
+}
+
+/// All objects.
+#[derive(Default, Debug)]
+pub struct Model {
+    pub objects: BTreeMap<String, Object>,
+}
+
+impl Model {
+    pub fn create(&mut self, name: &str, chunks: usize) {
+        let chunks = vec![Chunk { now: 0, maybe: vec![0] }; chunks];
+        self.objects.insert(name.to_owned(), Object { read_only: false, chunks, uncertain: true, present: true });
+    }
+
+    pub fn write(&mut self, name: &str, index: usize, number: u64) {
+        let chunk = &mut self.objects.get_mut(name).unwrap().chunks[index];
+        chunk.now = number;
+        chunk.maybe.push(number);
+    }
+
+    pub fn copy(&mut self, source: &str, name: &str, read_only: bool) {
+        let mut object = self.objects[source].clone();
+        (object.read_only, object.uncertain) = (read_only, true);
+        object.chunks.iter_mut().for_each(|c| c.maybe = vec![c.now]);
+        self.objects.insert(name.to_owned(), object);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        let object = self.objects.get_mut(name).unwrap();
+        (object.uncertain, object.present) = (true, false);
+    }
+
+    pub fn committed(&mut self) {
+        self.objects.retain(|_, object| object.present);
+        for object in self.objects.values_mut() {
+            object.uncertain = false;
+            object.chunks.iter_mut().for_each(|c| c.maybe = vec![c.now]);
+        }
+    }
+
+    pub fn present(&self) -> Vec<String> {
+        self.objects.iter().filter(|(_, o)| o.present).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Chunks, one after the other.
+pub fn bytes_of(numbers: &[u64]) -> Bytes {
+    numbers.iter().flat_map(|n| content(*n)).collect::<Vec<u8>>().into()
+}
