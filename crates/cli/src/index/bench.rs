@@ -1,7 +1,7 @@
 //! `nitro index bench`
 
-use super::{Behind, Measured};
 use super::load::{Drive, Entries, Outcome};
+use super::{Behind, Measured};
 use crate::args::{BenchArgs, IndexKind};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
