@@ -78,16 +78,21 @@ impl Plan {
             let why = "an index holds from 1 to 2^40 entries".to_owned();
             return Err(Error::Setting { what: "entries", given: entries, why, nearest: entries.clamp(1, 1 << 40) });
         }
-        let at_best = |ram| {
-            let fitting = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::with(options.shape, entries, bits, ram));
-            fitting.min_by(|a, b| a.cost().total_cmp(&b.cost()))
-        };
-        at_best(options.ram_bytes).ok_or_else(|| {
+        let best = Self::choices(options).into_iter().min_by(|a, b| a.cost().total_cmp(&b.cost()));
+        best.ok_or_else(|| {
             let need = (0..=SUPER_BITS_MAX).filter_map(|bits| Self::least_ram(options.shape, entries, bits)).min();
             let why = format!("{entries} entries need more");
             let nearest = need.unwrap_or(u64::MAX);
             Error::Setting { what: "RAM of the index in bytes", given: options.ram_bytes, why, nearest }
         })
+    }
+
+    /// The sizes that fit into the RAM, one for each number of super tables: from few buffers and large filters to the
+    /// opposite. [`new`](Self::new) takes the best of them.
+    #[must_use]
+    pub fn choices(options: &Options) -> Vec<Self> {
+        let with = |bits| Self::with(options.shape, options.entries, bits, options.ram_bytes);
+        (0..=SUPER_BITS_MAX).filter_map(with).collect()
     }
 
     /// What a look-up of an absent key costs, in page reads: longer rows of the filters take time, too.

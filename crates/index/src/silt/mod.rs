@@ -28,6 +28,7 @@ mod recover;
 mod run;
 mod space;
 mod stores;
+mod usage;
 
 mod codes;
 pub mod cuckoo;
@@ -38,6 +39,7 @@ pub mod trie;
 
 pub use pace::Rates;
 pub use plan::Plan;
+pub use usage::{StoreUsage, Usage};
 
 use crate::superblock::{Kind, Superblock};
 use crate::{Counters, Error, FlashIndex, Shape, Value};
