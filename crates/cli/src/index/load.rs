@@ -73,6 +73,15 @@ impl Latencies {
         self.0.value_at_quantile(share) as f64 / 1000.0
     }
 
+    pub(crate) fn mean_us(&self) -> f64 {
+        self.0.mean() / 1000.0
+    }
+
+    /// The share of the operations that took no longer.
+    pub(crate) fn share_within_us(&self, limit_us: f64) -> f64 {
+        self.0.count_between(0, (limit_us * 1000.0) as u64) as f64 / self.0.len().max(1) as f64
+    }
+
     pub(crate) fn max_us(&self) -> f64 {
         self.0.max() as f64 / 1000.0
     }

@@ -6,12 +6,9 @@ use nitro_sim::experiments::{Chart, Table};
 /// The whole of it; what charts show is told in tables.
 pub(super) fn page(report: &Report) -> String {
     let mut out = format!(
-        "# Nitro's evaluation, made again\n\nMade by `{}` (nitro {}), in {:.0} s. {}\n\n## Claims\n\n\
+        "# {}\n\nMade by `{}` (nitro {}), in {:.0} s. {}\n\n## Claims\n\n\
          | | the paper | here | verdict |\n|---|---|---|---|\n",
-        report.command,
-        report.version,
-        report.seconds,
-        super::html::about(report)
+        report.title, report.command, report.version, report.seconds, report.about
     );
     for verdict in verdicts(report) {
         let reason = if verdict.reason.is_empty() { String::new() } else { format!(": {}", verdict.reason) };
@@ -33,7 +30,7 @@ pub(super) fn page(report: &Report) -> String {
         section.tables.iter().for_each(|one| out += &table(one));
     }
     if !report.failures.is_empty() {
-        out += "\n## Could not be simulated\n\n";
+        out += "\n## Could not be run\n\n";
         report.failures.iter().for_each(|failure| out += &format!("- {failure}\n"));
     }
     out

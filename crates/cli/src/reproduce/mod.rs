@@ -1,13 +1,16 @@
 //! `nitro reproduce`: the paper's evaluation again, ours beside theirs.
 
+mod clam;
 mod compressors;
 mod html;
+mod indexes;
 mod markdown;
 mod overheads;
+mod silt;
 mod svg;
 mod synthetic;
 
-use crate::args::ReproduceArgs;
+use crate::args::{Paper, ReproduceArgs};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use nitro_sim::experiments::{Cell, EXPERIMENTS, Holds, Outcomes, Plan, Section, Step, Verdict, run as simulate};
@@ -30,8 +33,13 @@ pub(crate) struct Report {
     pub(crate) version: &'static str,
     /// That makes it again.
     pub(crate) command: String,
-    /// The traces' sizes beside the published ones.
-    pub(crate) scales: [f64; 3],
+    /// The heading.
+    pub(crate) title: &'static str,
+    /// Which paper, and how it was made again.
+    pub(crate) about: String,
+    /// The traces' sizes beside the published ones, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scales: Option<[f64; 3]>,
     /// From beginning to end, in seconds; less where outcomes were known.
     pub(crate) seconds: f64,
     pub(crate) sections: Vec<Section>,
@@ -41,13 +49,19 @@ pub(crate) struct Report {
 
 /// Runs what is asked for, and writes the report.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
+    match &args.paper {
+        None => evaluation(args),
+        Some(Paper::Clam(args)) => clam::run(args),
+        Some(Paper::Silt(args)) => silt::run(args),
+    }
+}
+
+/// Nitro's.
+fn evaluation(args: &ReproduceArgs) -> Result<(), Error> {
     let begun = Instant::now();
     check_names(&args.only)?;
     let wants = |id: &str| args.only.is_empty() || args.only.iter().any(|only| only == id);
-    let unusable = |e: &dyn std::fmt::Display| {
-        Error::new(format_args!("folder {}", args.folder.display()), e).or("name one that can be written to")
-    };
-    fs::create_dir_all(&args.folder).map_err(|e| unusable(&e))?;
+    make(&args.folder)?;
     let plan = if args.quick { Plan::quick(args.seed) } else { Plan::full(args.seed) }.scaled(args.scale);
     let wanted: Vec<_> = EXPERIMENTS.iter().filter(|experiment| wants(experiment.id)).collect();
     let cells: Vec<Cell> = wanted.iter().flat_map(|experiment| (experiment.cells)(&plan)).collect();
@@ -66,19 +80,44 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
-        scales: plan.scales,
+        title: "Nitro's evaluation, made again",
+        about: about(plan.scales),
+        scales: Some(plan.scales),
         seconds: begun.elapsed().as_secs_f64(),
         sections,
         failures: outcomes.failures().to_vec(),
     };
-    write(&report, &args.folder).map_err(|e| unusable(&e))?;
-    print(&report, args)?;
+    publish(&report, &args.folder, "reproduction", args.output.format)?;
     if report.failures.is_empty() {
         return Ok(());
     }
     Err(Error::new("reproduce", format_args!("could not be simulated: {}", report.failures.join("; ")))
         .or("the report has the rest"))
 }
+
+fn unusable(folder: &Path, why: &std::io::Error) -> Error {
+    Error::new(format_args!("folder {}", folder.display()), why).or("name one that can be written to")
+}
+
+/// Makes the folder for the report.
+fn make(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|e| unusable(folder, &e))
+}
+
+/// What Nitro's report is about.
+fn about([webvm, homes, mail]: [f64; 3]) -> String {
+    format!(
+        "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU traces are not \
+         used: **synthetic traces** with their published figures (file system, footprint, writes per read, share of unique \
+         content, request sizes, 21 days) stand for them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches \
+         in proportion; their addresses, times and reuse are made up. All is simulated with the server's own cache manager on \
+         modelled devices, but Figure 8 and the compressors, which are measured. {JUDGED}"
+    )
+}
+
+/// What verdicts mean.
+const JUDGED: &str = "A claim *holds* if the figures lie where the paper's do, within a quarter of them; it *holds in direction* if \
+                      what is better and what is worse is the same.";
 
 fn check_names(only: &[String]) -> Result<(), Error> {
     let known: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.id).chain([OVERHEADS, COMPRESSORS]).collect();
@@ -165,11 +204,22 @@ fn not_measured() -> Section {
     }
 }
 
-fn write(report: &Report, folder: &Path) -> std::io::Result<()> {
-    fs::write(folder.join("reproduction.html"), html::page(report))?;
-    fs::write(folder.join("reproduction.md"), markdown::page(report))?;
-    let json = serde_json::to_string_pretty(report).map_err(std::io::Error::other)?;
-    fs::write(folder.join("reproduction.json"), json + "\n")
+/// Writes the report's three files, called `name`, and prints what was found.
+fn publish(report: &Report, folder: &Path, name: &str, format: Format) -> Result<(), Error> {
+    let page = folder.join(name).with_extension("html");
+    let write = || {
+        fs::write(&page, html::page(report))?;
+        fs::write(page.with_extension("md"), markdown::page(report))?;
+        let json = serde_json::to_string_pretty(report).map_err(std::io::Error::other)?;
+        fs::write(page.with_extension("json"), json + "\n")
+    };
+    write().map_err(|e| unusable(folder, &e))?;
+    let text = match format {
+        Format::Json => output::json_pretty(report)?,
+        Format::Csv => table(report).csv(true),
+        Format::Table => text(report, &page),
+    };
+    output::print(&text).map(|_| ())
 }
 
 /// All claims, in the paper's order.
@@ -179,20 +229,11 @@ pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
     all
 }
 
-fn print(report: &Report, args: &ReproduceArgs) -> Result<(), Error> {
-    let text = match args.output.format {
-        Format::Json => output::json_pretty(report)?,
-        Format::Csv => table(report).csv(true),
-        Format::Table => text(report, &args.folder),
-    };
-    output::print(&text).map(|_| ())
-}
-
 /// For people: what is long comes last.
-fn text(report: &Report, folder: &Path) -> String {
+fn text(report: &Report, page: &Path) -> String {
     let line = |verdict: &&Verdict| format!("{:<4} {:<18} {}\n", verdict.id, verdict.holds.words(), verdict.found);
     let claims: String = verdicts(report).iter().map(line).collect();
-    format!("{claims}\nThe report: {}\n", folder.join("reproduction.html").display())
+    format!("{claims}\nThe report: {}\n", page.display())
 }
 
 fn table(report: &Report) -> Table {

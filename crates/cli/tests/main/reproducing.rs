@@ -78,3 +78,21 @@ fn what_cannot_be_reproduced() {
     assert!(said.contains("folder file: "), "{said}");
     place.failure("reproduce --threads 0", 2);
 }
+
+#[test]
+fn what_cannot_be_reproduced_of_the_papers_on_indexes() {
+    let place = Place::new();
+    place.write("kept", "what somebody needs");
+    let said = place.failure("reproduce clam --quick --file kept", 1);
+    assert!(said.contains("file kept: it exists; name one that does not"), "{said}");
+    assert_eq!(fs::read_to_string(place.path("kept")).unwrap(), "what somebody needs");
+    let said = place.failure("reproduce silt --quick --ram 1000", 1);
+    assert!(said.contains("--ram: ") && said.contains("nearest"), "{said}");
+    place.failure("reproduce clam --entries 5", 2);
+    place.failure("reproduce clam --dollars 0", 2);
+    place.failure("reproduce --scale 2 silt", 2);
+    for paper in ["clam", "silt"] {
+        let help = place.stdout(&format!("reproduce {paper} --help"));
+        assert!(help.contains("Examples:") && help.contains("--entries"), "{help}");
+    }
+}

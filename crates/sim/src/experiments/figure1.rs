@@ -51,8 +51,10 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
             x_label: "cache, blocks of 4 KiB".into(),
             y_label: "ratio".into(),
             log_x: true,
+            log_y: false,
             y_min: 1.0,
             lines,
+            events: Vec::new(),
         })],
         ..Section::default()
     }

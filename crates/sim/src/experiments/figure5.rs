@@ -36,7 +36,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     };
     let chart = |title: &str, y_label: &str, y_min, lines| {
         let (title, x_label, y_label) = (title.into(), "fingerprint index ratio, %".into(), y_label.into());
-        Chart::Lines(Lines { title, x_label, y_label, log_x: false, y_min, lines })
+        Chart::Lines(Lines { title, x_label, y_label, log_x: false, log_y: false, y_min, lines, events: Vec::new() })
     };
     let mut table = Table::new("RAM of the indexes beside 100 %", &["ratio", "WebVM", "Homes", "Mail"]);
     for percent in RATIOS {

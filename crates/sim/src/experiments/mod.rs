@@ -27,7 +27,7 @@ pub use cell::{Cell, Outcomes};
 pub use judge::{Band, Holds, Verdict, percents};
 pub use plan::{Fiu, Plan};
 pub use run::{Step, run};
-pub use section::{Bars, Chart, Contour, Line, Lines, Section, Table};
+pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
 pub use work::Work;
 
 /// A figure or table of the paper.

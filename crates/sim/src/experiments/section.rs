@@ -30,6 +30,8 @@ pub enum Chart {
     Bars(Bars),
     /// A field over two axes.
     Contour(Contour),
+    /// Points with names.
+    Points(Points),
 }
 
 /// Lines over an axis.
@@ -43,10 +45,14 @@ pub struct Lines {
     pub y_label: String,
     /// Whether the horizontal axis is logarithmic.
     pub log_x: bool,
+    /// Whether the vertical axis is logarithmic.
+    pub log_y: bool,
     /// Where the vertical axis begins.
     pub y_min: f64,
     /// The lines.
     pub lines: Vec<Line>,
+    /// What happened at which values of the horizontal axis, by kind.
+    pub events: Vec<(String, Vec<f64>)>,
 }
 
 /// One line.
@@ -90,6 +96,30 @@ pub struct Contour {
     pub ys: Vec<f64>,
     /// By y, then x.
     pub values: Vec<Vec<Option<f64>>>,
+}
+
+/// Points with names on two axes, both linear and from 0 on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Points {
+    /// Above the chart.
+    pub title: String,
+    /// Below it.
+    pub x_label: String,
+    /// Beside it.
+    pub y_label: String,
+    /// The points, by kind.
+    pub kinds: Vec<(String, Vec<Point>)>,
+}
+
+/// One point.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Its name.
+    pub name: String,
+    /// On the horizontal axis.
+    pub x: f64,
+    /// On the vertical axis.
+    pub y: f64,
 }
 
 /// A table.
