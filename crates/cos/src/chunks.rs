@@ -85,11 +85,11 @@ impl<D: Device> Store<D> {
             ChunkKind::Data => {}
             ChunkKind::Recipe => self.compare_nodes(source, pieces, &mut places).await,
         }
-        // Of those that occur several times the first is stored.
+        // Of data that occurs several times the first is stored.
         let mut first: FingerprintMap<usize> = FingerprintMap::default();
         let mut new = Vec::new();
         for (i, fingerprint) in fingerprints.iter().enumerate() {
-            if places[i].is_none() && !first.contains_key(fingerprint) {
+            if places[i].is_none() && (kind == ChunkKind::Recipe || !first.contains_key(fingerprint)) {
                 first.insert(*fingerprint, i);
                 new.push(i);
             }
@@ -128,8 +128,7 @@ impl<D: Device> Store<D> {
     async fn compare_nodes(&self, source: &Bytes, pieces: &Pieces, places: &mut [Option<Place>]) {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
-            let there = self.read_chunk(&Reference { fingerprint: *fingerprint, place }).await.ok();
-            let there = there.and_then(|bytes| Node::decode(&bytes).ok());
+            let there = self.node(&Reference { fingerprint: *fingerprint, place }).await.ok();
             let given = Node::decode(&source[range.clone()]).ok();
             if there.is_none_or(|there| given.is_none_or(|given| given.entries != there.entries)) {
                 *found = None;
@@ -211,15 +210,23 @@ impl<D: Device> Store<D> {
             let region = at.ok().and_then(|at| regions[at].as_ref());
             chunks.push(match region.and_then(|r| r.chunk(reference.place.number, &reference.fingerprint)) {
                 Some(chunk) => chunk,
-                None => self.read_moved(reference).await?,
+                None => self.read_moved(reference.fingerprint).await?.1,
             });
         }
         Ok(chunks)
     }
 
+    /// A chunk, and where it is.
+    pub(crate) async fn locate(&self, reference: &Reference) -> Result<(Place, Bytes), Error> {
+        let region = self.read_regions(&[reference.place]).await?.pop().flatten();
+        match region.and_then(|r| r.chunk(reference.place.number, &reference.fingerprint)) {
+            Some(chunk) => Ok((reference.place, chunk)),
+            None => self.read_moved(reference.fingerprint).await,
+        }
+    }
+
     /// A chunk that is not where it was.
-    async fn read_moved(&self, reference: &Reference) -> Result<Bytes, Error> {
-        let fingerprint = reference.fingerprint;
+    async fn read_moved(&self, fingerprint: Fingerprint) -> Result<(Place, Bytes), Error> {
         self.counters.moved.add(1);
         for _ in 0..MOVES_MAX {
             let known = self.state.lock().locality.get(&fingerprint);
@@ -230,7 +237,7 @@ impl<D: Device> Store<D> {
             let Some(place) = place else { break };
             let region = self.read_regions(&[place]).await?.pop().flatten();
             if let Some(chunk) = region.and_then(|r| r.chunk(place.number, &fingerprint)) {
-                return Ok(chunk);
+                return Ok((place, chunk));
             }
             // It may be on its way elsewhere.
             yield_now().await;

@@ -74,7 +74,7 @@ struct Reachable {
 struct Walk<'a, D> {
     store: &'a Store<D>,
     /// Blocks whose references were followed.
-    seen: HashSet<Fingerprint>,
+    seen: HashSet<(Fingerprint, u64)>,
     references: usize,
 }
 
@@ -261,8 +261,8 @@ impl<D: Device> Walk<'_, D> {
     async fn object(&mut self, object: &Reachable) -> Result<(), Error> {
         let result = async {
             for change in &object.overlay {
-                if let Some(reference) = change.reference {
-                    self.mark(&reference, change.since).await?;
+                if let Some(reference) = &change.reference {
+                    self.mark(reference, change.since).await?;
                 }
             }
             match &object.root {
@@ -281,41 +281,42 @@ impl<D: Device> Walk<'_, D> {
     async fn tree(&mut self, root: &Root) -> Result<(), Error> {
         let mut rest = vec![(root.reference, 0, root.levels)];
         while let Some((reference, since, level)) = rest.pop() {
-            self.mark(&reference, since).await?;
-            if level == 0 || !self.seen.insert(reference.fingerprint) {
+            let place = self.mark(&reference, since).await?;
+            if level == 0 || !self.seen.insert((reference.fingerprint, place.pack())) {
                 continue;
             }
-            let node = self.store.node(&reference).await?;
+            let node = self.store.node(&Reference { place, ..reference }).await?;
             if node.level + 1 != level {
                 let (structure, field, value) = ("recipe block", "level", node.level.into());
                 return Err(FormatError::Field { structure, field, value }.into());
             }
             for entry in node.entries.iter().flatten() {
-                match level {
-                    1 => self.mark(&entry.reference, node.since).await?,
-                    _ => rest.push((entry.reference, node.since, level - 1)),
+                if level == 1 {
+                    self.mark(&entry.reference, node.since).await?;
+                } else {
+                    rest.push((entry.reference, node.since, level - 1));
                 }
             }
         }
         Ok(())
     }
 
-    /// Marks a chunk where it really is.
-    async fn mark(&mut self, reference: &Reference, since: u64) -> Result<(), Error> {
+    /// Marks a chunk where it really is, and says where.
+    async fn mark(&mut self, reference: &Reference, since: u64) -> Result<Place, Error> {
         self.references += 1;
         if self.references.is_multiple_of(REFERENCES_PER_TURN) {
             yield_now().await;
         }
         let place = reference.place;
         if self.is_right(reference, since) {
-            return Ok(());
+            return Ok(place);
         }
         // The container may be newer than the recipe: its metadata tells.
         let _ = self.store.load_container(place.slot).await;
         let mut state = self.store.state.lock();
         if state.locality.holds(place, &reference.fingerprint) {
             state.note_alive(place);
-            return Ok(());
+            return Ok(place);
         }
         drop(state);
         self.mark_moved(reference.fingerprint).await
@@ -333,10 +334,10 @@ impl<D: Device> Walk<'_, D> {
     }
 
     /// A chunk that is not where a recipe says: the index must know where it is, and go on to know.
-    async fn mark_moved(&self, fingerprint: Fingerprint) -> Result<(), Error> {
+    async fn mark_moved(&self, fingerprint: Fingerprint) -> Result<Place, Error> {
         let found: Option<Place> = self.store.find(&[fingerprint]).await?[0];
         let place = found.ok_or(Error::Missing { fingerprint })?;
         self.store.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?;
-        Ok(())
+        Ok(place)
     }
 }

@@ -13,12 +13,12 @@ use crate::plan::{Layout, Plan, index_plan};
 use crate::recover;
 use crate::slots::Slots;
 use crate::summary::Summary;
+use crate::tree::NodeKey;
 use crate::{Error, Hex};
 use async_lock::RwLock;
 use futures_util::lock::Mutex as AsyncMutex;
 use hashbrown::HashMap;
 use lru::LruCache;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
 use nitro_engine::slice::SliceDevice;
 use nitro_index::FlashIndex;
@@ -97,7 +97,7 @@ pub struct Store<D> {
     pub(crate) objects: Mutex<Objects>,
     pub(crate) journal: AsyncMutex<Journal>,
     pub(crate) regions: Mutex<Regions>,
-    pub(crate) nodes: Mutex<LruCache<Fingerprint, Arc<Node>>>,
+    pub(crate) nodes: Mutex<LruCache<NodeKey, Arc<Node>>>,
     pub(crate) upto: Upto,
     pub(crate) counters: Counting,
     /// One collection at a time.

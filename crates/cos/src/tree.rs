@@ -10,6 +10,7 @@ use crate::object::{Change, Object};
 use crate::place::Reference;
 use crate::{Error, Store};
 use bytes::Bytes;
+use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 
 /// Blocks that are written at once.
 const WRITTEN_AT_ONCE: usize = 128;
+
+/// A block in RAM: its fingerprint, place, and the sequence number of its container.
+pub(crate) type NodeKey = (Fingerprint, u64, u64);
 
 /// What a block of the level above is to say of a block.
 type Written = BTreeMap<u64, (Option<Entry>, u64)>;
@@ -39,15 +43,27 @@ fn blocks_beneath(above: u8, below: u8) -> u64 {
 
 impl<D: Device> Store<D> {
     /// A block of a recipe.
+    ///
+    /// There may be copies of a block that say the same, but that things are elsewhere. RAM has blocks by where they are, so
+    /// that what is seen in RAM is what stands there.
     pub(crate) async fn node(&self, reference: &Reference) -> Result<Arc<Node>, Error> {
-        if let Some(node) = self.nodes.lock().get(&reference.fingerprint) {
+        let key = self.node_key(reference);
+        if let Some(node) = self.nodes.lock().get(&key) {
             return Ok(Arc::clone(node));
         }
         self.counters.recipe_reads.add(1);
-        let bytes = self.read_chunk(reference).await?;
+        let (place, bytes) = self.locate(reference).await?;
         let node = Arc::new(Node::decode(&bytes)?);
-        self.nodes.lock().put(reference.fingerprint, Arc::clone(&node));
+        // Unless it was found elsewhere, or the container gave way meanwhile.
+        if place == reference.place && self.node_key(reference) == key {
+            self.nodes.lock().put(key, Arc::clone(&node));
+        }
         Ok(node)
+    }
+
+    fn node_key(&self, reference: &Reference) -> NodeKey {
+        let sequence = self.state.lock().slots.get(reference.place.slot).sequence;
+        (reference.fingerprint, reference.place.pack(), sequence)
     }
 
     /// The block of a level and number, if there is one.
@@ -170,7 +186,8 @@ impl<D: Device> Store<D> {
         for ((number, node), reference) in nodes.into_iter().zip(references) {
             let bytes = node.entries.iter().flatten().map(|e| e.bytes).sum();
             above.insert(number, (Some(Entry { reference, bytes }), since));
-            self.nodes.lock().put(reference.fingerprint, Arc::new(node));
+            let key = self.node_key(&reference);
+            self.nodes.lock().put(key, Arc::new(node));
         }
         Ok(())
     }
