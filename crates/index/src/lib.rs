@@ -20,6 +20,7 @@ pub use error::Error;
 pub use shape::{Options, Shape};
 pub use superblock::{Kind, kind_of};
 
+use futures_util::future::try_join_all;
 use nitro_engine::port::DeviceError;
 use smallvec::SmallVec;
 use std::future::Future;
@@ -65,6 +66,15 @@ pub trait FlashIndex {
     /// # Errors
     /// [`Error::KeySize`], or when the device fails. A page that fails its checksum is no error: what it held is not there.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Value>, Error>>;
+
+    /// The values of many keys, in their order; what is on the flash is read side by side. Cheaper than as many
+    /// [`get`](Self::get)s where most keys are not there.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    fn get_many(&self, keys: &[impl AsRef<[u8]>]) -> impl Future<Output = Result<Vec<Option<Value>>, Error>> {
+        try_join_all(keys.iter().map(|key| self.get(key.as_ref())))
+    }
 
     /// Enters `key`, in place of an older value of it. Durable after the next [`sync`](Self::sync).
     ///

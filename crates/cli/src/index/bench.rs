@@ -6,15 +6,20 @@ use crate::args::{BenchArgs, IndexKind};
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use crate::progress::Progress;
-use nitro_device::{FileDevice, FileOptions, Reactor};
-use nitro_engine::port::Device;
+use nitro_device::{CompioClock, FileDevice, FileOptions, Reactor, spawn_thread};
+use nitro_engine::port::{Clock as _, Device};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::silt::{self, Rates, Silt};
-use nitro_index::{Options, PAGE_BYTES, Shape, kind_of};
+use nitro_index::{Counters, Options, PAGE_BYTES, Shape, kind_of};
 use serde::Serialize;
+use smallvec::SmallVec;
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 /// The number whose key's value tells how many entries were in when it was last synced.
 const PROGRESS: u64 = u64::MAX;
@@ -22,6 +27,10 @@ const PROGRESS: u64 = u64::MAX;
 const ABSENT: u64 = 1 << 48;
 /// Look-ups of absent entries for each of a present one.
 const MISSES_PER_HIT: u64 = 10;
+/// Absent entries that are looked up at once.
+const MISSES_AT_ONCE: u64 = 64;
+/// Entries that are entered anew while hits are measured.
+const FILLING_INSERTS_PER_SECOND: f64 = 50_000.0;
 
 /// What was measured.
 #[derive(Debug, Serialize)]
@@ -41,6 +50,9 @@ struct Report {
     hit_p99_us: f64,
     misses_per_second: f64,
     miss_p99_us: f64,
+    /// Hits while entries are entered anew, so that what the index does behind goes on; null where others would give way.
+    filling_hits_per_second: Option<f64>,
+    filling_hit_p99_us: Option<f64>,
     reads_per_hit: f64,
     reads_per_miss: f64,
     /// Bytes written for each byte entered.
@@ -48,6 +60,8 @@ struct Report {
     written_bytes_per_insert: Option<f64>,
     ram_bytes: u64,
     ram_bytes_per_entry: f64,
+    /// The mean over the second half of the fill.
+    fill_ram_bytes_per_entry: Option<f64>,
     /// The device's random reads of 4 KiB at the same depth, by the same threads.
     device_reads_per_second: f64,
     depth: usize,
@@ -133,11 +147,14 @@ where
     let bench = Bench { args, entries: Entries(shape), index, threads };
     let begun = if exists { bench.synced(&reactor)? } else { 0 };
     let verified = if exists { Some(bench.verify(begun)?) } else { None };
-    let filled = bench.fill(&reactor, begun)?;
+    let ram = RamMean::default();
+    let filled = bench.fill(&reactor, begun, &ram)?;
     let after_fill = bench.index.counters();
-    let hits = bench.look_up(args.lookups, true)?;
-    let misses = bench.look_up(args.lookups * MISSES_PER_HIT, false)?;
+    let hits = bench.look_up(args.lookups)?;
+    let after_hits = bench.index.counters();
+    let misses = bench.miss(args.lookups * MISSES_PER_HIT)?;
     let counters = bench.index.counters();
+    let filling = if args.kind == IndexKind::Silt { Some(bench.look_up_while_filling(args.lookups)?) } else { None };
     behind.end()?;
     let raw = bench.read_device(&device, flash_bytes, args.lookups.min(200_000))?;
     let inserted = args.shape.entries.saturating_sub(begun);
@@ -159,16 +176,35 @@ where
         hit_p99_us: hits.latencies.quantile_us(0.99),
         misses_per_second: misses.per_second(),
         miss_p99_us: misses.latencies.quantile_us(0.99),
-        reads_per_hit: reads(counters.hit_reads - after_fill.hit_reads, counters.hits - after_fill.hits),
+        filling_hits_per_second: filling.as_ref().map(Outcome::per_second),
+        filling_hit_p99_us: filling.as_ref().map(|f| f.latencies.quantile_us(0.99)),
+        reads_per_hit: reads(after_hits.hit_reads - after_fill.hit_reads, after_hits.hits - after_fill.hits),
         reads_per_miss: reads(counters.miss_reads - after_fill.miss_reads, counters.misses - after_fill.misses),
         write_amplification: of_fill(after_fill.written_bytes as f64 / given),
         written_bytes_per_insert: of_fill(after_fill.written_bytes as f64 / inserted as f64),
         ram_bytes: counters.ram_bytes,
         ram_bytes_per_entry: counters.ram_bytes as f64 / args.shape.entries as f64,
+        fill_ram_bytes_per_entry: ram.mean(),
         device_reads_per_second: raw,
         depth: args.depth.get(),
         threads,
     })
+}
+
+/// RAM that is looked at now and then.
+#[derive(Default)]
+struct RamMean(Cell<(f64, u32)>);
+
+impl RamMean {
+    fn add(&self, counters: &Counters) {
+        let (sum, count) = self.0.get();
+        self.0.set((sum + counters.ram_bytes as f64 / counters.entries.max(1) as f64, count + 1));
+    }
+
+    fn mean(&self) -> Option<f64> {
+        let (sum, count) = self.0.get();
+        (count > 0).then(|| sum / f64::from(count))
+    }
 }
 
 struct Bench<'a, I> {
@@ -214,7 +250,7 @@ impl<I: Measured> Bench<'_, I> {
     }
 
     /// Enters what is missing, making it durable now and then.
-    fn fill(&self, reactor: &Reactor, from: u64) -> Result<Option<Outcome>, Error> {
+    fn fill(&self, reactor: &Reactor, from: u64, ram: &RamMean) -> Result<Option<Outcome>, Error> {
         let (entries, total) = (self.entries, self.args.shape.entries);
         let progress = Progress::counting(total, "entries entered");
         let mut filled: Option<Outcome> = None;
@@ -225,7 +261,13 @@ impl<I: Measured> Bench<'_, I> {
                 index.insert(&entries.key(n), &entries.value(n)).await?;
                 Ok(true)
             };
-            let mut part = self.drive(self.threads).run(&self.index, at..upto, insert, |n| progress.show(n))?;
+            let show = |n| {
+                progress.show(n);
+                if n > total / 2 {
+                    ram.add(&self.index.counters());
+                }
+            };
+            let mut part = self.drive(self.threads).run(&self.index, at..upto, insert, show)?;
             let begun = std::time::Instant::now();
             let synced = async {
                 let mut value = entries.value(PROGRESS);
@@ -245,21 +287,65 @@ impl<I: Measured> Bench<'_, I> {
         Ok(filled)
     }
 
-    /// Looks up `count` entries that are there, or that are not, in random order.
-    fn look_up(&self, count: u64, present: bool) -> Result<Outcome, Error> {
+    /// Looks up `count` entries that are there, in random order.
+    fn look_up(&self, count: u64) -> Result<Outcome, Error> {
         let (entries, total) = (self.entries, self.args.shape.entries);
-        let progress = Progress::counting(count, if present { "hits" } else { "misses" });
+        let progress = Progress::counting(count, "hits");
         let look = async move |index: &I, n| {
-            let n = if present { super::load::mix(n) % total } else { ABSENT + n };
+            let n = super::load::mix(n) % total;
             let found = index.get(&entries.key(n)).await?;
-            Ok(if present { found.is_some_and(|v| v[..] == *entries.value(n)) } else { found.is_none() })
+            Ok(found.is_some_and(|v| v[..] == *entries.value(n)))
         };
         let looked = self.drive(self.args.depth.get()).run(&self.index, 0..count, look, |n| progress.show(n))?;
         progress.end();
-        if looked.wrong > 0 && present {
+        if looked.wrong > 0 {
             let why = format!("{} of {count} look-ups did not find their entry", looked.wrong);
             return Err(Error::new("index", why).or("give it room for more --entries"));
         }
+        Ok(looked)
+    }
+
+    /// As [`look_up`](Self::look_up), while others of the entries are entered anew.
+    fn look_up_while_filling(&self, count: u64) -> Result<Outcome, Error> {
+        let (entries, total) = (self.entries, self.args.shape.entries);
+        let (index, ended) = (Arc::clone(&self.index), Arc::new(AtomicBool::new(false)));
+        let until = Arc::clone(&ended);
+        let writer = spawn_thread("write", move || async move {
+            let clock = CompioClock::new();
+            for n in 0.. {
+                if until.load(Relaxed) {
+                    break;
+                }
+                let due = Duration::from_secs_f64(n as f64 / FILLING_INSERTS_PER_SECOND);
+                if n % 64 == 0 && clock.now() < due {
+                    clock.sleep(due - clock.now()).await;
+                }
+                let again = super::load::mix(n + total) % total;
+                index.insert(&entries.key(again), &entries.value(again)).await?;
+            }
+            Ok(())
+        });
+        let writer = writer.map_err(|e| Error::with_sources("threads", &e))?;
+        let looked = self.look_up(count);
+        ended.store(true, Relaxed);
+        let written: Result<(), nitro_index::Error> =
+            writer.join().map_err(|_| Error::new("index", "the thread that enters panicked"))?;
+        written.map_err(|e| Error::with_sources("index", &e))?;
+        looked
+    }
+
+    /// Looks up `count` entries that are not there, so many at a time.
+    fn miss(&self, count: u64) -> Result<Outcome, Error> {
+        let entries = self.entries;
+        let progress = Progress::counting(count, "misses");
+        let look = async move |index: &I, numbers: Range<u64>| {
+            let keys: SmallVec<[_; MISSES_AT_ONCE as usize]> = numbers.map(|n| entries.key(ABSENT + n)).collect();
+            let found = index.get_many(&keys).await?;
+            Ok(found.iter().filter(|found| found.is_none()).count() as u64)
+        };
+        let drive = self.drive(self.args.depth.get());
+        let looked = drive.run_batches(&self.index, 0..count, MISSES_AT_ONCE, look, |n| progress.show(n))?;
+        progress.end();
         Ok(looked)
     }
 

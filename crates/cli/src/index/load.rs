@@ -5,6 +5,7 @@ use hdrhistogram::Histogram;
 use nitro_device::{ReactorThread, spawn_thread};
 use nitro_index::{FlashIndex, Shape};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -60,7 +61,12 @@ impl Latencies {
     }
 
     pub(crate) fn add(&mut self, elapsed: Duration) {
-        self.0.saturating_record(elapsed.as_nanos() as u64);
+        self.add_many(elapsed, 1);
+    }
+
+    /// Adds that each of so many operations took as long.
+    fn add_many(&mut self, elapsed: Duration, operations: u64) {
+        self.0.saturating_record_n(elapsed.as_nanos() as u64, operations);
     }
 
     fn merge(&mut self, other: &Self) {
@@ -123,13 +129,30 @@ impl Drive {
     pub(crate) fn run<I, O>(
         self,
         index: &Arc<I>,
-        numbers: std::ops::Range<u64>,
+        numbers: Range<u64>,
         operation: O,
         show: impl Fn(u64),
     ) -> Result<Outcome, Error>
     where
         I: FlashIndex + Send + Sync + 'static,
         O: AsyncFn(&I, u64) -> Result<bool, nitro_index::Error> + Clone + Send + 'static,
+    {
+        let one = async move |index: &I, n: Range<u64>| operation(index, n.start).await.map(u64::from);
+        self.run_batches(index, numbers, 1, one, show)
+    }
+
+    /// Does `operation` for `batch` of `numbers` at a time; it returns how many came out right. Each takes as long as its batch.
+    pub(crate) fn run_batches<I, O>(
+        self,
+        index: &Arc<I>,
+        numbers: Range<u64>,
+        batch: u64,
+        operation: O,
+        show: impl Fn(u64),
+    ) -> Result<Outcome, Error>
+    where
+        I: FlashIndex + Send + Sync + 'static,
+        O: AsyncFn(&I, Range<u64>) -> Result<u64, nitro_index::Error> + Clone + Send + 'static,
     {
         let next = Arc::new(AtomicU64::new(numbers.start));
         let begun = Instant::now();
@@ -138,7 +161,7 @@ impl Drive {
             .map(|_| {
                 let (index, next, operation) = (Arc::clone(index), Arc::clone(&next), operation.clone());
                 let end = numbers.end;
-                spawn_thread("load", move || async move { work(&*index, &next, end, tasks, &operation).await })
+                spawn_thread("load", move || async move { work(&*index, &next, end, (tasks, batch), &operation).await })
                     .map_err(|e| Error::with_sources("threads", &e))
             })
             .collect::<Result<_, _>>()?;
@@ -164,11 +187,11 @@ struct Part {
     wrong: u64,
 }
 
-async fn work<I: FlashIndex, O: AsyncFn(&I, u64) -> Result<bool, nitro_index::Error>>(
+async fn work<I: FlashIndex, O: AsyncFn(&I, Range<u64>) -> Result<u64, nitro_index::Error>>(
     index: &I,
     next: &AtomicU64,
     end: u64,
-    tasks: usize,
+    (tasks, batch): (usize, u64),
     operation: &O,
 ) -> Result<Part, nitro_index::Error> {
     let parts = futures_util::future::try_join_all((0..tasks).map(|_| async move {
@@ -178,11 +201,14 @@ async fn work<I: FlashIndex, O: AsyncFn(&I, u64) -> Result<bool, nitro_index::Er
             if from >= end {
                 return Ok::<_, nitro_index::Error>(part);
             }
-            for n in from..(from + GRAB).min(end) {
-                let begun = Instant::now();
-                let is_right = operation(index, n).await?;
-                part.latencies.add(begun.elapsed());
-                if is_right { part.right += 1 } else { part.wrong += 1 }
+            let to = (from + GRAB).min(end);
+            for first in (from..to).step_by(batch as usize) {
+                let numbers = first..(first + batch).min(to);
+                let (begun, count) = (Instant::now(), numbers.end - numbers.start);
+                let right = operation(index, numbers).await?;
+                part.latencies.add_many(begun.elapsed(), count);
+                part.right += right;
+                part.wrong += count - right;
             }
         }
     }))

@@ -4,7 +4,12 @@
 //! A row has one column for each incarnation that can be alive. Columns are used in turn: the oldest incarnation's becomes the
 //! newest's (the paper's sliding window), in one pass over the rows that clears and sets it at once.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 const WORD_BITS: u32 = u64::BITS;
+const HASHES_MAX: u32 = 24;
+/// Rows that can be looked at in the time that a page read takes, of the device and the processor.
+const READ_ROWS: f64 = 200.0;
 
 /// Sizes of the filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +37,17 @@ impl FilterShape {
         self.row_bytes().div_ceil(8)
     }
 
-    /// The number of bits to set for so many bits an entry that is best: ln 2 of them.
-    pub(super) fn hashes_for(bits_per_entry: f64) -> u32 {
-        ((bits_per_entry * std::f64::consts::LN_2).round() as u32).clamp(1, 24)
+    /// The number of bits to set for so many bits an entry that makes look-ups of absent keys cheapest, where `filters` are
+    /// asked. ln 2 times the bits would make false positives rarest; but fewer leave filters emptier, so that fewer rows,
+    /// which are cache misses, tell that no filter has the key.
+    pub(super) fn hashes_for(bits_per_entry: f64, filters: f64) -> u32 {
+        let rarest = ((bits_per_entry * std::f64::consts::LN_2).round() as u32).clamp(1, HASHES_MAX);
+        let cost = |hashes: u32| {
+            let set = 1.0 - (-f64::from(hashes) / bits_per_entry).exp();
+            let left = |rows: u32| filters * set.powi(rows as i32);
+            (0..hashes).map(|row| left(row).min(1.0)).sum::<f64>() + left(hashes) * READ_ROWS
+        };
+        (1..=rarest).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(rarest)
     }
 
     /// The share of absent keys that one full filter takes for present.
@@ -43,13 +56,13 @@ impl FilterShape {
         set.powi(self.hashes as i32)
     }
 
-    fn bytes(&self) -> usize {
-        // A row is read in whole words.
-        self.rows as usize * self.row_bytes() + 8
+    fn words(&self) -> usize {
+        // A row is read in whole words, of which two may have a part.
+        (self.rows as usize * self.row_bytes()).div_ceil(8) + 2
     }
 
     pub(super) fn ram_bytes(&self) -> u64 {
-        self.bytes() as u64
+        self.words() as u64 * 8
     }
 
     /// The rows of a key.
@@ -104,28 +117,42 @@ impl Columns {
     }
 }
 
-/// All filters of a super table.
+/// All filters of a super table. One thread at a time changes them or believes them, the one that has locked the table; but any
+/// may [`warm`](Self::warm) them meanwhile.
 pub(super) struct Filters {
     shape: FilterShape,
-    /// Row by row, with eight bytes behind the last one.
-    bytes: Box<[u8]>,
+    /// Row by row, packed, the lowest byte first.
+    words: Box<[AtomicU64]>,
 }
 
 /// Rows that are looked at before it is asked whether any column is left: their places in memory are read at once.
-const ROWS_AT_ONCE: u32 = 4;
+const ROWS_AT_ONCE: u32 = 5;
+/// Rows that are read ahead: few look-ups go on to further ones.
+const ROWS_WARM: usize = 6;
 
 impl Filters {
     pub(super) fn new(shape: FilterShape) -> Self {
-        Self { bytes: vec![0; shape.bytes()].into(), shape }
+        Self { words: (0..shape.words()).map(|_| AtomicU64::new(0)).collect(), shape }
     }
 
     pub(super) fn shape(&self) -> FilterShape {
         self.shape
     }
 
+    /// The eight bytes from byte `at` on.
     #[inline]
     fn word(&self, at: usize) -> u64 {
-        self.bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
+        let (word, shift) = (at / 8, at % 8 * 8);
+        let (low, high) = (self.words[word].load(Relaxed), self.words[word + 1].load(Relaxed));
+        low >> shift | high << 1 << (63 - shift)
+    }
+
+    /// Reads what a look-up of the key will read. What comes out is of no use; but of many keys, all these places in memory are
+    /// read at once, and none has to wait for another when they are [probed](Self::probe).
+    #[inline]
+    pub(super) fn warm(&self, hash: u64) -> u64 {
+        let rows = self.shape.rows_of(hash).take(ROWS_WARM);
+        rows.fold(0, |sum, row| sum ^ self.words[row as usize * self.shape.row_bytes() / 8].load(Relaxed))
     }
 
     /// The columns whose filters may hold the key.
@@ -156,12 +183,14 @@ impl Filters {
     }
 
     /// Puts a filter in place of a column's.
-    pub(super) fn set(&mut self, column: u32, filter: &Column) {
-        let (at, mask) = ((column / 8) as usize, 1 << (column % 8));
-        let rows = self.bytes[at..].iter_mut().step_by(self.shape.row_bytes()).take(self.shape.rows as usize);
-        for (row, byte) in rows.enumerate() {
-            let bit = (filter.bits[row / WORD_BITS as usize] >> (row % WORD_BITS as usize) & 1) as u8;
-            *byte = *byte & !mask | bit << (column % 8);
+    pub(super) fn set(&self, column: u32, filter: &Column) {
+        let row_bytes = self.shape.row_bytes();
+        for row in 0..self.shape.rows as usize {
+            let bit = filter.bits[row / WORD_BITS as usize] >> (row % WORD_BITS as usize) & 1;
+            let byte = row * row_bytes + (column / 8) as usize;
+            let (word, shift) = (&self.words[byte / 8], byte % 8 * 8 + (column % 8) as usize);
+            // Nobody else writes.
+            word.store(word.load(Relaxed) & !(1 << shift) | bit << shift, Relaxed);
         }
     }
 }
@@ -183,9 +212,9 @@ mod tests {
             let shape = FilterShape {
                 rows: (f64::from(entries) * bits) as u32,
                 columns,
-                hashes: FilterShape::hashes_for(bits),
+                hashes: FilterShape::hashes_for(bits, count.into()),
             };
-            let mut filters = Filters::new(shape);
+            let filters = Filters::new(shape);
             // Each column is used twice, as when incarnations retire.
             for filter in 0..2 * u64::from(count) {
                 let mut column = Column::new(shape);

@@ -28,6 +28,8 @@ use crate::superblock::{Kind, Superblock};
 use crate::{Counters, Error, FlashIndex, PAGE_BYTES, Shape, Value};
 use epoch::Epoch;
 use event_listener::Event;
+use filters::Filters;
+use futures_util::future::try_join_all;
 use futures_util::lock::Mutex as AsyncMutex;
 use incarnation::Labels;
 use journal::Journal;
@@ -79,6 +81,8 @@ pub struct BufferHash<D> {
     epoch: Epoch,
     eviction: Eviction,
     tables: Box<[Mutex<SuperTable>]>,
+    /// Those of the super tables, to be warmed.
+    filters: Box<[Arc<Filters>]>,
     log: Mutex<Log>,
     journal: AsyncMutex<Journal>,
     /// An incarnation is on the flash, or could not be written.
@@ -102,8 +106,10 @@ impl<D: Device> BufferHash<D> {
     }
 
     fn empty(device: D, plan: Plan, eviction: Eviction, epoch: Epoch) -> Self {
+        let tables: Vec<_> = (0..plan.super_tables).map(|_| SuperTable::new(&plan)).collect();
         Self {
-            tables: (0..plan.super_tables).map(|_| Mutex::new(SuperTable::new(&plan))).collect(),
+            filters: tables.iter().map(SuperTable::filters).collect(),
+            tables: tables.into_iter().map(Mutex::new).collect(),
             log: Mutex::new(Log::new(plan.slots, epoch.from)),
             journal: AsyncMutex::new(Journal::new(0, epoch)),
             settled: Event::new(),
@@ -347,6 +353,27 @@ impl<D: Device> FlashIndex for BufferHash<D> {
             Probe::Absent => Ok(None),
             Probe::OnFlash(candidates) => self.find_on_flash(key, hash, &candidates).await,
         }
+    }
+
+    async fn get_many(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, Error> {
+        keys.iter().try_for_each(|key| self.plan.shape.check_key(key.as_ref()))?;
+        let hashes: Vec<u128> = keys.iter().map(|key| hash_of(key.as_ref(), self.plan.seed)).collect();
+        let warm = |sum, hash: &u128| sum ^ self.filters[self.plan.super_table_of(*hash)].warm(*hash as u64);
+        std::hint::black_box(hashes.iter().fold(0, warm));
+        let mut values = vec![None; keys.len()];
+        let mut on_flash = Vec::new();
+        for (n, (key, hash)) in keys.iter().zip(&hashes).enumerate() {
+            let key = key.as_ref();
+            match self.tables[self.plan.super_table_of(*hash)].lock().look_up(key, *hash, &self.plan) {
+                Probe::Value(value) => values[n] = Some(value),
+                Probe::Absent => {}
+                Probe::OnFlash(candidates) => on_flash.push((n, key, *hash, candidates)),
+            }
+        }
+        let finding = on_flash.iter().map(|(_, key, hash, candidates)| self.find_on_flash(key, *hash, candidates));
+        let found = try_join_all(finding).await?;
+        on_flash.iter().zip(found).for_each(|((n, ..), value)| values[*n] = value);
+        Ok(values)
     }
 
     async fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {

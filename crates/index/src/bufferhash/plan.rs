@@ -162,7 +162,8 @@ impl Plan {
 
     fn filled_up(mut self, bits_per_entry: f64) -> Self {
         self.filter_bits = (self.entries_per_incarnation() as f64 * bits_per_entry) as u32;
-        self.filter_hashes = FilterShape::hashes_for(bits_per_entry);
+        let alive = f64::from(self.slots) / f64::from(self.super_tables);
+        self.filter_hashes = FilterShape::hashes_for(bits_per_entry, alive);
         self.with_totals()
     }
 

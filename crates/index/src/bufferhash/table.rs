@@ -8,6 +8,7 @@ use crate::Value;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// No incarnation.
 pub(super) const NONE: u64 = u64::MAX;
@@ -40,7 +41,7 @@ pub(super) struct SuperTable {
     alive: Box<[Option<Incarnation>]>,
     /// Columns of those that are alive, newest first.
     order: VecDeque<u32>,
-    filters: Filters,
+    filters: Arc<Filters>,
     free: Vec<u32>,
     /// Of the newest incarnation, also if it is not on the flash yet.
     pub(super) newest: u64,
@@ -60,7 +61,7 @@ impl SuperTable {
             sealed: None,
             alive: (0..filters.columns).map(|_| None).collect(),
             order: VecDeque::new(),
-            filters: Filters::new(filters),
+            filters: Arc::new(Filters::new(filters)),
             free: (0..filters.columns).rev().collect(),
             newest: NONE,
             entries: 0,
@@ -68,6 +69,11 @@ impl SuperTable {
             ram_hits: 0,
             ram_misses: 0,
         }
+    }
+
+    /// The filters, to be warmed without a lock.
+    pub(super) fn filters(&self) -> Arc<Filters> {
+        Arc::clone(&self.filters)
     }
 
     /// As [`probe`](Self::probe), for a look-up, which counts.

@@ -15,7 +15,7 @@ const SEGMENT_PAGES_MAX: u64 = 512;
 const SEGMENT_PAGES_MIN: u64 = 4;
 const PARTITIONS_MAX: u64 = 4096;
 /// Partitions are merged in turn; with fewer the hash stores of all would be merged at once.
-const PARTITIONS_MIN: u64 = 8;
+const PARTITIONS_MIN: u64 = 16;
 /// Hash stores of a partition, in the mean.
 const HASH_STORES: f64 = 5.5;
 /// Hash stores beyond the number at which merging begins, while it goes on.

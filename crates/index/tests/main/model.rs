@@ -110,9 +110,13 @@ impl Model {
         }
         let done = futures_util::future::join_all(doing).await;
         done.into_iter().collect::<Result<(), _>>()?;
-        for _ in 0..10 {
-            let n = rng.below(keys);
-            let found = index.get(&key(self.shape, n)).await?;
+        let asked: Vec<u64> = (0..10).map(|_| rng.below(keys)).collect();
+        let names: Vec<_> = asked.iter().map(|n| key(self.shape, *n)).collect();
+        let mut found = index.get_many(&names[..5]).await?;
+        for name in &names[5..] {
+            found.push(index.get(name).await?);
+        }
+        for (n, found) in asked.into_iter().zip(found) {
             let due = self.known.get(&n).and_then(Known::newest);
             let is_due = found.as_ref() == due || (self.evicts && found.is_none());
             assert!(is_due, "key {n}: {found:?} where {due:?} is due");
