@@ -1,16 +1,12 @@
 //! Insertion on one core with deduplication and compression, against the limit of hashing and compressing alone.
 
-use crate::load::{EXTENT, Failure, extents_of, thread_cpu_time};
+use crate::load::{EXTENT, Failure, extents_of, mb_per_second, thread_cpu_time};
 use bytes::Bytes;
 use nitro_device::{CompioClock, FileDevice, FileOptions, RamDevice, Reactor, spawn_thread};
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use std::path::Path;
 use std::time::Duration;
-
-fn mb_per_second(bytes: usize, time: Duration) -> f64 {
-    bytes as f64 / 1e6 / time.as_secs_f64()
-}
 
 /// Hashes and compresses all extents of `data` bare, and inserts them into a new cache in `file`, in turn; prints both rates
 /// and their ratio. Insertion has a thread of its own, as in the server; its CPU time is what counts.

@@ -33,6 +33,11 @@ pub fn extents_of(file: &Path) -> Result<Vec<Bytes>, Failure> {
     Ok(chunks.map(|c| BufMut::copy_of(c).freeze()).collect())
 }
 
+/// Megabytes a second.
+pub fn mb_per_second(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 / 1e6 / time.as_secs_f64()
+}
+
 /// CPU time of this process so far.
 pub fn cpu_time() -> Duration {
     time_of(ClockId::ProcessCPUTime)

@@ -1,9 +1,10 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! write-back DATA FILE | simulate`.
+//! insert-index DATA FOLDER | write-back DATA FILE | simulate`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
 
+mod flash_index;
 mod hits;
 mod insertion;
 mod load;
@@ -19,12 +20,12 @@ fn main() -> ExitCode {
         ["hits-ram"] => hits::in_ram(),
         ["hits-ssd", file, data] => hits::on_ssd(file.as_ref(), data.as_ref()),
         ["insert", data, file] => insertion::run(data.as_ref(), file.as_ref()),
+        ["insert-index", data, folder] => flash_index::run(data.as_ref(), folder.as_ref()),
         ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
         ["simulate"] => simulate::run(),
-        _ => {
-            Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | write-back DATA FILE | simulate"
-                .into())
-        }
+        _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
+                  write-back DATA FILE | simulate"
+            .into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

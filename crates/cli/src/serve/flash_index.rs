@@ -4,11 +4,11 @@ use crate::config::{CacheConfig, FingerprintIndexName};
 use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
-use futures_util::future::join;
+use futures_util::future::join4;
 use nitro_cache::Fingerprint;
 use nitro_device::{CompioClock, SliceDevice};
 use nitro_engine::port::{Device, DeviceError, Geometry};
-use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex};
+use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex, IndexRelay};
 use nitro_index::bufferhash::{self, BufferHash, Eviction};
 use nitro_index::silt::{self, Rates, Silt};
 use nitro_index::{Counters, FlashIndex, Kind, Options, Shape, kind_of};
@@ -27,6 +27,8 @@ const RAM_BASE_BYTES: u64 = 4 << 20;
 const RATES: Rates = Rates { idle_bytes_per_second: 256 << 20, busy_bytes_per_second: 16 << 20 };
 /// How often what it was told is made durable.
 const SYNC_EVERY: Duration = Duration::from_secs(60);
+/// How often it hears what it was told, at least.
+const HEAR_EVERY: Duration = Duration::from_secs(1);
 
 /// The cache's device, for the index.
 struct CacheFlash(Arc<ServedCache>);
@@ -181,6 +183,8 @@ pub(crate) struct FlashFingerprints {
     cache: Arc<ServedCache>,
     part: Part,
     index: OnceLock<Index>,
+    /// Where insertion, on its own thread, asks the index.
+    relay: IndexRelay,
     errors: AtomicU64,
 }
 
@@ -218,12 +222,13 @@ impl FlashFingerprints {
         let plan = plan_within(&name, kind, config, cache.settings(), area.len)?;
         let (flash, ram) = (Size(plan.flash_bytes()), Size(plan.ram_bytes()));
         eprintln!("{name}: {flash} of the SSD, and {ram} of RAM besides");
-        let (part, index, errors) = (Arc::new(part), OnceLock::new(), AtomicU64::new(0));
-        Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, errors }))
+        let (part, relay) = (Arc::new(part), IndexRelay::default());
+        let (index, errors) = (OnceLock::new(), AtomicU64::new(0));
+        Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, relay, errors }))
     }
 
-    /// Opens the index, and makes what it is told durable now and then, for as long as it is polled. Without an index
-    /// contents count as new that are not known in RAM.
+    /// Opens the index, answers what is asked of it, and makes what it is told durable now and then, for as long as it is
+    /// polled. Without an index contents count as new that are not known in RAM.
     pub(super) async fn tend(&self, sleep: impl AsyncFn(Duration)) {
         match self.open().await {
             Ok(index) => {
@@ -249,7 +254,19 @@ impl FlashFingerprints {
             }
             std::future::pending::<()>().await;
         };
-        join(syncing, working).await;
+        // What insertion said last, though it asked nothing since.
+        let hearing = async {
+            loop {
+                sleep(HEAR_EVERY).await;
+                self.relay.wake();
+            }
+        };
+        join4(syncing, working, hearing, self.relay.serve(&Opened(self))).await;
+    }
+
+    /// Ends when the index has been told all that was inserted.
+    pub(super) async fn settled(&self) {
+        self.relay.settled().await;
     }
 
     async fn open(&self) -> Result<Index, nitro_index::Error> {
@@ -327,18 +344,31 @@ pub(super) fn refused(what: &str, error: &nitro_index::Error) -> Error {
 
 impl FingerprintIndex for FlashFingerprints {
     async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-        let found = self.index.get()?.get(&fingerprint.0).await;
+        self.relay.find(fingerprint).await
+    }
+
+    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+        self.relay.note(fingerprint, place).await;
+    }
+}
+
+/// The index itself, for the thread that tends it.
+struct Opened<'a>(&'a FlashFingerprints);
+
+impl FingerprintIndex for Opened<'_> {
+    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        let found = self.0.index.get()?.get(&fingerprint.0).await;
         let value = found.unwrap_or_else(|error| {
-            self.failed(&error);
+            self.0.failed(&error);
             None
         })?;
         Some(ContentPlace::decode(value[..].try_into().ok()?))
     }
 
     async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
-        let Some(index) = self.index.get() else { return };
+        let Some(index) = self.0.index.get() else { return };
         if let Err(error) = index.insert(&fingerprint.0, &place.encode()).await {
-            self.failed(&error);
+            self.0.failed(&error);
         }
     }
 }

@@ -1,12 +1,15 @@
-//! The threads behind the clients': one that inserts and keeps the journals, one that destages and reads ahead.
+//! The threads behind the clients': one that inserts and keeps the journals, one for indexes on flash, one that destages and
+//! reads ahead.
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
+use super::flash_index::FlashFingerprints;
 use super::open::Caches;
 use super::witness;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_channel::oneshot;
 use futures_util::StreamExt;
 use futures_util::future::{Either, join, join_all, select};
 use nitro_device::{ReactorThread, spawn_local, spawn_thread};
@@ -26,6 +29,32 @@ pub(super) fn ended<T>(thread: ReactorThread<T>) -> Result<T, Error> {
 pub(super) struct CacheWorkers {
     caches: Vec<Arc<CacheEntry>>,
     thread: ReactorThread<()>,
+    indexes: Option<IndexWorker>,
+}
+
+/// What all indexes on flash do. Look-ups take CPU time there, which insertion has better use for.
+struct IndexWorker {
+    thread: ReactorThread<()>,
+    /// Dropped when nothing is inserted any more.
+    inserting: oneshot::Sender<()>,
+}
+
+impl IndexWorker {
+    /// None if there is no index on flash.
+    fn start(caches: &[Arc<CacheEntry>]) -> Result<Option<Self>, Error> {
+        let with_index = caches.iter().filter(|entry| entry.flash_index.is_some());
+        let theirs: Vec<_> = with_index.cloned().collect();
+        if theirs.is_empty() {
+            return Ok(None);
+        }
+        let (inserting, inserted) = oneshot::channel();
+        let thread = started(spawn_thread("nitro-index", move || async move {
+            let indexes = || theirs.iter().filter_map(|entry| entry.flash_index.as_ref());
+            select(join_all(indexes().map(|index| index.tend(sleep))), inserted).await;
+            join_all(indexes().map(FlashFingerprints::sync)).await;
+        }))?;
+        Ok(Some(Self { thread, inserting }))
+    }
 }
 
 impl CacheWorkers {
@@ -35,38 +64,35 @@ impl CacheWorkers {
         let thread = started(spawn_thread("nitro-insert", move || async move {
             join_all(theirs.iter().map(work)).await;
         }))?;
-        Ok(Self { caches, thread })
+        let indexes = IndexWorker::start(&caches)?;
+        Ok(Self { caches, thread, indexes })
     }
 
     /// Has them finish what is queued, and make it durable.
     pub(super) fn finish(self) -> Result<(), Error> {
         self.caches.iter().for_each(|entry| entry.cache.close());
-        ended(self.thread)
+        ended(self.thread)?;
+        let Some(IndexWorker { thread, inserting }) = self.indexes else { return Ok(()) };
+        drop(inserting);
+        ended(thread)
     }
 }
 
 /// Until the cache is closed, whether or not there is a journal to keep.
 async fn work(entry: &Arc<CacheEntry>) {
     let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
-    let tending = async {
-        if let Some(index) = &entry.flash_index {
-            index.tend(sleep).await;
-        }
-        std::future::pending::<()>().await;
-    };
     let inserting = async {
         match &entry.flash_index {
-            Some(index) => entry.cache.insertion_worker_with(index).await,
+            Some(index) => {
+                entry.cache.insertion_worker_with(index).await;
+                index.settled().await;
+            }
             None => entry.cache.insertion_worker().await,
         }
     };
-    let (inserting, tending, keeping) = (pin!(inserting), pin!(tending), pin!(keeping));
-    let inserting = select(inserting, tending);
+    let (inserting, keeping) = (pin!(inserting), pin!(keeping));
     if let Either::Right(((), inserting)) = select(inserting, keeping).await {
         inserting.await;
-    }
-    if let Some(index) = &entry.flash_index {
-        index.sync().await;
     }
 }
 

@@ -44,8 +44,9 @@ fn find_duplicates(kind: &str) {
     place.write("vm.img", &contents);
     let server = open(&place, kind);
     read(&place, false);
-    let first = index(&place);
-    assert!(first["entries"].as_u64().unwrap() >= CONTENTS, "{first}");
+    place.until("known", |status| {
+        status["caches"][0]["flash_index"]["entries"].as_u64().is_some_and(|entries| entries >= CONTENTS)
+    });
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
     assert!(said.contains("fingerprint index: "), "{said}");

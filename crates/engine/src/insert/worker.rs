@@ -15,12 +15,15 @@ use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, selec
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{Append, Evicted, Fingerprint, Location, WeuId};
+use std::collections::VecDeque;
 use std::pin::pin;
 
 /// Sealed WEUs of one worker that may be on their way to the SSD at once, while the next is being filled.
 const WRITES_MAX: usize = 2;
 /// Contents that are looked for in an index on flash at once.
 const LOOKUPS_MAX: usize = 64;
+/// Look-ups under way from which on new ones are begun, many at once: that wakes a thread that has the index more seldom.
+const LOOKUPS_MIN: usize = LOOKUPS_MAX / 2;
 /// Jobs after which a worker lets others on its thread run.
 const JOBS_PER_TURN: usize = 32;
 
@@ -29,6 +32,23 @@ struct Worker<'a, F, C> {
     compressor: Compressor,
     open: Option<OpenWeu>,
     writes: FuturesUnordered<LocalBoxFuture<'a, ()>>,
+    noted: Noted,
+}
+
+/// The contents that an index on flash was told of last, when look-ups of them may have been under way already. The index in
+/// RAM may have no room for them.
+#[derive(Default)]
+struct Noted(VecDeque<(Fingerprint, ContentPlace)>);
+
+impl Noted {
+    fn push(&mut self, fingerprint: Fingerprint, place: ContentPlace) {
+        self.0.truncate(LOOKUPS_MAX - 1);
+        self.0.push_front((fingerprint, place));
+    }
+
+    fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        self.0.iter().find(|(noted, _)| noted == fingerprint).map(|(_, place)| *place)
+    }
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
@@ -53,7 +73,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     async fn clean_worker(&self, index: &impl FingerprintIndex) {
         let compressor = Compressor::new(self.settings.compression);
-        let mut worker = Worker { cache: self, compressor, open: None, writes: FuturesUnordered::new() };
+        let mut worker =
+            Worker { cache: self, compressor, open: None, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
         while let Some((job, known)) = looking.next(&mut worker).await {
@@ -85,15 +106,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
             true => self.zero_fingerprint,
             false => self.hash().of(&extent),
         });
-        let mut place = None;
-        if let Some(fingerprint) = &fingerprint
-            && I::IS_THERE
-            && !zero
-            && self.manager.lock().lookup_fingerprint(fingerprint).is_none()
-        {
-            place = index.find(fingerprint).await;
+        let mut known = Known { extent, zero, fingerprint, place: None, was_in_ram: false };
+        if let Some(fingerprint) = fingerprint.as_ref().filter(|_| I::IS_THERE && !zero) {
+            known.was_in_ram = self.manager.lock().lookup_fingerprint(fingerprint).is_some();
+            if !known.was_in_ram {
+                known.place = index.find(fingerprint).await;
+            }
         }
-        Some(Known { extent, zero, fingerprint, place })
+        Some(known)
     }
 
     /// The extent's bytes; `None` when there is nothing to insert any more.
@@ -121,6 +141,8 @@ struct Known {
     fingerprint: Option<Fingerprint>,
     /// Where the index on flash says that it is.
     place: Option<ContentPlace>,
+    /// The index on flash was not asked, since the one in RAM knew it.
+    was_in_ram: bool,
 }
 
 /// Jobs whose contents are being looked for in an index on flash, in their order.
@@ -140,7 +162,8 @@ impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
             let known = self.cache.know(&job, self.index).await;
             return Some((job, known));
         }
-        while !self.is_last && self.jobs.len() < LOOKUPS_MAX {
+        let wanted = if self.jobs.len() <= LOOKUPS_MIN { LOOKUPS_MAX } else { 0 };
+        while !self.is_last && self.jobs.len() < wanted {
             let job = match self.jobs.is_empty() {
                 true => worker.next_job().await,
                 false => match worker.next_job().now_or_never() {
@@ -193,8 +216,13 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 
     async fn insert<I: FingerprintIndex>(&mut self, job: &Job, known: Known, index: &I) {
         let cache = self.cache;
-        let Known { extent, zero, fingerprint, place } = known;
+        let Known { extent, zero, fingerprint, mut place, was_in_ram } = known;
         if let Some(fingerprint) = &fingerprint {
+            // Since it was looked for, jobs before this one may have brought it, or driven it out of RAM.
+            place = place.or_else(|| self.noted.find(fingerprint));
+            if was_in_ram && place.is_none() && cache.manager.lock().lookup_fingerprint(fingerprint).is_none() {
+                place = index.find(fingerprint).await;
+            }
             // Only the start that a slot was filled in tells apart fillings that bear one generation.
             let place = place.filter(|p| cache.start_of(p.weu) == Some(p.start));
             let mut manager = cache.manager.lock();
@@ -218,6 +246,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             && let Some(fingerprint) = fingerprint.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
+            self.noted.push(fingerprint, place);
             index.note(&fingerprint, place).await;
         }
     }

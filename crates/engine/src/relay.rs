@@ -1,0 +1,222 @@
+//! Asking an index of fingerprints on another thread: look-ups wait for the flash and take CPU time, of which insertion has none
+//! to spare.
+
+use crate::fingerprints::{ContentPlace, FingerprintIndex};
+use event_listener::{Event, listener};
+use futures_channel::oneshot;
+use futures_util::future::{FutureExt, LocalBoxFuture, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use nitro_cache::Fingerprint;
+use parking_lot::Mutex;
+use std::mem::take;
+
+/// Notes that wait for one another; from so many on the other thread is woken for them alone.
+const NOTES_MIN: usize = 64;
+/// Notes that may wait; beyond it insertion waits.
+const NOTES_MAX: usize = 4096;
+
+enum Request {
+    Find(Fingerprint, oneshot::Sender<Option<ContentPlace>>),
+    Note(Fingerprint, ContentPlace),
+}
+
+#[derive(Default)]
+struct State {
+    requests: Vec<Request>,
+    /// Notes that the index has not got yet.
+    notes: usize,
+    /// Somebody answers.
+    is_served: bool,
+}
+
+/// Where requests to an index wait for the thread that has it. While no thread serves it, nothing is known, or noted.
+#[derive(Default)]
+pub struct IndexRelay {
+    state: Mutex<State>,
+    asked: Event,
+    noted: Event,
+}
+
+impl IndexRelay {
+    fn push(&self, request: Request) {
+        let notes = {
+            let state = &mut *self.state.lock();
+            if !state.is_served {
+                return;
+            }
+            let is_note = matches!(request, Request::Note(..));
+            state.notes += usize::from(is_note);
+            state.requests.push(request);
+            is_note.then_some(state.notes)
+        };
+        // Waking is dear across threads: notes wait for the next look-up, or for others.
+        if notes.is_none_or(|notes| notes.is_multiple_of(NOTES_MIN)) {
+            self.wake();
+        }
+    }
+
+    /// Puts the requests to `index`, for as long as it is polled; those that wait for the flash side by side.
+    pub async fn serve(&self, index: &impl FingerprintIndex) {
+        let _serving = Serving::new(self);
+        let mut under_way: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
+        loop {
+            listener!(self.asked => asked);
+            let requests = take(&mut self.state.lock().requests);
+            let was_asked = !requests.is_empty();
+            for request in requests {
+                let mut answer: LocalBoxFuture<'_, ()> = Box::pin(self.answer(request, index));
+                if answer.as_mut().now_or_never().is_none() {
+                    under_way.push(answer);
+                }
+            }
+            while under_way.next().now_or_never().flatten().is_some() {}
+            if was_asked {
+                continue;
+            }
+            if under_way.is_empty() {
+                asked.await;
+            } else {
+                let _ = select(asked, under_way.next()).await;
+            }
+        }
+    }
+
+    async fn answer(&self, request: Request, index: &impl FingerprintIndex) {
+        match request {
+            // Whoever asked may be gone.
+            Request::Find(fingerprint, answer) => drop(answer.send(index.find(&fingerprint).await)),
+            Request::Note(fingerprint, place) => {
+                index.note(&fingerprint, place).await;
+                let left = {
+                    let state = &mut *self.state.lock();
+                    state.notes -= 1;
+                    state.notes
+                };
+                if left == 0 || left == NOTES_MAX / 2 {
+                    self.noted.notify(usize::MAX);
+                }
+            }
+        }
+    }
+
+    /// Has the notes taken that wait for others.
+    pub fn wake(&self) {
+        self.asked.notify(usize::MAX);
+    }
+
+    /// Ends when the index has got all notes; while [`serve`](Self::serve) is polled.
+    pub async fn settled(&self) {
+        self.wake();
+        self.wait_for(0).await;
+    }
+
+    /// Ends when no more notes wait than that.
+    async fn wait_for(&self, notes_max: usize) {
+        loop {
+            listener!(self.noted => noted);
+            if self.state.lock().notes <= notes_max {
+                return;
+            }
+            noted.await;
+        }
+    }
+}
+
+/// Whoever answers; when it is gone, nobody waits for it.
+struct Serving<'a>(&'a IndexRelay);
+
+impl<'a> Serving<'a> {
+    fn new(relay: &'a IndexRelay) -> Self {
+        relay.state.lock().is_served = true;
+        Self(relay)
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let unanswered = take(&mut *self.0.state.lock());
+        drop(unanswered);
+        self.0.noted.notify(usize::MAX);
+    }
+}
+
+impl FingerprintIndex for IndexRelay {
+    async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+        let (answer, answered) = oneshot::channel();
+        self.push(Request::Find(*fingerprint, answer));
+        // Of an index that is gone nothing is known.
+        answered.await.ok().flatten()
+    }
+
+    async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+        if self.state.lock().notes >= NOTES_MAX {
+            self.wake();
+            self.wait_for(NOTES_MAX / 2).await;
+        }
+        self.push(Request::Note(*fingerprint, place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::{join, join_all};
+    use nitro_cache::{Generation, WeuId};
+    use nitro_device::{Reactor, spawn_thread};
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    /// Knows what it is told, and answers late.
+    #[derive(Default)]
+    struct Slow(Mutex<HashMap<Fingerprint, ContentPlace>>);
+
+    impl FingerprintIndex for Slow {
+        async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
+            crate::yielding::yield_now().await;
+            self.0.lock().get(fingerprint).copied()
+        }
+
+        async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
+            crate::yielding::yield_now().await;
+            self.0.lock().insert(*fingerprint, place);
+        }
+    }
+
+    fn fingerprint(n: u32) -> Fingerprint {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&n.to_le_bytes());
+        Fingerprint(bytes)
+    }
+
+    #[test]
+    fn another_thread_is_told_everything_and_answers_everything() {
+        let relay = Arc::new(IndexRelay::default());
+        let (theirs, (stop, stopped)) = (Arc::clone(&relay), oneshot::channel::<()>());
+        let (start, started) = oneshot::channel();
+        let index = spawn_thread("index", move || async move {
+            let index = Slow::default();
+            let serving = join(theirs.serve(&index), async { start.send(()).unwrap() });
+            select(Box::pin(serving), stopped).await;
+            index.0.into_inner().len()
+        })
+        .unwrap();
+        let place = |n| ContentPlace::new(WeuId(n), 0, Generation(1), 0);
+        Reactor::new().unwrap().block_on(async {
+            started.await.unwrap();
+            let count = 3 * NOTES_MAX as u32;
+            for n in 0..count {
+                relay.note(&fingerprint(n), place(n)).await;
+            }
+            relay.settled().await;
+            let known = join_all((0..count).map(async |n| relay.find(&fingerprint(n)).await)).await;
+            assert!((0..).zip(known).all(|(n, found)| found == Some(place(n))));
+            assert_eq!(relay.find(&fingerprint(count)).await, None);
+            stop.send(()).unwrap();
+            assert_eq!(index.join().unwrap(), count as usize);
+            // Nobody is there any more.
+            relay.note(&fingerprint(0), place(0)).await;
+            relay.settled().await;
+            assert_eq!(relay.find(&fingerprint(0)).await, None);
+        });
+    }
+}
