@@ -51,8 +51,9 @@ bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios o
 	$(CARGO) build --release -p nitro -p nitro-bench
 	scripts/bench
 
-bench-index: ## both kinds of flash index, beside the device and their aims
-	$(CARGO) build --release -p nitro
+bench-index: ## both kinds of flash index beside the device, RocksDB and BerkeleyDB, and the engine with either
+	@scripts/setup bench-index || echo "going on without RocksDB or BerkeleyDB"
+	$(CARGO) build --release -p nitro -p nitro-bench
 	scripts/bench-index
 
 clean:
