@@ -25,6 +25,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const EMPTIED_AT_ONCE: usize = 8;
 /// Chunks that are copied at once.
 const COPIED_AT_ONCE: usize = 256;
+/// Contents of which the index is told at once that they are not where recipes say.
+const MOVED_AT_ONCE: usize = 4096;
 /// References after which others get their turn.
 const REFERENCES_PER_TURN: usize = 4096;
 
@@ -76,6 +78,16 @@ struct Walk<'a, D> {
     /// Blocks whose references were followed.
     seen: HashSet<(Fingerprint, u64)>,
     references: usize,
+    /// Contents that are not where recipes say, and where they are.
+    moved: Vec<(Fingerprint, Place)>,
+}
+
+/// A container that is being emptied.
+struct Leaving {
+    slot: u32,
+    kind: ChunkKind,
+    alive: Vec<Reference>,
+    dead: Vec<Fingerprint>,
 }
 
 impl<D: Device> Store<D> {
@@ -130,12 +142,12 @@ impl<D: Device> Store<D> {
         options: &CollectOptions,
         progress: &CollectProgress<'_>,
     ) -> Result<Collected, Error> {
-        let mut walk = Walk { store: self, seen: HashSet::new(), references: 0 };
+        let mut walk = Walk { store: self, seen: HashSet::new(), references: 0, moved: Vec::new() };
         for (object, done) in objects.iter().zip(0..) {
             progress("marking", done, objects.len() as u64);
             walk.object(object).await?;
         }
-        // What was found where no recipe says that it is, the index must go on to know.
+        self.index_moved(&mut walk.moved).await?;
         self.index.sync().await?;
         let (mut collected, chosen) = self.choose(options);
         for (some, done) in chosen.chunks(EMPTIED_AT_ONCE).zip(0..) {
@@ -170,76 +182,76 @@ impl<D: Device> Store<D> {
 
     /// Copies what is alive in some containers elsewhere, and frees them.
     async fn empty(&self, chosen: &[(u32, Slot)], collected: &mut Collected) -> Result<(), Error> {
-        let mut emptied = Vec::new();
+        let mut leaving = Vec::new();
         for (slot, held) in chosen {
-            let chunks = match self.read_container(*slot).await {
-                Ok(chunks) => chunks,
-                Err(error) => {
-                    tracing::warn!(slot, "a container is left as it is: {error}");
-                    continue;
-                }
-            };
-            match self.empty_one(*slot, held, &chunks).await {
-                Ok((copied, dead)) => {
-                    collected.copied_chunks += copied;
-                    emptied.push((*slot, dead));
-                }
-                Err(error) => {
-                    self.state.lock().slots.set_leaving(*slot, false);
-                    if !matches!(error, Error::Damaged { .. } | Error::Missing { .. }) {
-                        self.release(emptied, collected).await?;
-                        return Err(error);
-                    }
-                    tracing::warn!(slot, "a container is left as it is: {error}");
-                }
+            match self.read_container(*slot).await {
+                Ok(chunks) => leaving.push(self.begin_leaving(*slot, held, &chunks)),
+                Err(error) => tracing::warn!(slot, "a container is left as it is: {error}"),
             }
         }
-        self.release(emptied, collected).await
+        // Before the index may know of the copies: a start then has it know of the originals again.
+        let mut failed = self.commit().await.err();
+        let mut emptied = Vec::new();
+        for container in leaving {
+            let copied = if failed.is_none() { self.copy_alive(&container).await.map(|()| true) } else { Ok(false) };
+            match copied {
+                Ok(true) => {
+                    collected.copied_chunks += container.alive.len() as u64;
+                    emptied.push(container);
+                    continue;
+                }
+                Ok(false) => {}
+                Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) => {
+                    tracing::warn!(container.slot, "a container is left as it is: {error}");
+                }
+                Err(error) => failed = Some(error),
+            }
+            self.state.lock().slots.set_leaving(container.slot, false);
+        }
+        self.release(emptied, collected).await?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Frees containers, once what was copied out of them is durable and the index knows it.
-    async fn release(&self, emptied: Vec<(u32, Vec<Fingerprint>)>, collected: &mut Collected) -> Result<(), Error> {
+    async fn release(&self, emptied: Vec<Leaving>, collected: &mut Collected) -> Result<(), Error> {
         if emptied.is_empty() {
             return Ok(());
         }
         self.commit().await?;
         self.index.sync().await?;
-        for (slot, dead) in &emptied {
-            self.unindex(*slot, dead).await?;
-            self.state.lock().slots.release(*slot);
+        for container in &emptied {
+            self.unindex(container.slot, &container.dead).await?;
+            self.state.lock().slots.release(container.slot);
         }
         collected.freed_containers += emptied.len() as u64;
         self.counters.freed_containers.add(emptied.len() as u64);
         self.commit().await
     }
 
-    /// Copies what is alive in a container elsewhere. Returns how much that was, and what was dead.
-    async fn empty_one(
-        &self,
-        slot: u32,
-        held: &Slot,
-        chunks: &[ContainerChunk],
-    ) -> Result<(u64, Vec<Fingerprint>), Error> {
-        let (mut alive, mut dead) = (Vec::new(), Vec::new());
-        {
-            let mut state = self.state.lock();
-            let state = &mut *state;
-            // From here on nothing new can refer to it; until here whatever did was marked.
-            state.slots.set_leaving(slot, true);
-            state.locality.forget(slot);
-            let Some(marks) = &state.marks else { return Err(Error::Busy("the collection was ended")) };
-            for (number, chunk) in (0..).zip(chunks) {
-                match marks.is_alive(slot, number) {
-                    true => alive.push(Reference { fingerprint: chunk.fingerprint, place: chunk.place(slot, number) }),
-                    false => dead.push(chunk.fingerprint),
-                }
+    /// From here on nothing new can refer to a container; until here whatever did was marked.
+    fn begin_leaving(&self, slot: u32, held: &Slot, chunks: &[ContainerChunk]) -> Leaving {
+        let mut leaving = Leaving { slot, kind: held.kind, alive: Vec::new(), dead: Vec::new() };
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.slots.set_leaving(slot, true);
+        state.locality.forget(slot);
+        for (number, chunk) in (0..).zip(chunks) {
+            let fingerprint = chunk.fingerprint;
+            match state.marks.as_ref().is_none_or(|marks| marks.is_alive(slot, number)) {
+                true => leaving.alive.push(Reference { fingerprint, place: chunk.place(slot, number) }),
+                false => leaving.dead.push(fingerprint),
             }
         }
-        let lane = match held.kind {
+        leaving
+    }
+
+    /// Copies what is alive in a container elsewhere.
+    async fn copy_alive(&self, container: &Leaving) -> Result<(), Error> {
+        let lane = match container.kind {
             ChunkKind::Data => GC_DATA_LANE,
             ChunkKind::Recipe => GC_RECIPE_LANE,
         };
-        for some in alive.chunks(COPIED_AT_ONCE) {
+        for some in container.alive.chunks(COPIED_AT_ONCE) {
             let bytes = self.read_chunks(some).await?;
             let mut source = BufMut::with_len(bytes.iter().map(Bytes::len).sum());
             let mut pieces = Vec::with_capacity(some.len());
@@ -249,10 +261,23 @@ impl<D: Device> Store<D> {
                 pieces.push((reference.fingerprint, at..at + bytes.len()));
                 at += bytes.len();
             }
-            self.copy_chunks((held.kind, lane), &source.freeze(), &pieces).await?;
+            self.copy_chunks((container.kind, lane), &source.freeze(), &pieces).await?;
         }
-        self.counters.copied_chunks.add(alive.len() as u64);
-        Ok((alive.len() as u64, dead))
+        self.counters.copied_chunks.add(container.alive.len() as u64);
+        Ok(())
+    }
+
+    /// Has the index know where contents are that were looked for. First their containers are durable: it must not name what
+    /// a crash takes back.
+    async fn index_moved(&self, moved: &mut Vec<(Fingerprint, Place)>) -> Result<(), Error> {
+        if moved.is_empty() {
+            return Ok(());
+        }
+        self.commit().await?;
+        for (fingerprint, place) in moved.drain(..) {
+            self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?;
+        }
+        Ok(())
     }
 }
 
@@ -334,10 +359,13 @@ impl<D: Device> Walk<'_, D> {
     }
 
     /// A chunk that is not where a recipe says: the index must know where it is, and go on to know.
-    async fn mark_moved(&self, fingerprint: Fingerprint) -> Result<Place, Error> {
+    async fn mark_moved(&mut self, fingerprint: Fingerprint) -> Result<Place, Error> {
         let found: Option<Place> = self.store.find(&[fingerprint]).await?[0];
         let place = found.ok_or(Error::Missing { fingerprint })?;
-        self.store.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?;
+        self.moved.push((fingerprint, place));
+        if self.moved.len() >= MOVED_AT_ONCE {
+            self.store.index_moved(&mut self.moved).await?;
+        }
         Ok(place)
     }
 }

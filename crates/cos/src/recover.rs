@@ -65,7 +65,7 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
     let mut newer: Vec<(u32, Slot)> = {
         let state = store.state.lock();
         let first = indexed.min(summarised);
-        state.slots.iter().filter(|(_, s)| s.state != SlotState::Free && s.sequence > first).collect()
+        state.slots.iter().filter(|(_, s)| s.state != SlotState::Free && (s.sequence > first || s.leaving)).collect()
     };
     newer.sort_by_key(|(_, slot)| slot.sequence);
     for (slot, held) in newer {
@@ -76,7 +76,10 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
             continue;
         }
         match store.read_container(slot).await {
-            Ok(chunks) if held.sequence > indexed => store.index_container(slot, &chunks).await?,
+            Ok(chunks) if held.sequence > indexed || held.leaving => {
+                store.index_container(slot, &chunks).await?;
+                store.state.lock().slots.set_leaving(slot, false);
+            }
             Ok(chunks) => chunks.iter().for_each(|chunk| store.summary.insert(&chunk.fingerprint)),
             // Its chunks are found by their places still; new ones of the same content are stored again.
             Err(error) => tracing::warn!(slot, "a container's metadata cannot be read: {error}"),

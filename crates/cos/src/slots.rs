@@ -80,9 +80,11 @@ impl Slots {
         self.slots[slot as usize].state = SlotState::Sealed;
     }
 
-    /// From now on nothing new may refer to what a container holds; or it may again.
+    /// From now on nothing new may refer to what a container holds; or it may again. The journal is to know, since a start
+    /// has to enter its chunks into the index again.
     pub(crate) fn set_leaving(&mut self, slot: u32, leaving: bool) {
         self.slots[slot as usize].leaving = leaving;
+        self.changed.insert(slot);
     }
 
     /// The container is no more. The slot may be used again only once the journal knows.
@@ -108,7 +110,8 @@ impl Slots {
     }
 
     fn record(&self, slot: u32) -> SlotRecord {
-        let Slot { state, kind, sectors, chunks, sequence, .. } = self.get(slot);
+        let Slot { state, kind, leaving, sectors, chunks, sequence } = self.get(slot);
+        let state = if leaving { SlotState::Leaving } else { state };
         SlotRecord { slot, state, kind, sectors, chunks, sequence }
     }
 
@@ -121,10 +124,10 @@ impl Slots {
     pub(crate) fn restore(&mut self, record: &SlotRecord) -> bool {
         let Some(slot) = self.slots.get_mut(record.slot as usize) else { return false };
         let SlotRecord { state, kind, sectors, chunks, sequence, .. } = *record;
-        *slot = if state == SlotState::Free {
-            FREE
-        } else {
-            Slot { state, kind, leaving: false, sectors, chunks, sequence }
+        *slot = match state {
+            SlotState::Free => FREE,
+            SlotState::Leaving => Slot { state: SlotState::Sealed, kind, leaving: true, sectors, chunks, sequence },
+            SlotState::Open | SlotState::Sealed => Slot { state, kind, leaving: false, sectors, chunks, sequence },
         };
         self.sequence = self.sequence.max(sequence);
         true

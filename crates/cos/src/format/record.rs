@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), bytes of the name (2), name |
 //! | 2 | object removed | id (8) |
-//! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
+//! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
 //! | 5 | fingerprints indexed | the index holds all containers up to this sequence number (8) |
 //! | 6 | fingerprints summarised | the summary vector on the device holds all containers up to this sequence number (8) |
@@ -69,6 +69,8 @@ pub(crate) enum SlotState {
     Free = 0,
     Open = 1,
     Sealed = 2,
+    /// Sealed, and being emptied: the index may name places of its chunks that the journal does not know yet.
+    Leaving = 3,
 }
 
 /// A slot, as it stands in the journal.
@@ -228,6 +230,7 @@ impl<'a> Fields<'a> {
             0 => SlotState::Free,
             1 => SlotState::Open,
             2 => SlotState::Sealed,
+            3 => SlotState::Leaving,
             other => return Err(refuse("state of a container", other.into())),
         };
         let kind = ChunkKind::from_number(kind).ok_or(refuse("kind of a container", kind.into()))?;

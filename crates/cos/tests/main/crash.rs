@@ -84,12 +84,13 @@ impl World {
         // In two parts, neither of which is of whole chunks.
         let middle = 512 * (1 + self.random.below(data.len() as u64 / 512 - 1)) as usize;
         let (one, two) = (data.slice(..middle), data.slice(middle..));
+        // A crash may come between the two, also when a collection commits meanwhile.
+        let halved = first as usize + middle / CHUNK;
+        if !middle.is_multiple_of(CHUNK) {
+            self.model.objects.get_mut(&name).unwrap().chunks[halved].maybe.push(u64::MAX);
+        }
         let parts = join(volume.write_range(offset, one), volume.write_range(offset + middle as u64, two)).await;
-        // What a crash makes of half a chunk is not for the model to say: both halves are in it, or nobody looks.
-        parts.0.and(parts.1).inspect_err(|_| {
-            let chunk = first as usize + middle / CHUNK;
-            self.model.objects.get_mut(&name).unwrap().chunks[chunk].maybe.push(u64::MAX);
-        })
+        parts.0.and(parts.1)
     }
 
     async fn zero(&mut self) -> Outcome {
