@@ -338,12 +338,13 @@ impl<D: Device> Walk<'_, D> {
         }
         // The container may be newer than the recipe: its metadata tells.
         let _ = self.store.load_container(place.slot).await;
-        let mut state = self.store.state.lock();
-        if state.locality.holds(place, &reference.fingerprint) {
-            state.note_alive(place);
-            return Ok(place);
+        {
+            let mut state = self.store.state.lock();
+            if state.locality.holds(place, &reference.fingerprint) {
+                state.note_alive(place);
+                return Ok(place);
+            }
         }
-        drop(state);
         self.mark_moved(reference.fingerprint).await
     }
 

@@ -27,7 +27,8 @@ impl<D: Device> Store<D> {
     /// When the device fails, or there is no room for recipes. What was not durable before may then be lost by a crash.
     pub async fn commit(&self) -> Result<(), Error> {
         self.check_poison()?;
-        for object in self.objects.lock().all() {
+        let objects = self.objects.lock().all();
+        for object in objects {
             if object.state.lock().unlogged.len() > LOGGED_MAX {
                 self.flush_tree(&object).await?;
             }
@@ -149,7 +150,8 @@ impl<D: Device> Store<D> {
     /// As [`commit`](Self::commit).
     pub async fn checkpoint(&self) -> Result<(), Error> {
         self.check_poison()?;
-        for object in self.objects.lock().all() {
+        let objects = self.objects.lock().all();
+        for object in objects {
             self.flush_tree(&object).await?;
         }
         self.seal_lanes().await?;

@@ -30,7 +30,6 @@ const CHUNKS_MAX: usize = 60_000;
 pub(crate) struct Open {
     pub(crate) slot: u32,
     pub(crate) sequence: u64,
-    pub(crate) kind: ChunkKind,
     content: Mutex<Content>,
 }
 
@@ -46,22 +45,17 @@ struct Content {
 }
 
 impl Open {
-    fn new(slot: u32, sequence: u64, kind: ChunkKind, container_bytes: usize) -> Self {
+    fn new(slot: u32, sequence: u64, container_bytes: usize) -> Self {
         let bytes = BufMut::with_len(container_bytes);
         let content = Content { bytes, end: 0, written: 0, chunks: Vec::new(), is_full: false };
-        Self { slot, sequence, kind, content: Mutex::new(content) }
+        Self { slot, sequence, content: Mutex::new(content) }
     }
 
     /// The container as a crash left it: its first sectors, with what stands in them.
-    pub(crate) fn restored(
-        (slot, sequence, kind): (u32, u64, ChunkKind),
-        bytes: BufMut,
-        end: u16,
-        chunks: Vec<ContainerChunk>,
-    ) -> Self {
+    pub(crate) fn restored((slot, sequence): (u32, u64), bytes: BufMut, end: u16, chunks: Vec<ContainerChunk>) -> Self {
         let written = usize::from(end) * SECTOR_BYTES;
         let content = Content { bytes, end, written: written / BLOCK_BYTES * BLOCK_BYTES, chunks, is_full: false };
-        Self { slot, sequence, kind, content: Mutex::new(content) }
+        Self { slot, sequence, content: Mutex::new(content) }
     }
 
     /// Puts a region behind the others; `None`: it has no room. `at` is the container's first byte on the device.
@@ -202,7 +196,7 @@ impl<D: Device> Store<D> {
             let containers = state.slots.count();
             return Err(Error::Full { used: containers - state.slots.free(), containers });
         };
-        let open = Arc::new(Open::new(slot, sequence, kind, self.superblock.container_bytes as usize));
+        let open = Arc::new(Open::new(slot, sequence, self.superblock.container_bytes as usize));
         // Under the lock of the slots: whoever sees the slot open finds it here.
         self.opened.lock().insert(slot, Arc::clone(&open));
         drop(state);

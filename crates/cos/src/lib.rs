@@ -9,10 +9,12 @@
 //! several threads.
 #![forbid(unsafe_code)]
 
+mod check;
 mod chunks;
 mod collect;
 mod commit;
 mod counters;
+mod diff;
 mod error;
 pub mod format;
 mod journal;
@@ -26,20 +28,24 @@ mod place;
 mod plan;
 mod recover;
 mod slots;
+mod stats;
 mod store;
 mod stream;
 mod summary;
 mod tree;
 mod volume;
 
+pub use check::{CheckProgress, Damage, Findings};
 pub use chunks::fingerprint_of;
 pub use collect::{CollectOptions, CollectProgress, Collected};
 pub use counters::Counters;
+pub use diff::Difference;
 pub use error::Error;
 pub(crate) use error::Hex;
 pub use format::record::Kind;
 pub use namespace::ObjectInfo;
 pub use plan::{Plan, StoreOptions};
+pub use stats::Stats;
 pub use store::{Settings, Store};
 pub use stream::{StreamImport, StreamPart};
 pub use volume::Volume;

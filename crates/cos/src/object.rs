@@ -61,11 +61,6 @@ impl Object {
     pub(crate) fn name(&self) -> String {
         self.state.lock().record.name.clone()
     }
-
-    /// Chunks of a volume.
-    pub(crate) fn chunks(&self) -> u64 {
-        self.state.lock().record.size_bytes.div_ceil(self.chunk_bytes.into())
-    }
 }
 
 impl ObjectState {

@@ -114,5 +114,5 @@ async fn reopen<D: Device>(store: &Store<D>, slot: u32, held: Slot) -> Result<Ar
     if chunks.len() != usize::from(held.chunks) {
         tracing::warn!(slot, found = chunks.len(), expected = held.chunks, "an open container was damaged");
     }
-    Ok(Arc::new(Open::restored((slot, held.sequence, held.kind), bytes, held.sectors, chunks)))
+    Ok(Arc::new(Open::restored((slot, held.sequence), bytes, held.sectors, chunks)))
 }

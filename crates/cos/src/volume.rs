@@ -25,7 +25,6 @@ const RETRIES: usize = 3;
 const BLOCK_BYTES_MAX: u32 = 4096;
 
 /// An object that is open.
-#[derive(Clone)]
 pub struct Volume<D> {
     store: Arc<Store<D>>,
     object: Arc<Object>,
@@ -48,9 +47,17 @@ impl<D: Device> Store<D> {
     }
 }
 
+impl<D> Clone for Volume<D> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), object: Arc::clone(&self.object), lane: self.lane }
+    }
+}
+
 impl<D: Device> Volume<D> {
-    pub(crate) fn of(store: &Arc<Store<D>>, object: &Arc<Object>, lane: usize) -> Self {
-        Self { store: Arc::clone(store), object: Arc::clone(object), lane }
+    /// The same, filling containers of its own: those who write one volume from several threads take a lane each.
+    #[must_use]
+    pub fn in_lane(&self, lane: usize) -> Self {
+        Self { lane: lane % DATA_LANES, ..self.clone() }
     }
 
     /// Its name.

@@ -1,0 +1,282 @@
+//! Looking a store over: whether everything that is referred to is there (fsck), and whether all bytes are as they were written
+//! (scrub).
+
+use crate::chunks::{Region, fingerprint_of};
+use crate::format::node::Node;
+use crate::format::record::{Kind, Root, SlotState};
+use crate::format::region::ChunkKind;
+use crate::object::{Change, Object};
+use crate::place::Reference;
+use crate::{Error, Hex, Store};
+use hashbrown::{HashMap, HashSet};
+use nitro_engine::manager::Fingerprint;
+use nitro_engine::port::Device;
+use nitro_engine::yielding::yield_now;
+use serde::Serialize;
+
+/// What is wrong with an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// Its name.
+    pub object: String,
+    /// First byte that cannot be read.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Why.
+    pub why: String,
+}
+
+/// What looking a store over found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// Objects and snapshots.
+    pub objects: u64,
+    /// Containers.
+    pub containers: u64,
+    /// Chunks: those that recipes refer to, or those that were read.
+    pub chunks: u64,
+    /// Bytes that were read and verified.
+    pub bytes: u64,
+    /// Containers whose metadata cannot be read; their chunks are found by their places still.
+    pub damaged_containers: Vec<u32>,
+    /// Damaged contents that nothing refers to.
+    pub damaged_unreferenced: u64,
+    /// Parts of objects that cannot be read.
+    pub damage: Vec<Damage>,
+}
+
+impl Findings {
+    /// Whether all is well.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.damage.is_empty() && self.damaged_containers.is_empty() && self.damaged_unreferenced == 0
+    }
+}
+
+/// Told of progress: what is being done, how far, of how much.
+pub type CheckProgress<'a> = dyn Fn(&'static str, u64, u64) + 'a;
+
+/// A part of a recipe.
+struct Part {
+    reference: Reference,
+    /// 0: a chunk.
+    level: u8,
+    offset: u64,
+    bytes: u64,
+}
+
+/// What a visitor of recipes is told: the object's name, where in it, how many bytes, and what is there.
+type Visit<'a> = dyn FnMut(&str, u64, u64, Result<&Reference, &Error>) + 'a;
+
+impl<D: Device> Store<D> {
+    /// Whether everything that recipes refer to is there, by containers' metadata; no data is read.
+    ///
+    /// # Errors
+    /// When the device fails altogether.
+    pub async fn check(&self, progress: &CheckProgress<'_>) -> Result<Findings, Error> {
+        let mut findings = Findings::default();
+        let there = self.all_contents(&mut findings, progress).await?;
+        let mut damage = Vec::new();
+        let mut chunks = 0;
+        findings.objects = self
+            .walk(progress, &mut |object, offset, len, found| {
+                let why = match found {
+                    Ok(reference) if there.contains(&reference.fingerprint) => None,
+                    Ok(reference) => Some(format!("content {} is nowhere", Hex(&reference.fingerprint))),
+                    Err(error) => Some(error.to_string()),
+                };
+                chunks += 1;
+                if let Some(why) = why {
+                    damage.push(Damage { object: object.to_owned(), offset, len, why });
+                }
+            })
+            .await?;
+        findings.chunks = chunks;
+        findings.damage = joined(damage);
+        Ok(findings)
+    }
+
+    /// The fingerprints of all contents, as containers have them.
+    async fn all_contents(
+        &self,
+        findings: &mut Findings,
+        progress: &CheckProgress<'_>,
+    ) -> Result<HashSet<Fingerprint>, Error> {
+        let mut there = HashSet::new();
+        let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state != SlotState::Free).collect();
+        for ((slot, held), done) in slots.iter().zip(0..) {
+            progress("containers", done, slots.len() as u64);
+            findings.containers += 1;
+            let open = self.opened.lock().get(slot).cloned();
+            let chunks = match (open, held.state) {
+                (Some(open), _) => open.chunks(),
+                (None, _) => match self.read_container(*slot).await {
+                    Ok(chunks) => chunks,
+                    Err(_) => {
+                        findings.damaged_containers.push(*slot);
+                        continue;
+                    }
+                },
+            };
+            there.extend(chunks.iter().map(|chunk| chunk.fingerprint));
+        }
+        Ok(there)
+    }
+
+    /// Reads and verifies everything that is stored, against checksums and fingerprints.
+    ///
+    /// # Errors
+    /// When recipes cannot be walked for want of the device.
+    pub async fn scrub(&self, progress: &CheckProgress<'_>) -> Result<Findings, Error> {
+        let mut findings = Findings::default();
+        let mut bad: HashMap<Fingerprint, String> = HashMap::new();
+        let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state == SlotState::Sealed).collect();
+        for ((slot, _), done) in slots.iter().zip(0..) {
+            progress("reading containers", done, slots.len() as u64);
+            self.scrub_container(*slot, &mut findings, &mut bad).await?;
+            yield_now().await;
+        }
+        let mut hit = HashSet::new();
+        let mut damage = Vec::new();
+        findings.objects = self
+            .walk(progress, &mut |object, offset, len, found| {
+                let why = match found {
+                    Ok(reference) => bad.get(&reference.fingerprint).cloned(),
+                    Err(error) => Some(error.to_string()),
+                };
+                if let Ok(reference) = found {
+                    hit.insert(reference.fingerprint);
+                }
+                if let Some(why) = why {
+                    damage.push(Damage { object: object.to_owned(), offset, len, why });
+                }
+            })
+            .await?;
+        findings.damaged_unreferenced = bad.keys().filter(|f| !hit.contains(*f)).count() as u64;
+        findings.damage = joined(damage);
+        Ok(findings)
+    }
+
+    async fn scrub_container(
+        &self,
+        slot: u32,
+        findings: &mut Findings,
+        bad: &mut HashMap<Fingerprint, String>,
+    ) -> Result<(), Error> {
+        findings.containers += 1;
+        let Ok(chunks) = self.read_container(slot).await else {
+            findings.damaged_containers.push(slot);
+            return Ok(());
+        };
+        for region in chunks.chunk_by(|a, b| a.sector == b.sector) {
+            let Some(place) = region.first().map(|chunk| chunk.place(slot, 0)) else { continue };
+            let block = self.device.geometry().block_bytes.max(crate::format::SECTOR_BYTES as u32).into();
+            let from = place.offset() / block * block;
+            let end = (place.offset() + place.region_bytes() as u64).next_multiple_of(block);
+            let at = self.container_at(slot);
+            let read = self.device.read(at + from, (end - from) as usize).await;
+            let skip = (place.offset() - from) as usize;
+            let decoded = read.as_ref().ok().and_then(|bytes| {
+                let bytes = bytes.slice(skip..skip + place.region_bytes());
+                Region::new(&bytes, self.superblock.seed, at + place.offset())
+            });
+            findings.bytes += place.region_bytes() as u64;
+            findings.chunks += region.len() as u64;
+            let Some(decoded) = decoded else {
+                let why = match read {
+                    Ok(_) => format!("container {slot} fails its checksum at byte {}", place.offset()),
+                    Err(error) => error.to_string(),
+                };
+                bad.extend(region.iter().map(|chunk| (chunk.fingerprint, why.clone())));
+                continue;
+            };
+            for (number, fingerprint, bytes) in decoded.chunks() {
+                let found = match decoded.head.kind {
+                    ChunkKind::Data => Some(fingerprint_of(&bytes)),
+                    ChunkKind::Recipe => Node::decode(&bytes).ok().map(|node| node.fingerprint()),
+                };
+                if found != Some(fingerprint) {
+                    bad.insert(
+                        fingerprint,
+                        format!("chunk {number} of container {slot} is not what its fingerprint says"),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes through all recipes. Returns how many objects there are.
+    async fn walk(&self, progress: &CheckProgress<'_>, visit: &mut Visit<'_>) -> Result<u64, Error> {
+        let objects = self.objects.lock().all();
+        for (object, done) in objects.iter().zip(0..) {
+            progress("recipes", done, objects.len() as u64);
+            self.walk_object(object, visit).await?;
+        }
+        Ok(objects.len() as u64)
+    }
+
+    async fn walk_object(&self, object: &Object, visit: &mut Visit<'_>) -> Result<(), Error> {
+        let (name, root, overlay): (String, Option<Root>, Vec<(u64, Change)>) = {
+            let state = object.state.lock();
+            let overlay = state.overlay.iter().map(|(index, change)| (*index, *change)).collect();
+            (state.record.name.clone(), state.record.root, overlay)
+        };
+        let size = object.state.lock().record.size_bytes;
+        let chunk_bytes = u64::from(object.chunk_bytes);
+        let changed: HashSet<u64> = overlay.iter().map(|(index, _)| index * chunk_bytes).collect();
+        for (index, change) in overlay {
+            if let Some(reference) = &change.reference {
+                visit(&name, index * chunk_bytes, chunk_bytes, Ok(reference));
+            }
+        }
+        let Some(root) = root else { return Ok(()) };
+        let mut rest = vec![Part { reference: root.reference, level: root.levels, offset: 0, bytes: size }];
+        while let Some(part) = rest.pop() {
+            if part.level == 0 {
+                if !changed.contains(&part.offset) {
+                    visit(&name, part.offset, part.bytes.min(size - part.offset.min(size)), Ok(&part.reference));
+                }
+                continue;
+            }
+            let node = match self.node(&part.reference).await {
+                Ok(node) => node,
+                Err(error @ (Error::Missing { .. } | Error::Damaged { .. } | Error::Device(_))) => {
+                    visit(&name, part.offset, part.bytes.min(size - part.offset.min(size)), Err(&error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            visit(&name, part.offset, 0, Ok(&part.reference));
+            let width = chunk_bytes * (crate::format::node::FANOUT as u64).saturating_pow(u32::from(part.level) - 1);
+            let mut at = part.offset;
+            for (i, entry) in (0..).zip(&node.entries) {
+                let (offset, bytes) = match object.kind {
+                    Kind::Volume => (part.offset + i * width, width),
+                    Kind::Stream => (at, entry.map_or(0, |e| e.bytes)),
+                };
+                at += entry.map_or(0, |e| e.bytes);
+                rest.extend(entry.map(|e| Part { reference: e.reference, level: part.level - 1, offset, bytes }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Damage to neighbouring parts of an object as one; blocks of recipes themselves only where nothing beneath is named.
+fn joined(mut damage: Vec<Damage>) -> Vec<Damage> {
+    damage.sort_by(|a, b| (&a.object, a.offset, a.len).cmp(&(&b.object, b.offset, b.len)));
+    let mut out: Vec<Damage> = Vec::new();
+    for part in damage {
+        match out.last_mut() {
+            Some(last)
+                if last.object == part.object && last.offset + last.len >= part.offset && last.why == part.why =>
+            {
+                last.len = last.len.max(part.offset + part.len - last.offset);
+            }
+            _ => out.push(part),
+        }
+    }
+    out
+}

@@ -1,0 +1,114 @@
+//! What differs between two volumes, found from their recipes: parts that are the same block of a recipe are not looked into.
+
+use crate::format::node::{Entry, FANOUT};
+use crate::format::record::Kind;
+use crate::object::Object;
+use crate::place::Reference;
+use crate::{Error, Store};
+use nitro_engine::port::Device;
+use serde::Serialize;
+
+/// A part of two volumes that differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A chunk, or a block of a recipe of its own level.
+#[derive(Clone, Copy)]
+struct Side {
+    reference: Reference,
+    /// Levels beneath; 0: a chunk.
+    levels: u8,
+}
+
+/// What is to be compared: either may be missing.
+struct Pair {
+    levels: u8,
+    /// Number within the level.
+    number: u64,
+    one: Option<Side>,
+    other: Option<Side>,
+}
+
+impl<D: Device> Store<D> {
+    /// Where two volumes of the same size of chunks differ, in chunks, by offset. What both have nothing in is the same.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`]; [`Error::WrongKind`] for streams and for volumes of other chunks; or when recipes cannot be read.
+    pub async fn diff(&self, one: &str, other: &str) -> Result<Vec<Difference>, Error> {
+        let (one, other) = (self.object(one)?, self.object(other)?);
+        for object in [&one, &other] {
+            if object.kind == Kind::Stream || object.chunk_bytes != one.chunk_bytes {
+                let why = "volumes with chunks of one size can be compared";
+                return Err(Error::WrongKind { name: object.name(), kind: object.kind, why });
+            }
+            self.flush_tree(object).await?;
+        }
+        let chunk_bytes = u64::from(one.chunk_bytes);
+        let root = |object: &Object| {
+            let root = object.state.lock().record.root;
+            root.map(|root| Side { reference: root.reference, levels: root.levels })
+        };
+        let (one_root, other_root) = (root(&one), root(&other));
+        let levels = one_root.map_or(1, |r| r.levels).max(other_root.map_or(1, |r| r.levels));
+        let mut differences: Vec<Difference> = Vec::new();
+        let mut rest = vec![Pair { levels, number: 0, one: one_root, other: other_root }];
+        while let Some(pair) = rest.pop() {
+            if pair.levels == 0 {
+                note(&mut differences, pair.number * chunk_bytes, chunk_bytes);
+                continue;
+            }
+            let one = self.beneath(pair.one, pair.levels).await?;
+            let other = self.beneath(pair.other, pair.levels).await?;
+            // Last first.
+            for i in (0..one.len().max(other.len())).rev() {
+                let (one, other) = (one.get(i).copied().flatten(), other.get(i).copied().flatten());
+                let number = pair.number * FANOUT as u64 + i as u64;
+                if !are_same(one, other) {
+                    rest.push(Pair { levels: pair.levels - 1, number, one, other });
+                }
+            }
+        }
+        let size = |object: &Object| object.state.lock().record.size_bytes;
+        let (shorter, longer) = (size(&one).min(size(&other)), size(&one).max(size(&other)));
+        // A chunk that hangs over the end, and what only one of them has.
+        for difference in &mut differences {
+            difference.len = difference.len.min(longer.saturating_sub(difference.offset));
+        }
+        if shorter < longer {
+            differences.retain_mut(|d| {
+                d.len = d.len.min(shorter.saturating_sub(d.offset));
+                d.len > 0
+            });
+            note(&mut differences, shorter, longer - shorter);
+        }
+        Ok(differences)
+    }
+
+    /// What is beneath, in a tree of so many levels. A tree of fewer is the first of what that has.
+    async fn beneath(&self, side: Option<Side>, levels: u8) -> Result<Vec<Option<Side>>, Error> {
+        let Some(side) = side else { return Ok(Vec::new()) };
+        if side.levels < levels {
+            return Ok(vec![Some(side)]);
+        }
+        let node = self.node(&side.reference).await?;
+        let below = |entry: &Option<Entry>| entry.map(|e| Side { reference: e.reference, levels: levels - 1 });
+        Ok(node.entries.iter().map(below).collect())
+    }
+}
+
+fn are_same(one: Option<Side>, other: Option<Side>) -> bool {
+    let key = |side: Option<Side>| side.map(|s| (s.reference.fingerprint, s.levels));
+    key(one) == key(other)
+}
+
+fn note(differences: &mut Vec<Difference>, offset: u64, len: u64) {
+    match differences.last_mut() {
+        Some(last) if last.offset + last.len == offset => last.len += len,
+        _ => differences.push(Difference { offset, len }),
+    }
+}

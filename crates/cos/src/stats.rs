@@ -1,0 +1,71 @@
+//! What a store holds.
+
+use crate::Store;
+use crate::counters::Counters;
+use crate::format::record::SlotState;
+use crate::format::region::ChunkKind;
+use crate::format::{SECTOR_BYTES, container};
+use nitro_engine::port::Device;
+use nitro_index::FlashIndex;
+use serde::Serialize;
+
+/// What a store holds, and what it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// Objects, snapshots among them.
+    pub objects: u64,
+    /// Of those, snapshots.
+    pub snapshots: u64,
+    /// Bytes of all objects, holes among them.
+    pub logical_bytes: u64,
+    /// Bytes that contents, recipes and containers' metadata take, dead ones among them.
+    pub stored_bytes: u64,
+    /// Of those, recipes.
+    pub recipe_bytes: u64,
+    /// Chunks that are stored, blocks of recipes among them.
+    pub chunks: u64,
+    /// Containers in use.
+    pub containers_used: u32,
+    /// Containers of the store.
+    pub containers: u32,
+    /// Bytes of a container.
+    pub container_bytes: u32,
+    /// RAM in bytes: index, summary vector and caches.
+    pub ram_bytes: u64,
+    /// What it did since it was opened.
+    pub counters: Counters,
+}
+
+impl<D: Device> Store<D> {
+    /// What it holds.
+    pub fn stats(&self) -> Stats {
+        let objects = self.list();
+        let state = self.state.lock();
+        let (mut stored_bytes, mut recipe_bytes, mut chunks) = (0, 0, 0);
+        for (_, slot) in state.slots.iter().filter(|(_, s)| s.state != SlotState::Free) {
+            let bytes =
+                u64::from(slot.sectors) * SECTOR_BYTES as u64 + container::section_bytes(slot.chunks.into()) as u64;
+            stored_bytes += bytes;
+            recipe_bytes += if slot.kind == ChunkKind::Recipe { bytes } else { 0 };
+            chunks += u64::from(slot.chunks);
+        }
+        let ram_bytes = self.index.counters().ram_bytes
+            + self.superblock.summary_bytes
+            + state.locality.ram_bytes()
+            + self.settings.region_cache_bytes
+            + self.settings.recipe_cache_bytes;
+        Stats {
+            objects: objects.len() as u64,
+            snapshots: objects.iter().filter(|o| o.name.contains('@')).count() as u64,
+            logical_bytes: objects.iter().map(|o| o.size_bytes).sum(),
+            stored_bytes,
+            recipe_bytes,
+            chunks,
+            containers_used: state.slots.count() - state.slots.free(),
+            containers: state.slots.count(),
+            container_bytes: self.superblock.container_bytes,
+            ram_bytes,
+            counters: self.counters(),
+        }
+    }
+}
