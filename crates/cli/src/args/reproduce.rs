@@ -61,7 +61,8 @@ pub(crate) struct IndexPaperArgs {
     /// Entries that the index holds [default: 4000000, or 200000 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100_000..=1 << 34))]
     pub(crate) entries: Option<u64>,
-    /// RAM that the index may use [default: what the paper's has for each entry: CLAM 4 bytes, SILT 0.7]
+    /// RAM that the index may use [default: the paper's for each entry, CLAM 4 bytes and 800 KiB beside,
+    /// SILT 0.7 bytes or the least that few entries need]
     #[arg(long, value_name = "BYTES")]
     pub(crate) ram: Option<Size>,
     /// Where results go; made if need be

@@ -209,7 +209,10 @@ fn mixes_verdict(beds: &Beds) -> Verdict {
     let falls = plain[0] > plain[1] && plain[1] > plain[2];
     let wins = hybrid[0] < plain[0] && hybrid[1] < plain[1];
     let order = rises(here) && rises(hybrid) && falls && wins;
-    let factors = |ours: [f64; 3], plain: [f64; 3]| plain[0] / ours[0] >= 100.0 && plain[1] / ours[1] >= 50.0;
+    let factors = |ours: [f64; 3], plain: [f64; 3]| {
+        let theirs = |number: usize| BERKELEYDB_MIX_US[number] / BUFFERHASH_MIX_US[number];
+        (0..2).all(|number| plain[number] / ours[number] >= 0.75 * theirs(number))
+    };
     let holds = Holds::of(no_slower(here) && no_slower(hybrid) && order && factors(hybrid, plain), order);
     let told = |means: [f64; 3]| means.map(ms).join(" / ");
     let found = format!(

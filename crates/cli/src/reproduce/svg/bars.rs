@@ -10,7 +10,10 @@ const FILLED: f64 = 0.8;
 pub(super) fn draw(chart: &Bars) -> String {
     let heights = || chart.bars.iter().flat_map(|(_, heights)| heights.iter().flatten().copied());
     let above_zero = heights().filter(|height| !chart.log_y || *height > 0.0);
-    let axis = Axis::vertical(above_zero, if chart.log_y { 1.0 } else { 0.0 }, chart.log_y);
+    // A logarithmic axis begins at 1, or at the power of ten below the least bar, which else would have no height.
+    let least = above_zero.clone().fold(1.0, f64::min);
+    let from = if chart.log_y { 10f64.powf(least.log10().floor()) } else { 0.0 };
+    let axis = Axis::vertical(above_zero, from, chart.log_y);
     let base = axis.at(if chart.log_y { axis.low() } else { 0.0 });
     let mut out = axis.across(&chart.y_label);
     let group_width = (WIDTH - LEFT - RIGHT) / chart.groups.len().max(1) as f64;
