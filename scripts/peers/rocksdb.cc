@@ -36,6 +36,13 @@ int main(int count, char **arguments) {
     check(db->Put(WriteOptions(), Slice(key.data, KEY_BYTES), Slice(value.data, VALUE_BYTES)));
   });
   check(db->Flush(FlushOptions()));
+  // Look-ups are not to compete with what the inserts left to do.
+  for (uint64_t busy = 1; busy != 0; std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
+    uint64_t pending = 0, running = 0;
+    db->GetIntProperty(DB::Properties::kCompactionPending, &pending);
+    db->GetIntProperty(DB::Properties::kNumRunningCompactions, &running);
+    busy = pending + running;
+  }
   auto look = [&](bool present) {
     return [&, present](uint64_t n) {
       uint64_t number = present ? mix(n) % entries : ABSENT + n;
