@@ -7,6 +7,7 @@ mod args;
 mod cache;
 pub mod config;
 mod control;
+mod cos;
 mod error;
 mod estimate;
 mod export;
@@ -52,6 +53,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Flush(args) => volume::flush(args),
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),
+        Command::Cos { command } => cos::run(command),
         Command::Index { command } => index::run(command),
         Command::Estimate(args) => estimate::run(args),
         Command::Sim(args) => sim::run(args),

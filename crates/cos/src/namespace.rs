@@ -3,7 +3,7 @@
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::object::Object;
 use crate::plan::StoreOptions;
-use crate::{Error, Store};
+use crate::{Error, Store, Volume};
 use nitro_engine::port::Device;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -166,6 +166,65 @@ impl<D: Device> Store<D> {
             return Err(Error::Setting { what: "bytes of a chunk", given: chunk_bytes.into(), why });
         }
         self.create_object(name, Kind::Volume, (size_bytes, chunk_bytes), None, created).map(drop)
+    }
+
+    /// Makes a volume that is to be filled from a source of that size, and opens it; or goes on with an import of the same
+    /// source, told by `token`, that was broken off. Returns from which byte on. Until
+    /// [`finish_import`](Self::finish_import) nobody else can open it.
+    ///
+    /// # Errors
+    /// As [`create_volume`](Self::create_volume).
+    pub fn begin_import(
+        self: &Arc<Self>,
+        name: &str,
+        size_bytes: u64,
+        (chunk_bytes, token): (Option<u32>, u64),
+        created: u64,
+    ) -> Result<(Volume<D>, u64), Error> {
+        if let Ok(object) = self.object(name) {
+            let record = object.state.lock().record.clone();
+            let wanted = chunk_bytes.unwrap_or(record.chunk_bytes);
+            if !record.incomplete {
+                return Err(Error::Exists(name.to_owned()));
+            }
+            if (record.size_bytes, record.token, record.chunk_bytes) == (size_bytes, token, wanted) {
+                return Ok((Volume::new(self, object), record.imported_bytes));
+            }
+            // Of another source: what is there is found again as duplicates.
+            self.objects.lock().remove(name);
+        }
+        self.create_volume(name, size_bytes, chunk_bytes, created)?;
+        let object = self.object(name)?;
+        {
+            let mut state = object.state.lock();
+            (state.record.incomplete, state.record.token) = (true, token);
+        }
+        Ok((Volume::new(self, object), 0))
+    }
+
+    /// Makes durable that everything before `imported_bytes` was imported: an import that is broken off goes on there.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn note_import(&self, volume: &Volume<D>, imported_bytes: u64) -> Result<(), Error> {
+        {
+            let mut state = volume.object().state.lock();
+            (state.record.imported_bytes, state.is_changed) = (imported_bytes, true);
+        }
+        self.commit().await
+    }
+
+    /// The import is complete. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn finish_import(&self, volume: &Volume<D>) -> Result<(), Error> {
+        {
+            let mut state = volume.object().state.lock();
+            (state.record.incomplete, state.record.token, state.is_changed) = (false, 0, true);
+        }
+        self.flush_tree(volume.object()).await?;
+        self.commit().await
     }
 
     /// What objects there are, by name.

@@ -42,8 +42,7 @@ impl<D: Device> Store<D> {
             let why = "its import was broken off: import it again";
             return Err(Error::WrongKind { name: name.to_owned(), kind: object.kind, why });
         }
-        let lane = object.id as usize % DATA_LANES;
-        Ok(Volume { store: Arc::clone(self), object, lane })
+        Ok(Volume::new(self, object))
     }
 }
 
@@ -54,6 +53,15 @@ impl<D> Clone for Volume<D> {
 }
 
 impl<D: Device> Volume<D> {
+    pub(crate) fn new(store: &Arc<Store<D>>, object: Arc<Object>) -> Self {
+        let lane = object.id as usize % DATA_LANES;
+        Self { store: Arc::clone(store), object, lane }
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
     /// The same, filling containers of its own: those who write one volume from several threads take a lane each.
     #[must_use]
     pub fn in_lane(&self, lane: usize) -> Self {
@@ -212,6 +220,22 @@ impl<D: Device> Volume<D> {
     /// changed then.
     pub async fn write_range(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_known(offset, data, &[]).await
+    }
+
+    /// As [`write_range`](Self::write_range), of whole chunks, of which the last may hang over the volume's end with zeroes.
+    ///
+    /// # Errors
+    /// As [`write_range`](Self::write_range).
+    pub async fn write_padded(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        let len = (data.len() as u64).min(self.size_bytes().saturating_sub(offset));
+        self.check_writable(offset, len)?;
+        let chunk_bytes = u64::from(self.object.chunk_bytes);
+        let whole = offset.is_multiple_of(chunk_bytes) && (data.len() as u64).is_multiple_of(chunk_bytes);
+        if !whole {
+            return self.write_range(offset, data.slice(..len as usize)).await;
+        }
+        let _shared = self.object.writing.read().await;
+        self.write_chunks(self.chunks(offset, data.len() as u64), data, &[]).await
     }
 
     /// As [`write_range`](Self::write_range), of whole chunks whose fingerprints (BLAKE3, cut to 160 bits) are known; those

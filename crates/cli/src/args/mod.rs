@@ -1,6 +1,7 @@
 //! The command line.
 
 mod cache;
+mod cos;
 mod index;
 mod reproduce;
 mod serve;
@@ -9,6 +10,7 @@ mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
+pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
@@ -77,6 +79,11 @@ pub(crate) enum Command {
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
+    },
+    /// Keep volumes, images and backups in a deduplicating, compressing store, with snapshots and clones
+    Cos {
+        #[command(subcommand)]
+        command: CosCommand,
     },
     /// Measure and plan hash tables on flash, for more fingerprints than RAM can hold
     Index {

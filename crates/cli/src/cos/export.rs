@@ -1,0 +1,182 @@
+//! `nitro cos export`
+
+use super::store::{failed, open};
+use super::threads;
+use crate::args::CosExportArgs;
+use crate::error::Error;
+use crate::output::{Format, json_line};
+use crate::progress::Progress;
+use crate::size::Size;
+use futures_util::future::try_join;
+use futures_util::stream::{self, StreamExt};
+use nitro_cos::{Settings, Volume};
+use nitro_device::{AnyDevice, spawn_thread};
+use nitro_engine::buf::is_zero;
+use nitro_engine::port::{Clock, Device};
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Write, stdout};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Bytes that are read at once.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// Segments that are read ahead for standard output.
+const SEGMENTS_AHEAD: usize = 4;
+const TOLD_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Serialize)]
+struct Exported {
+    name: String,
+    bytes: u64,
+    seconds: f64,
+}
+
+pub(super) async fn run(args: &CosExportArgs) -> Result<(), Error> {
+    let store = open(&args.store, Settings::default()).await?;
+    let begun = Instant::now();
+    let done = export(args, &store.open_volume(&args.name).map_err(|e| failed(&args.store.store, &e))?).await;
+    let closed = store.close().await.map_err(|e| failed(&args.store.store, &e));
+    let bytes = done.and_then(|bytes| closed.map(|()| bytes))?;
+    let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };
+    // Standard output may be the object itself.
+    match args.output.format {
+        Format::Json => eprint!("{}", json_line(&exported)?),
+        _ => eprintln!("{}: {} in {:.1} s", exported.name, Size(bytes), exported.seconds),
+    }
+    Ok(())
+}
+
+async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
+    let target = &args.target;
+    if target == Path::new("-") {
+        return to_stdout(args, volume).await;
+    }
+    let is_device = fs::metadata(target).is_ok_and(|m| m.file_type().is_block_device());
+    if fs::exists(target).unwrap_or(false) && !args.force {
+        let what = if is_device { "all that the device holds would be lost" } else { "it exists already" };
+        return Err(Error::new(target.display(), what).or("add --force if that is meant"));
+    }
+    let part = match is_device {
+        true => target.clone(),
+        false => PathBuf::from(format!("{}.part", target.display())),
+    };
+    let file = OpenOptions::new().read(true).write(true).create(!is_device).truncate(false).open(&part);
+    let file = file.map_err(|e| Error::new(part.display(), e))?;
+    // What an export that was broken off had written is compared rather than written again.
+    let there = if is_device { 0 } else { file.metadata().map_or(0, |m| m.len()) };
+    if !is_device {
+        file.set_len(volume.size_bytes()).map_err(|e| Error::new(part.display(), e))?;
+    }
+    let written = to_file(args, volume, file, there, is_device).await?;
+    if !is_device {
+        fs::rename(&part, target).map_err(|e| Error::new(target.display(), e))?;
+    }
+    Ok(written)
+}
+
+/// What the threads of an export share.
+struct Shared {
+    file: File,
+    size: u64,
+    /// Before this the file may hold what an earlier export wrote.
+    there: u64,
+    /// The target holds anything: zeroes have to be written.
+    overwrite: bool,
+    next: AtomicU64,
+    bytes: AtomicU64,
+    ended: AtomicBool,
+}
+
+/// Why a thread gave up.
+enum Failed {
+    Store(nitro_cos::Error),
+    Target(std::io::Error),
+}
+
+async fn to_file(
+    args: &CosExportArgs,
+    volume: &Volume<AnyDevice>,
+    file: File,
+    there: u64,
+    overwrite: bool,
+) -> Result<u64, Error> {
+    let size = volume.size_bytes();
+    let shared = Arc::new(Shared {
+        file,
+        size,
+        there,
+        overwrite,
+        next: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        ended: AtomicBool::new(false),
+    });
+    let mut workers = Vec::new();
+    for _ in 0..threads(args.threads) {
+        let (volume, shared) = (volume.clone(), Arc::clone(&shared));
+        let worker = spawn_thread("export", move || async move {
+            let done = try_join(export_segments(&volume, &shared), export_segments(&volume, &shared)).await;
+            if done.is_err() {
+                shared.ended.store(true, SeqCst);
+            }
+            done.map(drop)
+        });
+        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
+    }
+    let progress = Progress::new(size, "exported");
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        nitro_device::CompioClock::new().sleep(TOLD_EVERY).await;
+        progress.show(shared.bytes.load(SeqCst));
+    }
+    progress.end();
+    for worker in workers {
+        worker.join().map_err(|_| Error::new("export", "a thread panicked"))?.map_err(|e| match e {
+            Failed::Store(e) => failed(&args.store.store, &e),
+            Failed::Target(e) => Error::new(args.target.display(), e),
+        })?;
+    }
+    shared.file.sync_all().map_err(|e| Error::new(args.target.display(), e))?;
+    Ok(size)
+}
+
+async fn export_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<(), Failed> {
+    loop {
+        let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
+        if from >= shared.size || shared.ended.load(SeqCst) {
+            return Ok(());
+        }
+        let len = SEGMENT_BYTES.min(shared.size - from);
+        let holes = volume.allocation(from, len).await.map_err(|e| Failed::Store(e.into()))?;
+        let fresh = from >= shared.there && !shared.overwrite;
+        if !fresh || holes.iter().any(|run| !run.hole) {
+            let data = volume.read_range(from, len as usize).await.map_err(Failed::Store)?;
+            if !(fresh && is_zero(&data)) {
+                shared.file.write_all_at(&data, from).map_err(Failed::Target)?;
+            }
+        }
+        shared.bytes.fetch_add(len, SeqCst);
+    }
+}
+
+async fn to_stdout(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
+    let size = volume.size_bytes();
+    let progress = Progress::new(size, "exported");
+    let segments = (0..size.div_ceil(SEGMENT_BYTES)).map(|i| i * SEGMENT_BYTES);
+    let reads = segments.map(|from| async move {
+        let len = SEGMENT_BYTES.min(size - from) as usize;
+        (from, volume.read_range(from, len).await)
+    });
+    let mut reads = stream::iter(reads).buffered(SEGMENTS_AHEAD);
+    let mut out = stdout().lock();
+    while let Some((from, data)) = reads.next().await {
+        let data = data.map_err(|e| failed(&args.store.store, &e))?;
+        out.write_all(&data).map_err(|e| Error::new("standard output", e))?;
+        progress.show(from);
+    }
+    out.flush().map_err(|e| Error::new("standard output", e))?;
+    progress.end();
+    Ok(size)
+}

@@ -1,0 +1,332 @@
+//! `nitro cos import`
+
+use super::store::{CosStore, failed, now};
+use super::{store, threads};
+use crate::args::{CosImportArgs, CosKind};
+use crate::error::Error;
+use crate::output::{Format, json_line, print};
+use crate::progress::Progress;
+use crate::size::Size;
+use bytes::Bytes;
+use futures_util::future::try_join;
+use nitro_cos::{Settings, StreamPart, Volume};
+use nitro_device::{AnyDevice, spawn_thread};
+use nitro_engine::buf::BufMut;
+use rustix::fs::SeekFrom;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, stdin};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that one thread takes at a time.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// After so much an import that is broken off need not begin anew.
+const NOTED_EVERY_BYTES: u64 = 512 << 20;
+const TOLD_EVERY: Duration = Duration::from_millis(100);
+
+/// What an import did.
+#[derive(Serialize)]
+struct Imported {
+    name: String,
+    bytes: u64,
+    /// Bytes that an earlier import had done.
+    resumed_at: u64,
+    /// Chunks that were there already.
+    duplicate_chunks: u64,
+    stored_chunks: u64,
+    /// Bytes that the store grew by, recipes among them.
+    stored_bytes: u64,
+    seconds: f64,
+}
+
+pub(super) async fn run(args: &CosImportArgs) -> Result<(), Error> {
+    let settings = Settings { compare_duplicates: args.tuning.compare, ..Settings::default() };
+    let store = store::open(&args.store, settings).await?;
+    let begun = Instant::now();
+    let done = import(args, &store).await;
+    let closed = store.close().await.map_err(|e| failed(&args.store.store, &e));
+    let (bytes, resumed_at) = done.and_then(|done| closed.map(|()| done))?;
+    let counters = store.counters();
+    let imported = Imported {
+        name: args.name.clone(),
+        bytes,
+        resumed_at,
+        duplicate_chunks: counters.duplicate_chunks,
+        stored_chunks: counters.stored_chunks,
+        stored_bytes: counters.stored_bytes,
+        seconds: begun.elapsed().as_secs_f64(),
+    };
+    let text = match args.output.format {
+        Format::Json => json_line(&imported)?,
+        _ => format!(
+            "{}: {} in {:.1} s, {} chunks of {} new, {} stored\n",
+            imported.name,
+            Size(bytes),
+            imported.seconds,
+            imported.stored_chunks,
+            imported.stored_chunks + imported.duplicate_chunks,
+            Size(imported.stored_bytes)
+        ),
+    };
+    print(&text).map(drop)
+}
+
+async fn import(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u64, u64), Error> {
+    let from_stdin = args.source == Path::new("-");
+    let kind = args.kind.unwrap_or(if from_stdin { CosKind::Stream } else { CosKind::Volume });
+    if kind == CosKind::Stream {
+        let input: Box<dyn Read + Send> = match from_stdin {
+            true => Box::new(stdin()),
+            false => Box::new(File::open(&args.source).map_err(|e| Error::new(args.source.display(), e))?),
+        };
+        return import_stream(args, store, input).await.map(|bytes| (bytes, 0));
+    }
+    if from_stdin {
+        return Err(Error::new("standard input", "a volume is made of a file or a device, whose size is known")
+            .or("leave out --kind volume"));
+    }
+    import_volume(args, store).await
+}
+
+/// A source's size, and what tells it apart from others and from what it was.
+fn identify(source: &File, path: &Path) -> Result<(u64, u64), Error> {
+    let meta = source.metadata().map_err(|e| Error::new(path.display(), e))?;
+    if meta.is_dir() {
+        return Err(Error::new(path.display(), "it is a folder").or("import a file, a block device or standard input"));
+    }
+    let size = rustix::fs::seek(source, SeekFrom::End(0)).map_err(|e| Error::new(path.display(), e))?;
+    let mut hasher = DefaultHasher::new();
+    (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec(), size).hash(&mut hasher);
+    Ok((size, hasher.finish()))
+}
+
+/// What the threads of an import share.
+struct Shared {
+    source: File,
+    size: u64,
+    next: AtomicU64,
+    /// Ends of what is done, behind the first gap, by where they begin.
+    done: Mutex<(u64, BTreeMap<u64, u64>)>,
+    bytes: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Shared {
+    fn finish(&self, from: u64, to: u64) {
+        self.bytes.fetch_add(to - from, SeqCst);
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.1.insert(from, to);
+        let mut at = done.0;
+        while let Some(end) = done.1.remove(&at) {
+            at = end;
+        }
+        done.0 = at;
+    }
+
+    /// Everything before is done.
+    fn prefix(&self) -> u64 {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Where the first byte is, from `from` on, that is in no hole.
+    fn data_from(&self, from: u64) -> u64 {
+        match rustix::fs::seek(&self.source, SeekFrom::Data(from)) {
+            Ok(at) => at,
+            Err(rustix::io::Errno::NXIO) => self.size,
+            Err(_) => from,
+        }
+    }
+}
+
+async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u64, u64), Error> {
+    let path = &args.source;
+    let source = File::open(path).map_err(|e| Error::new(path.display(), e))?;
+    let (size, token) = identify(&source, path)?;
+    let chunk_bytes = args.chunk_size.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
+    let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
+    let (volume, from) = store.begin_import(&args.name, size, (chunk_bytes, token), now()).map_err(fail)?;
+    if from > 0 {
+        eprintln!("going on at {} of {}", Size(from), Size(size));
+    }
+    let shared = Arc::new(Shared {
+        source,
+        size,
+        next: AtomicU64::new(from),
+        done: Mutex::new((from, BTreeMap::new())),
+        bytes: AtomicU64::new(from),
+        ended: AtomicBool::new(false),
+    });
+    let mut workers = Vec::new();
+    for thread in 0..threads(args.tuning.threads) {
+        let (volume, shared) = (volume.in_lane(thread), Arc::clone(&shared));
+        let worker = spawn_thread("import", move || async move {
+            // While one waits for the store, the other reads and hashes.
+            let done = try_join(import_segments(&volume, &shared), import_segments(&volume, &shared)).await;
+            if done.is_err() {
+                shared.ended.store(true, SeqCst);
+            }
+            done.map(drop)
+        });
+        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
+    }
+    let progress = Progress::new(size, "imported");
+    let mut noted = from;
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        compio_sleep(TOLD_EVERY).await;
+        progress.show(shared.bytes.load(SeqCst));
+        let prefix = shared.prefix();
+        if prefix >= noted + NOTED_EVERY_BYTES {
+            noted = prefix;
+            store.note_import(&volume, prefix).await.map_err(fail)?;
+        }
+    }
+    progress.end();
+    for worker in workers {
+        worker.join().map_err(|_| Error::new("import", "a thread panicked"))?.map_err(|e| match e {
+            Failed::Store(e) => fail(e),
+            Failed::Source(e) => Error::new(path.display(), e),
+        })?;
+    }
+    store.finish_import(&volume).await.map_err(fail)?;
+    Ok((size, from))
+}
+
+async fn compio_sleep(duration: Duration) {
+    nitro_engine::port::Clock::sleep(&nitro_device::CompioClock::new(), duration).await;
+}
+
+/// Why a thread gave up.
+enum Failed {
+    Store(nitro_cos::Error),
+    Source(std::io::Error),
+}
+
+async fn import_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<(), Failed> {
+    let chunk_bytes = u64::from(volume.chunk_bytes());
+    loop {
+        let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
+        if from >= shared.size || shared.ended.load(SeqCst) {
+            return Ok(());
+        }
+        let to = (from + SEGMENT_BYTES).min(shared.size);
+        let data_from = shared.data_from(from) / chunk_bytes * chunk_bytes;
+        if data_from < to {
+            let start = data_from.max(from);
+            let mut data = BufMut::zeroed((to - start).next_multiple_of(chunk_bytes) as usize);
+            shared.source.read_exact_at(&mut data[..(to - start) as usize], start).map_err(Failed::Source)?;
+            volume.write_padded(start, data.freeze()).await.map_err(Failed::Store)?;
+        }
+        shared.finish(from, to);
+    }
+}
+
+/// Cuts a stream into parts, in order.
+struct Cutter {
+    input: Box<dyn Read + Send>,
+    /// What was read and not cut yet.
+    rest: Vec<u8>,
+    number: u64,
+    ended: bool,
+}
+
+type Part = (u64, Bytes, Vec<std::ops::Range<usize>>);
+
+impl Cutter {
+    fn next(&mut self, store: &CosStore) -> std::io::Result<Option<Part>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let wanted = SEGMENT_BYTES as usize - self.rest.len();
+        let read = (&mut self.input).take(wanted as u64).read_to_end(&mut self.rest)?;
+        self.ended = read < wanted;
+        let cuts = store.cut(&self.rest, self.ended);
+        let cut = cuts.last().map_or(0, |last| last.end);
+        let tail = self.rest.split_off(cut);
+        let data = std::mem::replace(&mut self.rest, tail);
+        self.number += 1;
+        Ok((!cuts.is_empty()).then(|| (self.number - 1, data.into(), cuts)))
+    }
+}
+
+/// What the threads of a stream's import share.
+struct StreamShared {
+    cutter: Mutex<Cutter>,
+    /// Parts that are stored, and not in the recipe yet.
+    stored: Mutex<BTreeMap<u64, (u64, StreamPart)>>,
+    ended: AtomicBool,
+    /// Parts that are in the recipe: threads do not run far ahead.
+    pushed: AtomicU64,
+}
+
+/// Parts that may wait for one before them.
+const PARTS_AHEAD: u64 = 64;
+
+async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: Box<dyn Read + Send>) -> Result<u64, Error> {
+    let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
+    let mut import = store.import_stream(&args.name, now()).map_err(fail)?;
+    let cutter = Cutter { input, rest: Vec::new(), number: 0, ended: false };
+    let shared = Arc::new(StreamShared {
+        cutter: Mutex::new(cutter),
+        stored: Mutex::new(BTreeMap::new()),
+        ended: AtomicBool::new(false),
+        pushed: AtomicU64::new(0),
+    });
+    let mut workers = Vec::new();
+    for lane in 0..threads(args.tuning.threads) {
+        let (store, shared) = (Arc::clone(store), Arc::clone(&shared));
+        let worker = spawn_thread("import", move || async move {
+            let done = try_join(store_parts(&store, lane, &shared), store_parts(&store, lane, &shared)).await;
+            if done.is_err() {
+                shared.ended.store(true, SeqCst);
+            }
+            done.map(drop)
+        });
+        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
+    }
+    let (mut next, mut bytes) = (0, 0);
+    loop {
+        let finished = workers.iter().all(|worker| worker.is_finished());
+        loop {
+            let part = shared.stored.lock().unwrap_or_else(PoisonError::into_inner).remove(&next);
+            let Some((len, part)) = part else { break };
+            import.push(part).await.map_err(fail)?;
+            bytes += len;
+            next += 1;
+            shared.pushed.store(next, SeqCst);
+        }
+        if finished {
+            break;
+        }
+        compio_sleep(Duration::from_millis(1)).await;
+    }
+    for worker in workers {
+        worker.join().map_err(|_| Error::new("import", "a thread panicked"))?.map_err(|e| match e {
+            Failed::Store(e) => fail(e),
+            Failed::Source(e) => Error::new(args.source.display(), e),
+        })?;
+    }
+    import.finish().await.map_err(fail)?;
+    Ok(bytes)
+}
+
+async fn store_parts(store: &CosStore, lane: usize, shared: &StreamShared) -> Result<(), Failed> {
+    loop {
+        if shared.ended.load(SeqCst) {
+            return Ok(());
+        }
+        let part = shared.cutter.lock().unwrap_or_else(PoisonError::into_inner).next(store).map_err(Failed::Source)?;
+        let Some((number, data, cuts)) = part else { return Ok(()) };
+        while number > shared.pushed.load(SeqCst) + PARTS_AHEAD && !shared.ended.load(SeqCst) {
+            compio_sleep(Duration::from_millis(1)).await;
+        }
+        let len = data.len() as u64;
+        let part = store.store_part(lane, data, &cuts).await.map_err(Failed::Store)?;
+        shared.stored.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (len, part));
+    }
+}
