@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long bench bench-index build setup lint unit clients readme reproduction clean help
+.PHONY: demo test test-long bench bench-index build setup lint unit clients readme cos reproduction clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -10,9 +10,9 @@ demo: ## a slow volume with and without Nitro, side by side, in about two minute
 	@$(CARGO) build --release --quiet -p nitro
 	@scripts/demo
 
-test: ## format, lints, all tests, other people's NBD clients, the README's commands, the paper's evaluation scaled down
+test: ## format, lints, all tests, other people's NBD clients, the README's commands, a deduplicating store, the paper's evaluation scaled down
 	@scripts/setup test
-	@$(MAKE) --no-print-directory lint unit clients readme reproduction
+	@$(MAKE) --no-print-directory lint unit clients readme cos reproduction
 
 lint:
 	$(CARGO) fmt --all --check
@@ -30,6 +30,9 @@ clients: build
 
 readme: build
 	scripts/test-readme
+
+cos: build
+	scripts/test-cos
 
 reproduction: build
 	scripts/test-reproduce
