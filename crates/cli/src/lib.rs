@@ -2,6 +2,8 @@
 //!
 //! A library so that its pure parts, [`Config::parse`] above all, can be tested and fuzzed; the program is [`main`].
 #![forbid(unsafe_code)]
+// The futures of a request reach from a connection down into a store.
+#![recursion_limit = "256"]
 
 mod args;
 mod cache;

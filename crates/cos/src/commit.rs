@@ -9,6 +9,7 @@ use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Chunks of an object that the journal is told one by one; where more have changed, the recipe is written instead.
 const LOGGED_MAX: usize = 8192;
@@ -16,8 +17,16 @@ const LOGGED_MAX: usize = 8192;
 /// What the journal is to be told, and what was taken from whom.
 struct Gathered {
     records: Vec<Record>,
-    objects: Vec<(Arc<Object>, bool, BTreeSet<u64>)>,
+    objects: Vec<Taken>,
     removed: Vec<u64>,
+}
+
+/// What was taken from an object.
+struct Taken {
+    object: Arc<Object>,
+    is_changed: bool,
+    unlogged: BTreeSet<u64>,
+    modified_ns: u64,
 }
 
 impl<D: Device> Store<D> {
@@ -45,8 +54,11 @@ impl<D: Device> Store<D> {
     async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
         let gathered = self.gather(all);
         let result = self.write_gathered(journal, &gathered, all).await;
-        if !matches!(result, Ok(true)) {
-            self.put_back(gathered);
+        match result {
+            Ok(true) => {
+                gathered.objects.iter().for_each(|t| t.object.durable_modified_ns.store(t.modified_ns, Relaxed));
+            }
+            _ => self.put_back(gathered),
         }
         result
     }
@@ -105,15 +117,19 @@ impl<D: Device> Store<D> {
                 false => gathered.records.extend(state.unlogged.iter().map(|i| chunk(i, state.overlay.get(i)))),
             }
             if state.is_changed || !state.unlogged.is_empty() {
-                let changed = std::mem::take(&mut state.is_changed);
-                gathered.objects.push((Arc::clone(&object), changed, std::mem::take(&mut state.unlogged)));
+                gathered.objects.push(Taken {
+                    object: Arc::clone(&object),
+                    is_changed: std::mem::take(&mut state.is_changed),
+                    unlogged: std::mem::take(&mut state.unlogged),
+                    modified_ns: state.record.modified_ns,
+                });
             }
         }
         gathered
     }
 
     fn put_back(&self, gathered: Gathered) {
-        for (object, is_changed, mut unlogged) in gathered.objects {
+        for Taken { object, is_changed, mut unlogged, .. } in gathered.objects {
             let mut state = object.state.lock();
             state.is_changed |= is_changed;
             unlogged.retain(|index| state.overlay.contains_key(index));

@@ -143,6 +143,7 @@ impl<D: Device> Store<D> {
             token: 0,
             imported_bytes: 0,
             recipe: 0,
+            modified_ns: created.saturating_mul(1_000_000_000),
             name: name.to_owned(),
         };
         self.enter(record, name)

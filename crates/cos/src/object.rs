@@ -6,6 +6,8 @@ use async_lock::RwLock;
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a chunk of an object became.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(crate) struct Object {
     pub(crate) kind: Kind,
     pub(crate) chunk_bytes: u32,
     pub(crate) state: Mutex<ObjectState>,
+    /// When it was changed last, as the journal knows.
+    pub(crate) durable_modified_ns: AtomicU64,
     /// Its recipe is being written.
     pub(crate) flushing: AsyncMutex<()>,
     /// Writes of whole chunks share it; what reads, changes and writes a chunk has it alone.
@@ -46,6 +50,7 @@ impl Object {
             id: record.id,
             kind: record.kind,
             chunk_bytes: record.chunk_bytes,
+            durable_modified_ns: AtomicU64::new(record.modified_ns),
             state: Mutex::new(ObjectState {
                 record,
                 is_changed: true,
@@ -67,6 +72,14 @@ impl ObjectState {
     pub(crate) fn change(&mut self, index: u64, change: Change) {
         self.overlay.insert(index, change);
         self.unlogged.insert(index);
+    }
+
+    /// It was changed just now.
+    pub(crate) fn touch(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        // However the clock is set, a change shows.
+        self.record.modified_ns = now.max(self.record.modified_ns + 1);
+        self.is_changed = true;
     }
 
     /// The recipe says now what `written` says.

@@ -52,7 +52,9 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
     }
     slots.restored();
     for mut object in found.into_values() {
-        object.state.get_mut().is_changed = false;
+        let state = object.state.get_mut();
+        state.is_changed = false;
+        *object.durable_modified_ns.get_mut() = state.record.modified_ns;
         objects.put(object);
     }
     Ok(upto)

@@ -11,9 +11,10 @@ use crate::{Error, Store};
 use bytes::Bytes;
 use nitro_engine::buf::{BufMut, is_zero};
 use nitro_engine::manager::Fingerprint;
-use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Changes of an object from which on its recipe is written.
 const OVERLAY_MAX: usize = 32 << 10;
@@ -83,6 +84,16 @@ impl<D: Device> Volume<D> {
         self.object.chunk_bytes
     }
 
+    /// When it was changed last, in nanoseconds since 1970, as far as that is durable.
+    pub fn modified_ns(&self) -> u64 {
+        self.object.durable_modified_ns.load(Relaxed)
+    }
+
+    /// Its number within the store, which no other object ever had.
+    pub fn id(&self) -> u64 {
+        self.object.id
+    }
+
     /// The store that it is in.
     pub fn store(&self) -> &Arc<Store<D>> {
         &self.store
@@ -129,7 +140,7 @@ impl<D: Device> Volume<D> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`], or when the recipe cannot be read.
-    pub async fn recipe(&self, offset: u64, len: u64) -> Result<Vec<Option<Fingerprint>>, Error> {
+    pub async fn fingerprints(&self, offset: u64, len: u64) -> Result<Recipe, Error> {
         self.check_range(offset, len)?;
         let resolved = self.store.resolve(&self.object, self.chunks(offset, len)).await?;
         Ok(resolved.into_iter().map(|r| r.map(|r| r.fingerprint)).collect())
@@ -301,6 +312,7 @@ impl<D: Device> Volume<D> {
     fn change(&self, changes: impl Iterator<Item = (u64, Change)>) -> bool {
         let mut state = self.object.state.lock();
         changes.for_each(|(index, change)| state.change(index, change));
+        state.touch();
         state.overlay.len() > OVERLAY_MAX
     }
 
@@ -419,6 +431,15 @@ impl<D: Device> Device for Volume<D> {
 
     async fn write_zeroes(&self, offset: u64, len: u64, _may_unmap: bool) -> Result<(), DeviceError> {
         self.zero_range(offset, len).await.map_err(|e| device_error(e, Operation::WriteZeroes, offset, len))
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        (self.object.kind == Kind::Volume).then_some(self.object.chunk_bytes)
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        let found = self.fingerprints(offset, len).await;
+        found.map_err(|e| device_error(e, Operation::Read, offset, len))
     }
 
     async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {

@@ -103,6 +103,8 @@ counters! {
         read_hit_extents,
         /// Extents of read requests that came from the origin.
         read_miss_extents,
+        /// Of those that came from the origin, extents that were known to have content that is cached: their recipe was read.
+        recipe_hit_extents,
         /// Extents that joined a read of the origin already under way.
         read_joined_extents,
         /// Extents read ahead of sequential streams.

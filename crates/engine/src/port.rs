@@ -3,6 +3,7 @@
 //! shared by all threads.
 
 use bytes::Bytes;
+use nitro_cache::Fingerprint;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -57,12 +58,27 @@ pub trait Device: Send + Sync + 'static {
     /// [`ErrorKind::Unsupported`] where that is not faster than writing zeroes; nothing has changed then.
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>>;
 
+    /// Where the device knows contents by fingerprint (BLAKE3, cut to 160 bits), without reading them: the bytes of the
+    /// extents that [`recipe`](Self::recipe) tells of.
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        None
+    }
+
+    /// What a range of whole extents holds. Of a device that has recipes, see
+    /// [`recipe_extent_bytes`](Self::recipe_extent_bytes), as many as the range has extents.
+    fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>> {
+        async move { Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)) }
+    }
+
     /// The allocation map of a range, in order, covering it whole. A device that does not know says "allocated".
     fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
         let _ = offset;
         async move { Ok(vec![Allocation { len, hole: false }]) }
     }
 }
+
+/// Fingerprints of extents, in order; `None` for one that is all zeroes.
+pub type Recipe = Vec<Option<Fingerprint>>;
 
 impl<D: Device> Device for Arc<D> {
     fn geometry(&self) -> Geometry {
@@ -87,6 +103,14 @@ impl<D: Device> Device for Arc<D> {
 
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>> {
         (**self).write_zeroes(offset, len, may_unmap)
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        (**self).recipe_extent_bytes()
+    }
+
+    fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>> {
+        (**self).recipe(offset, len)
     }
 
     fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {

@@ -5,6 +5,7 @@ use crate::config::{
     ServerConfig, Span, TlsMode, VolumeConfig,
 };
 use crate::error::Error;
+use crate::serve::CosOrigin;
 use crate::size::Size;
 use clap::{Args, ValueEnum};
 use std::fs;
@@ -16,6 +17,8 @@ Examples:
     nitro serve --origin vm.img --cache /fast/cache.img --cache-size 4G
   Listen where others expect it, with a RAM cache of 1 GiB:
     nitro serve --origin /dev/sdb --cache /dev/nvme0n1p3 --listen tcp:0.0.0.0:10809 --ram 1G
+  An object of a deduplicating store, as `nitro cos` makes them:
+    nitro serve --origin cos:/srv/store#vm1 --cache /fast/cache.img --cache-size 4G
   The origin alone, as slow as a 7200 rpm disk, for comparison:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
   Several caches and volumes:
@@ -212,7 +215,10 @@ impl ServeArgs {
         };
         let name = match &self.volume.name {
             Some(name) => name.clone(),
-            None => origin.file_stem().map_or_else(|| "volume".to_owned(), |stem| stem.to_string_lossy().into_owned()),
+            None => match CosOrigin::of(origin)? {
+                Some(object) => object.object,
+                None => origin.file_stem().map_or_else(|| "volume".into(), |stem| stem.to_string_lossy().into_owned()),
+            },
         };
         let volume = VolumeConfig {
             origin: origin.clone(),

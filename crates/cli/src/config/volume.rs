@@ -11,7 +11,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeConfig {
-    /// A file or block device.
+    /// A file or block device, or an object of a deduplicating store: `cos:STORE#OBJECT`.
     pub origin: PathBuf,
     /// The name of its cache; may be left out if there is only one.
     pub cache: Option<String>,

@@ -330,6 +330,9 @@ pub(crate) struct Volume {
     /// Extents of reads by where they came from.
     pub(crate) read_hit_extents: u64,
     pub(crate) read_miss_extents: u64,
+    /// Of the misses: found in the cache by the fingerprint that the origin's recipe told.
+    #[serde(default)]
+    pub(crate) recipe_hit_extents: u64,
     pub(crate) read_joined_extents: u64,
     pub(crate) readahead_extents: u64,
     pub(crate) bypassed_extents: u64,

@@ -173,6 +173,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         errors: counters.errors,
         read_hit_extents: counters.read_hit_extents,
         read_miss_extents: counters.read_miss_extents,
+        recipe_hit_extents: counters.recipe_hit_extents,
         read_joined_extents: counters.read_joined_extents,
         readahead_extents: counters.readahead_extents,
         bypassed_extents: counters.bypassed_extents,

@@ -1,7 +1,7 @@
 //! `nitro cos export`
 
 use super::store::{failed, open};
-use super::threads;
+use super::{threads, watch};
 use crate::args::CosExportArgs;
 use crate::error::Error;
 use crate::output::{Format, json_line};
@@ -12,21 +12,21 @@ use futures_util::stream::{self, StreamExt};
 use nitro_cos::{Settings, Volume};
 use nitro_device::{AnyDevice, spawn_thread};
 use nitro_engine::buf::is_zero;
-use nitro_engine::port::{Clock, Device};
+use nitro_engine::port::Device;
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Write, stdout};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Bytes that are read at once.
-const SEGMENT_BYTES: u64 = 4 << 20;
-/// Segments that are read ahead for standard output.
-const SEGMENTS_AHEAD: usize = 4;
-const TOLD_EVERY: Duration = Duration::from_millis(100);
+const SEGMENT_BYTES: u64 = 1 << 20;
+/// Segments that each thread reads ahead for standard output.
+const SEGMENTS_AHEAD: usize = 3;
 
 #[derive(Serialize)]
 struct Exported {
@@ -127,10 +127,7 @@ async fn to_file(
         workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
     }
     let progress = Progress::new(size, "exported");
-    while workers.iter().any(|worker| !worker.is_finished()) {
-        nitro_device::CompioClock::new().sleep(TOLD_EVERY).await;
-        progress.show(shared.bytes.load(SeqCst));
-    }
+    watch(&workers, || progress.show(shared.bytes.load(SeqCst)), async || Ok(())).await?;
     progress.end();
     for worker in workers {
         worker.join().map_err(|_| Error::new("export", "a thread panicked"))?.map_err(|e| match e {
@@ -138,7 +135,10 @@ async fn to_file(
             Failed::Target(e) => Error::new(args.target.display(), e),
         })?;
     }
-    shared.file.sync_all().map_err(|e| Error::new(args.target.display(), e))?;
+    // A file is as durable as one that was copied; who takes out a device expects its content to be on it.
+    if overwrite {
+        shared.file.sync_all().map_err(|e| Error::new(args.target.display(), e))?;
+    }
     Ok(size)
 }
 
@@ -161,22 +161,90 @@ async fn export_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<
     }
 }
 
+/// Whose turn it is to write to standard output.
+struct Turn {
+    /// The segment that comes next; `None`: somebody failed.
+    next: Mutex<Option<u64>>,
+    changed: Condvar,
+}
+
+impl Turn {
+    /// Waits for the turn of a segment; false: somebody failed.
+    fn wait(&self, segment: u64) -> bool {
+        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(next, |next| next.is_some_and(|next| next != segment));
+        waited.unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// A segment that was waited for is written.
+    fn end(&self, segment: u64) {
+        if let Some(next) = &mut *self.next.lock().unwrap_or_else(PoisonError::into_inner) {
+            *next = segment + 1;
+        }
+        self.changed.notify_all();
+    }
+
+    fn fail(&self) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.changed.notify_all();
+    }
+}
+
+/// The threads take segments in turn; each writes its own, when those before are written.
 async fn to_stdout(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let size = volume.size_bytes();
+    // Not by way of the buffer, which looks for ends of lines.
+    let out = stdout().as_fd().try_clone_to_owned().map_err(|e| Error::new("standard output", e))?;
+    let (out, turn) =
+        (Arc::new(File::from(out)), Arc::new(Turn { next: Mutex::new(Some(0)), changed: Condvar::new() }));
+    let bytes = Arc::new(AtomicU64::new(0));
+    let count = threads(args.threads);
+    let mut workers = Vec::new();
+    for first in 0..count as u64 {
+        let (volume, out, turn, bytes) = (volume.clone(), Arc::clone(&out), Arc::clone(&turn), Arc::clone(&bytes));
+        let worker = spawn_thread("export", move || async move {
+            let mine = (first..size.div_ceil(SEGMENT_BYTES)).step_by(count);
+            let done = write_segments(&volume, mine, &out, &turn, &bytes).await;
+            if done.is_err() {
+                turn.fail();
+            }
+            done
+        });
+        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
+    }
     let progress = Progress::new(size, "exported");
-    let segments = (0..size.div_ceil(SEGMENT_BYTES)).map(|i| i * SEGMENT_BYTES);
-    let reads = segments.map(|from| async move {
-        let len = SEGMENT_BYTES.min(size - from) as usize;
-        (from, volume.read_range(from, len).await)
+    watch(&workers, || progress.show(bytes.load(SeqCst)), async || Ok(())).await?;
+    progress.end();
+    for worker in workers {
+        worker.join().map_err(|_| Error::new("export", "a thread panicked"))?.map_err(|e| match e {
+            Failed::Store(e) => failed(&args.store.store, &e),
+            Failed::Target(e) => Error::new("standard output", e),
+        })?;
+    }
+    Ok(size)
+}
+
+async fn write_segments(
+    volume: &Volume<AnyDevice>,
+    mine: impl Iterator<Item = u64>,
+    mut out: &File,
+    turn: &Turn,
+    bytes: &AtomicU64,
+) -> Result<(), Failed> {
+    let reads = mine.map(|segment| async move {
+        let from = segment * SEGMENT_BYTES;
+        let len = SEGMENT_BYTES.min(volume.size_bytes() - from);
+        (segment, volume.read_range(from, len as usize).await)
     });
     let mut reads = stream::iter(reads).buffered(SEGMENTS_AHEAD);
-    let mut out = stdout().lock();
-    while let Some((from, data)) = reads.next().await {
-        let data = data.map_err(|e| failed(&args.store.store, &e))?;
-        out.write_all(&data).map_err(|e| Error::new("standard output", e))?;
-        progress.show(from);
+    while let Some((segment, data)) = reads.next().await {
+        let data = data.map_err(Failed::Store)?;
+        if !turn.wait(segment) {
+            return Ok(());
+        }
+        out.write_all(&data).map_err(Failed::Target)?;
+        bytes.fetch_add(data.len() as u64, SeqCst);
+        turn.end(segment);
     }
-    out.flush().map_err(|e| Error::new("standard output", e))?;
-    progress.end();
-    Ok(size)
+    Ok(())
 }

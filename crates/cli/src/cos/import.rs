@@ -1,7 +1,7 @@
 //! `nitro cos import`
 
 use super::store::{CosStore, failed, now};
-use super::{store, threads};
+use super::{store, threads, watch};
 use crate::args::{CosImportArgs, CosKind};
 use crate::error::Error;
 use crate::output::{Format, json_line, print};
@@ -12,7 +12,7 @@ use futures_util::future::try_join;
 use nitro_cos::{Settings, StreamPart, Volume};
 use nitro_device::{AnyDevice, spawn_thread};
 use nitro_engine::buf::BufMut;
-use rustix::fs::SeekFrom;
+use rustix::fs::{Advice, SeekFrom};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,10 +25,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that one thread takes at a time.
-const SEGMENT_BYTES: u64 = 4 << 20;
+const SEGMENT_BYTES: u64 = 1 << 20;
 /// After so much an import that is broken off need not begin anew.
-const NOTED_EVERY_BYTES: u64 = 512 << 20;
-const TOLD_EVERY: Duration = Duration::from_millis(100);
+const NOTED_EVERY_BYTES: u64 = 128 << 20;
 
 /// What an import did.
 #[derive(Serialize)]
@@ -148,6 +147,8 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
     let path = &args.source;
     let source = File::open(path).map_err(|e| Error::new(path.display(), e))?;
     let (size, token) = identify(&source, path)?;
+    // Only advice: pipes and the like have no use for it.
+    let _ = rustix::fs::fadvise(&source, 0, None, Advice::Sequential);
     let chunk_bytes = args.chunk_size.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
     let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
     let (volume, from) = store.begin_import(&args.name, size, (chunk_bytes, token), now()).map_err(fail)?;
@@ -177,15 +178,15 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
     }
     let progress = Progress::new(size, "imported");
     let mut noted = from;
-    while workers.iter().any(|worker| !worker.is_finished()) {
-        compio_sleep(TOLD_EVERY).await;
-        progress.show(shared.bytes.load(SeqCst));
+    let note = async || {
         let prefix = shared.prefix();
-        if prefix >= noted + NOTED_EVERY_BYTES {
-            noted = prefix;
-            store.note_import(&volume, prefix).await.map_err(fail)?;
+        if prefix < noted + NOTED_EVERY_BYTES {
+            return Ok(());
         }
-    }
+        noted = prefix;
+        store.note_import(&volume, prefix).await.map_err(fail)
+    };
+    watch(&workers, || progress.show(shared.bytes.load(SeqCst)), note).await?;
     progress.end();
     for worker in workers {
         worker.join().map_err(|_| Error::new("import", "a thread panicked"))?.map_err(|e| match e {
@@ -218,13 +219,18 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<
         let data_from = shared.data_from(from) / chunk_bytes * chunk_bytes;
         if data_from < to {
             let start = data_from.max(from);
-            let mut data = BufMut::zeroed((to - start).next_multiple_of(chunk_bytes) as usize);
-            shared.source.read_exact_at(&mut data[..(to - start) as usize], start).map_err(Failed::Source)?;
+            let len = (to - start) as usize;
+            let mut data = BufMut::with_len(len.next_multiple_of(chunk_bytes as usize));
+            shared.source.read_exact_at(&mut data[..len], start).map_err(Failed::Source)?;
+            data[len..].fill(0);
             volume.write_padded(start, data.freeze()).await.map_err(Failed::Store)?;
         }
         shared.finish(from, to);
     }
 }
+
+/// Bytes of a stream that one thread takes at a time.
+const PART_BYTES: u64 = 4 << 20;
 
 /// Cuts a stream into parts, in order.
 struct Cutter {
@@ -242,7 +248,7 @@ impl Cutter {
         if self.ended {
             return Ok(None);
         }
-        let wanted = SEGMENT_BYTES as usize - self.rest.len();
+        let wanted = PART_BYTES as usize - self.rest.len();
         let read = (&mut self.input).take(wanted as u64).read_to_end(&mut self.rest)?;
         self.ended = read < wanted;
         let cuts = store.cut(&self.rest, self.ended);

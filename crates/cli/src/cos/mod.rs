@@ -5,17 +5,23 @@ mod import;
 mod look;
 mod store;
 
-use store::{CosStore, failed};
+pub(crate) use store::{CosStore, device_path, failed, open_device};
 
 use crate::args::{CosCommand, StoreArgs};
 use crate::error::Error;
 use nitro_cos::Settings;
-use nitro_device::Reactor;
+use nitro_device::{CompioClock, Reactor, ReactorThread};
+use nitro_engine::port::Clock;
 use std::sync::Arc;
+use std::time::Duration;
 use store::now;
 
 /// Threads at most: each fills a container of its own.
 const THREADS_MAX: usize = 6;
+/// How soon it is noticed that threads have ended.
+const TURN: Duration = Duration::from_millis(2);
+/// How often it is told how far they are.
+const TURNS_PER_WORD: u64 = 50;
 
 /// Runs one of its commands.
 pub(crate) fn run(command: &CosCommand) -> Result<(), Error> {
@@ -70,6 +76,26 @@ async fn with(args: &StoreArgs, work: impl AsyncFnOnce(Arc<CosStore>) -> Result<
     let done = work(Arc::clone(&store)).await;
     let closed = store.close().await.map_err(|e| failed(&args.store, &e));
     done.and(closed)
+}
+
+/// Shows how far threads are until all have ended; `more` is done now and then.
+async fn watch<T>(
+    workers: &[ReactorThread<T>],
+    tell: impl Fn(),
+    mut more: impl AsyncFnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let clock = CompioClock::new();
+    for turn in 0_u64.. {
+        if workers.iter().all(ReactorThread::is_finished) {
+            break;
+        }
+        if turn.is_multiple_of(TURNS_PER_WORD) {
+            tell();
+            more().await?;
+        }
+        clock.sleep(TURN).await;
+    }
+    Ok(())
 }
 
 /// How many threads to use.

@@ -5,7 +5,7 @@ use super::overlay::Overlay;
 use bytes::Bytes;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
 use std::sync::OnceLock;
 
 /// An origin. Before it is changed, the cache is told that it is in use.
@@ -16,14 +16,69 @@ pub(crate) enum OriginDevice {
     Nowhere(u64),
 }
 
+/// What is beneath a volume.
+pub(crate) enum Beneath {
+    /// A file or a block device.
+    Device(Box<AnyDevice>),
+    /// An object of a store.
+    Object(nitro_cos::Volume<AnyDevice>),
+}
+
+macro_rules! beneath {
+    ($any:expr, $device:ident => $call:expr) => {
+        match $any {
+            Beneath::Device($device) => $call,
+            Beneath::Object($device) => $call,
+        }
+    };
+}
+
+impl Device for Beneath {
+    fn geometry(&self) -> Geometry {
+        beneath!(self, d => d.geometry())
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        beneath!(self, d => d.read(offset, len).await)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        beneath!(self, d => d.write(offset, data).await)
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        beneath!(self, d => d.flush().await)
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        beneath!(self, d => d.discard(offset, len).await)
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        beneath!(self, d => d.write_zeroes(offset, len, may_unmap).await)
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        beneath!(self, d => d.recipe_extent_bytes())
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        beneath!(self, d => d.recipe(offset, len).await)
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        beneath!(self, d => d.allocation(offset, len).await)
+    }
+}
+
 /// An origin that is served, and what tells its cache of it.
 pub(crate) struct ServedOrigin {
-    device: AnyDevice,
+    device: Beneath,
     heart: Option<Heart>,
 }
 
 impl OriginDevice {
-    pub(super) fn new(device: AnyDevice, heart: Option<Heart>) -> Self {
+    pub(super) fn new(device: Beneath, heart: Option<Heart>) -> Self {
         Self::Real(Box::new(ServedOrigin { device, heart }))
     }
 
@@ -36,7 +91,7 @@ impl OriginDevice {
     }
 
     /// The device to change, once the cache knows that it is being changed.
-    async fn to_change(&self) -> Option<&AnyDevice> {
+    async fn to_change(&self) -> Option<&Beneath> {
         match self {
             Self::Real(origin) => {
                 if let Some(heart) = &origin.heart {
@@ -91,6 +146,20 @@ impl Device for OriginDevice {
         match self.to_change().await {
             Some(device) => device.write_zeroes(offset, len, may_unmap).await,
             None => Ok(()),
+        }
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        match self {
+            Self::Real(origin) => origin.device.recipe_extent_bytes(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device.recipe(offset, len).await,
+            Self::Nowhere(_) => Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)),
         }
     }
 

@@ -100,6 +100,12 @@ impl Fence {
         Ok(Self { origin: origin.to_owned(), places: places.into_iter().map(mark).collect() })
     }
 
+    /// Of an object of a store: the mark is at `place`.
+    pub(super) fn at(origin: &Path, place: &Path) -> Self {
+        let mark = PathBuf::from(OsString::from_iter([place.as_os_str(), MARK_SUFFIX.as_ref()]));
+        Self { origin: origin.to_owned(), places: vec![mark] }
+    }
+
     /// The mark, if there is one, and where.
     pub(super) fn find(&self) -> Result<Option<(PathBuf, Mark)>, Error> {
         for place in &self.places {

@@ -4,6 +4,7 @@
 use super::stamp::{BEAT_SECONDS, Look, Stamp, unix_seconds};
 use crate::export::ServedCache;
 use nitro_cache::ObjectId;
+use nitro_device::AnyDevice;
 use nitro_engine::{VolumeEntry, WriteMode};
 use parking_lot::Mutex;
 use std::fs::{self, File};
@@ -22,10 +23,36 @@ pub(crate) fn mode_of_byte(byte: u8) -> WriteMode {
     if byte == mode_byte(WriteMode::WriteBack) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
 }
 
+/// How an origin is looked at.
+#[derive(Clone)]
+pub(super) enum Seen {
+    /// A file or block device.
+    File(PathBuf),
+    /// An object of a store, which knows itself when it was changed.
+    Object(nitro_cos::Volume<AnyDevice>),
+}
+
+impl Seen {
+    pub(super) fn look(&self, size_bytes: u64) -> io::Result<Look> {
+        match self {
+            Self::File(path) => fs::metadata(path).map(|found| Look::new(&found, size_bytes)),
+            Self::Object(object) => Ok(Look { size_bytes, mtime_ns: Some(object.modified_ns()) }),
+        }
+    }
+
+    /// Makes durable when it was changed; of an object, its last flush did.
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::File(path) => File::open(path)?.sync_all(),
+            Self::Object(_) => Ok(()),
+        }
+    }
+}
+
 /// The cache's entry of a volume, kept true.
 pub(crate) struct Heart {
     cache: Arc<ServedCache>,
-    path: PathBuf,
+    origin: Seen,
     entry: Mutex<VolumeEntry>,
     /// When the cache was last told that the origin is in use, in seconds since 1970; 0: it is at rest.
     beaten: AtomicU64,
@@ -35,15 +62,15 @@ pub(crate) struct Heart {
 
 impl Heart {
     /// Has the cache know the volume, its origin at rest. `None`: the cache cannot number any more volumes.
-    pub(super) fn start(cache: &Arc<ServedCache>, path: PathBuf, entry: VolumeEntry) -> Option<(Self, ObjectId)> {
+    pub(super) fn start(cache: &Arc<ServedCache>, origin: Seen, entry: VolumeEntry) -> Option<(Self, ObjectId)> {
         let object = cache.remember_volume(entry.clone())?;
         let (beaten, paused) = (AtomicU64::new(0), AtomicBool::new(false));
-        Some((Self { cache: Arc::clone(cache), path, entry: Mutex::new(entry), beaten, paused }, object))
+        Some((Self { cache: Arc::clone(cache), origin, entry: Mutex::new(entry), beaten, paused }, object))
     }
 
     fn look(&self) -> io::Result<Look> {
         let size_bytes = self.entry.lock().origin_bytes;
-        fs::metadata(&self.path).map(|found| Look::new(&found, size_bytes))
+        self.origin.look(size_bytes)
     }
 
     fn remember(&self, change: impl FnOnce(&mut VolumeEntry)) {
@@ -81,7 +108,7 @@ impl Heart {
         if self.beaten.swap(0, Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        File::open(&self.path)?.sync_all()?;
+        self.origin.sync()?;
         let look = self.look()?;
         self.remember(|entry| entry.stamp = Stamp::at_rest(look).encode());
         Ok(())

@@ -2,6 +2,7 @@
 
 mod caches;
 mod connections;
+mod cos_origin;
 mod device;
 mod fence;
 mod flash_index;
@@ -29,6 +30,7 @@ mod workers;
 
 pub(crate) use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::Count;
+pub(crate) use cos_origin::CosOrigin;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub(crate) use fence::Guard;
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
@@ -76,7 +78,8 @@ pub(crate) fn run(config: Config) -> Result<(), Error> {
         let served = serve_all(&config, prepared, sockets, tls).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
-        served.and(finished)
+        let closed = Box::pin(cos_origin::close_all()).await;
+        served.and(finished).and(closed)
     })
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     check_identities(config)?;
     let mut opened = Vec::new();
     for (name, volume) in &config.volumes {
-        opened.push(volumes::open_origin(name, volume)?);
+        opened.push(volumes::open_origin(name, volume).await?);
     }
     let mut caches = Caches::new();
     for (name, cache) in &config.caches {
@@ -100,13 +100,19 @@ fn warn_of_others(config: &Config, entry: &CacheEntry) {
 /// Refuses a configuration that uses one file or device twice.
 fn check_identities(config: &Config) -> Result<(), Error> {
     let mut seen: Vec<(Identity, String, bool)> = Vec::new();
+    let mut objects: BTreeMap<&Path, (&String, bool)> = BTreeMap::new();
     for (name, volume) in &config.volumes {
-        let Ok(identity) = Identity::of(&volume.origin) else { continue };
+        let Ok(identity) = Identity::of(&volume.origin) else {
+            // An object of a store, or what will be found missing.
+            let other = objects.insert(&volume.origin, (name, volume.read_only));
+            if let Some((other, _)) = other.filter(|(_, read_only)| !(*read_only && volume.read_only)) {
+                return Err(served_twice(&volume.origin, other, name));
+            }
+            continue;
+        };
         let other = seen.iter().find(|(found, _, read_only)| *found == identity && !(*read_only && volume.read_only));
         if let Some((_, other, _)) = other {
-            let what = format!("origin {}", volume.origin.display());
-            let why = format!("is served twice, as {other:?} and {name:?}");
-            return Err(Error::new(what, why).or("serve it under one name, or all of them read-only"));
+            return Err(served_twice(&volume.origin, other, name));
         }
         for (cache, path) in config.caches.iter().flat_map(|(cache, c)| paths_of(c).map(move |path| (cache, path))) {
             if store::is_same(path, identity) {
@@ -118,6 +124,11 @@ fn check_identities(config: &Config) -> Result<(), Error> {
         seen.push((identity, name.clone(), volume.read_only));
     }
     Ok(())
+}
+
+fn served_twice(origin: &Path, one: &str, other: &str) -> Error {
+    let why = format!("is served twice, as {one:?} and {other:?}");
+    Error::new(format_args!("origin {}", origin.display()), why).or("serve it under one name, or all of them read-only")
 }
 
 /// Where a cache writes to.

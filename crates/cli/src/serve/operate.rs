@@ -180,7 +180,7 @@ impl Served {
             emulate_disk: wanted.emulate_disk,
         };
         let mode = check(&name, &config, entry.path.is_some())?;
-        let origin = volumes::open_origin(&name, &config)?;
+        let origin = volumes::open_origin(&name, &config).await?;
         let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty)?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));

@@ -1,9 +1,10 @@
 //! Taking volumes in: whether an origin may be served with what its cache knows of it, and having the cache know it.
 
 use super::caches::CacheEntry;
-use super::device::OriginDevice;
+use super::cos_origin::{self, CosOrigin};
+use super::device::{Beneath, OriginDevice};
 use super::fence::{Fence, Guard, Mark};
-use super::heart::{Heart, mode_byte};
+use super::heart::{Heart, Seen, mode_byte};
 use super::stamp::{Look, Stamp};
 use super::store;
 use crate::config::{Mode, VolumeConfig};
@@ -23,13 +24,42 @@ const VOLUMES_MAX: usize = 64;
 
 /// An origin that is open, and locked against others.
 pub(super) struct Origin {
-    device: AnyDevice,
+    device: Beneath,
+    seen: Seen,
     look: Look,
     fence: Fence,
 }
 
 /// Opens a volume's origin.
-pub(super) fn open_origin(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
+pub(super) async fn open_origin(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
+    match CosOrigin::of(&config.origin)? {
+        // Boxed: what opens a store is deep, and few volumes are in one.
+        Some(object) => Box::pin(open_object(name, config, &object)).await,
+        None => open_file(name, config),
+    }
+}
+
+/// Opens an object of a store.
+async fn open_object(name: &str, config: &VolumeConfig, origin: &CosOrigin) -> Result<Origin, Error> {
+    let what = format!("origin {}", config.origin.display());
+    let object = cos_origin::open(origin, config.emulate_disk).await.map_err(|e| e.within(&what))?;
+    if object.is_read_only() && !config.read_only {
+        let why = "it is a snapshot or a stream, which cannot be changed";
+        return Err(Error::new(what, why).or("serve it read-only, or make a clone: nitro cos clone"));
+    }
+    let size_bytes = object.size_bytes();
+    if size_bytes == 0 {
+        return Err(Error::new(what, "it is empty"));
+    }
+    let seen = Seen::Object(object.clone());
+    let look = seen.look(size_bytes).map_err(|e| Error::new(&what, e))?;
+    let fence = Fence::at(&config.origin, &origin.mark_place());
+    eprintln!("volume {name}: {} at {}", Size(size_bytes), config.origin.display());
+    Ok(Origin { device: Beneath::Object(object), seen, look, fence })
+}
+
+/// Opens a file or a block device.
+fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
     let path = &config.origin;
     let what = format!("origin {}", path.display());
     let found = fs::metadata(path).map_err(|e| match e.kind() {
@@ -57,11 +87,12 @@ pub(super) fn open_origin(name: &str, config: &VolumeConfig) -> Result<Origin, E
     let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
     let fence = Fence::of(path).map_err(fail)?;
     eprintln!("volume {name}: {} at {}", Size(size_bytes), path.display());
-    let device = match config.emulate_disk {
+    let device: AnyDevice = match config.emulate_disk {
         Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
         None => device.into(),
     };
-    Ok(Origin { device, look, fence })
+    let seen = Seen::File(path.clone());
+    Ok(Origin { device: Beneath::Device(Box::new(device)), seen, look, fence })
 }
 
 /// What is to be done before an origin is served.
@@ -148,7 +179,7 @@ pub(super) async fn admit(
     let mut export = Parts { guard: None, heart: None, object: ObjectId(0) };
     if entry.path.is_some() {
         prepare(entry, name, &origin, &verdict).await?;
-        export = remember(entry, name, config, mode, &origin).await?;
+        export = remember(entry, name, mode, &origin).await?;
     }
     if verdict.unmark {
         origin.fence.lower()?;
@@ -183,13 +214,7 @@ async fn prepare(entry: &CacheEntry, name: &str, origin: &Origin, verdict: &Verd
     entry.cache.forget_volume(object).await.map_err(fail)
 }
 
-async fn remember(
-    entry: &CacheEntry,
-    name: &str,
-    config: &VolumeConfig,
-    mode: WriteMode,
-    origin: &Origin,
-) -> Result<Parts, Error> {
+async fn remember(entry: &CacheEntry, name: &str, mode: WriteMode, origin: &Origin) -> Result<Parts, Error> {
     let fail =
         |why: &dyn std::fmt::Display| Error::new(format_args!("cache {}", entry.name), why).or("check the device");
     let known = VolumeEntry {
@@ -198,7 +223,7 @@ async fn remember(
         stamp: Stamp::at_rest(origin.look).encode(),
         mode: mode_byte(mode),
     };
-    let started = Heart::start(&entry.cache, config.origin.clone(), known);
+    let started = Heart::start(&entry.cache, origin.seen.clone(), known);
     let (heart, object) = started.ok_or_else(|| fail(&"it cannot number another volume"))?;
     entry.cache.sync().await.map_err(|e| fail(&e))?;
     let path = entry.path.as_deref().unwrap_or(std::path::Path::new(""));

@@ -2,7 +2,7 @@
 //!
 //! | tag | record | fields behind the tag (1 byte) |
 //! |---|---|---|
-//! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), bytes of the name (2), name |
+//! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), modification time in ns since 1970 (8), bytes of the name (2), name |
 //! | 2 | object removed | id (8) |
 //! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
@@ -59,6 +59,8 @@ pub(crate) struct ObjectRecord {
     pub(crate) imported_bytes: u64,
     /// Counts up with every recipe that is written: what was logged of chunks before is in it.
     pub(crate) recipe: u64,
+    /// When it was changed last, in nanoseconds since 1970.
+    pub(crate) modified_ns: u64,
     pub(crate) name: String,
 }
 
@@ -111,7 +113,7 @@ impl Record {
                 out.extend_from_slice(&object.chunk_bytes.to_le_bytes());
                 out.extend_from_slice(&object.size_bytes.to_le_bytes());
                 put_reference(out, object.root.as_ref().map(|r| &r.reference));
-                for number in [object.created, object.token, object.imported_bytes, object.recipe] {
+                for number in [object.created, object.token, object.imported_bytes, object.recipe, object.modified_ns] {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
                 out.extend_from_slice(&(object.name.len() as u16).to_le_bytes());
@@ -196,7 +198,7 @@ impl<'a> Fields<'a> {
         let size_bytes = self.u64()?;
         let reference = self.reference()?;
         let (created, token, imported_bytes) = (self.u64()?, self.u64()?, self.u64()?);
-        let recipe = self.u64()?;
+        let (recipe, modified_ns) = (self.u64()?, self.u64()?);
         let len = usize::from(u16_at(self.take(2)?, 0));
         let name = String::from_utf8(self.take(len)?.to_vec()).map_err(|_| refuse("name", 0))?;
         if levels > 8 {
@@ -219,6 +221,7 @@ impl<'a> Fields<'a> {
             token,
             imported_bytes,
             recipe,
+            modified_ns,
             name,
         })
     }
@@ -259,6 +262,7 @@ mod tests {
             token: 4,
             imported_bytes: 5,
             recipe: 6,
+            modified_ns: 7,
             name: "müller@Montag".to_owned(),
         };
         let slot = SlotRecord {

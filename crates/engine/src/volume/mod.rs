@@ -10,6 +10,7 @@ mod origin;
 mod patience;
 mod read;
 mod readahead;
+mod recipe;
 mod regions;
 pub(crate) mod registry;
 mod write;

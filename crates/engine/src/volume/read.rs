@@ -42,8 +42,8 @@ enum Source {
 
 /// Extents that lie near one another on the SSD.
 #[derive(Default)]
-struct SsdRun {
-    extents: SmallVec<[(ExtentKey, Location); 1]>,
+pub(super) struct SsdRun {
+    pub(super) extents: SmallVec<[(ExtentKey, Location); 1]>,
     /// The bytes of the WEU from the first to the last of them, in whichever order they were asked for.
     span: Range<u32>,
     /// The extents' write epochs from *before* they were looked up: what is fetched may be kept in RAM only if they still
@@ -52,7 +52,7 @@ struct SsdRun {
 }
 
 impl SsdRun {
-    fn push(&mut self, key: ExtentKey, location: Location, epoch: u32) {
+    pub(super) fn push(&mut self, key: ExtentKey, location: Location, epoch: u32) {
         self.span = match self.extents.is_empty() {
             true => location.span(),
             false => joined(&self.span, &location.span()),
@@ -62,7 +62,7 @@ impl SsdRun {
     }
 
     /// Whether a location is near enough to be read with them.
-    fn reaches(&self, next: &Location) -> bool {
+    pub(super) fn reaches(&self, next: &Location) -> bool {
         let Some((_, one)) = self.extents.first() else { return false };
         let span = next.span();
         (one.weu, one.generation) == (next.weu, next.generation)
@@ -318,7 +318,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 }
                 (Start::Own, Some(reading)) => {
                     self.metrics.read_miss_extents.add(range.end - range.start);
-                    let result = self.read_origin_extents(range.clone()).await;
+                    let result = self.read_missing(range.clone()).await;
                     let kept = reading.finish(result.clone(), result.is_ok());
                     self.keep(kept, fill, request).await;
                     got.extend(result?);
@@ -338,7 +338,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 }
                 _ => {
                     self.metrics.read_miss_extents.add(range.end - range.start);
-                    got.extend(self.read_origin_extents(range.clone()).await?);
+                    got.extend(self.read_missing(range.clone()).await?);
                 }
             }
             next = range.end;

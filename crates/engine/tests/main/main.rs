@@ -10,6 +10,7 @@ mod insertion;
 mod inspect;
 mod journal;
 mod paths;
+mod recipes;
 mod simulation;
 mod threads;
 mod write_log;

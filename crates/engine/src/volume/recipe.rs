@@ -1,0 +1,87 @@
+//! Origins that know by fingerprint what they hold: what is missing is looked for among all that is cached, of whatever volume,
+//! before the origin reads anything (Nitro, §3, "cache hit path": duplicates through recipes).
+
+use super::Volume;
+use super::read::SsdRun;
+use crate::error::Error;
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use futures_util::future::{join_all, try_join_all};
+use nitro_cache::Fingerprint;
+use std::ops::Range;
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// Whether the origin's fingerprints are those of the cache.
+    fn has_recipes(&self) -> bool {
+        let settings = &self.cache.settings;
+        u64::from(self.origin.recipe_extent_bytes().unwrap_or(0)) == self.extent_bytes()
+            && settings.manager.dedup
+            && settings.fingerprint_hash == crate::codec::FingerprintHash::Blake3
+            && self.is_cached()
+    }
+
+    /// Extents that are not cached under their own name: from the cache where the origin's recipe tells that it has the same
+    /// content, else from the origin.
+    pub(super) async fn read_missing(&self, extents: Range<u64>) -> Result<Vec<Bytes>, Error> {
+        if !self.has_recipes() {
+            return self.read_origin_extents(extents).await;
+        }
+        let offset = extents.start * self.extent_bytes();
+        let len = (extents.end * self.extent_bytes()).min(self.size_bytes) - offset;
+        // An origin that cannot tell may still have it.
+        let Ok(recipe) = self.origin.recipe(offset, len).await else { return self.read_origin_extents(extents).await };
+        if recipe.len() as u64 != extents.end - extents.start {
+            return self.read_origin_extents(extents).await;
+        }
+        let mut found = self.read_known(extents.start, &recipe).await;
+        let known = found.iter().flatten().count() as u64;
+        self.metrics.recipe_hit_extents.add(known);
+        let missing: Vec<u64> = extents.clone().zip(&found).filter(|(_, f)| f.is_none()).map(|(i, _)| i).collect();
+        let runs = missing.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some(*run.first()?..run.last()? + 1));
+        let reads = runs.map(|run| async move {
+            let read = self.read_origin_extents(run.clone()).await?;
+            Ok::<_, Error>((run.start, read))
+        });
+        for (first, read) in try_join_all(reads).await? {
+            let at = (first - extents.start) as usize;
+            for (place, bytes) in found[at..].iter_mut().zip(read) {
+                *place = Some(bytes);
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// What of a recipe is cached; zeroes always are.
+    async fn read_known(&self, first: u64, recipe: &[Option<Fingerprint>]) -> Vec<Option<Bytes>> {
+        let mut found: Vec<Option<Bytes>> = vec![None; recipe.len()];
+        // Extents that stand near one another on the SSD are read in one go.
+        let mut runs: Vec<(Vec<usize>, SsdRun)> = Vec::new();
+        for (i, fingerprint) in recipe.iter().enumerate() {
+            let Some(fingerprint) = fingerprint else {
+                found[i] = Some(self.cache.zero_extent.clone());
+                continue;
+            };
+            let Some(location) = self.cache.manager.lock().lookup_fingerprint(fingerprint) else { continue };
+            let key = self.key(first + i as u64);
+            match runs.last_mut().filter(|(_, run)| run.reaches(&location)) {
+                Some((numbers, run)) => {
+                    numbers.push(i);
+                    run.push(key, location, 0);
+                }
+                None => {
+                    let mut run = SsdRun::default();
+                    run.push(key, location, 0);
+                    runs.push((vec![i], run));
+                }
+            }
+        }
+        let reads = runs.iter().map(|(_, run)| self.cache.fetch(&run.extents));
+        let fetched = join_all(reads).await;
+        for ((numbers, _), extents) in runs.iter().zip(fetched) {
+            for (i, extent) in numbers.iter().zip(extents) {
+                found[*i] = extent;
+            }
+        }
+        found
+    }
+}
