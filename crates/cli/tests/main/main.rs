@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod commands;
+mod cos;
 mod estimating;
 mod fencing;
 mod flash_index;

@@ -1,0 +1,148 @@
+//! Objects of a deduplicating store as origins.
+
+use crate::support::{Nbd, Place, Server, noise};
+use std::fs;
+
+const EXTENT: usize = 8 << 10;
+const EXTENTS: usize = 400;
+
+/// A place with a store that has the volume `vm`, its snapshot and its clone; and what they hold.
+fn place() -> (Place, Vec<u8>) {
+    let place = Place::new();
+    let mut image: Vec<u8> = (0..EXTENTS as u64).flat_map(|n| noise(n, EXTENT)).collect();
+    image[5 * EXTENT..9 * EXTENT].fill(0);
+    place.write("vm.img", &image);
+    place.stdout("cos init st --size 1G");
+    place.stdout("cos import st vm vm.img");
+    place.stdout("cos snapshot st vm@then");
+    place.stdout("cos clone st vm copy");
+    (place, image)
+}
+
+const SERVED: &str = "
+[server]
+listen = [\"unix:n.sock\"]
+[cache.c]
+path = \"cache.img\"
+size = \"64M\"
+ram = \"0\"
+MODE
+[volume.vm]
+origin = \"cos:st#vm\"
+[volume.copy]
+origin = \"cos:st#copy\"
+[volume.then]
+origin = \"cos:st#vm@then\"
+read_only = true
+";
+
+fn serve(place: &Place, mode: &str) -> Server {
+    place.write("n.toml", SERVED.replace("MODE", mode));
+    place.serve("--config n.toml")
+}
+
+fn client(place: &Place, export: &str) -> Nbd {
+    Nbd::connect(&place.path("n.sock"), export)
+}
+
+fn volume(place: &Place, name: &str) -> serde_json::Value {
+    let status = place.status();
+    let volumes = status["volumes"].as_array().unwrap().clone();
+    volumes.into_iter().find(|v| v["name"] == name).unwrap()
+}
+
+/// Reads all extents, in an order that is no stream.
+fn read_all(client: &mut Nbd, image: &[u8]) {
+    for i in 0..EXTENTS {
+        let at = i * 37 % EXTENTS * EXTENT;
+        assert!(client.read(at as u64, EXTENT) == image[at..at + EXTENT], "at {at}");
+    }
+}
+
+#[test]
+fn clones_and_snapshots_are_read_from_what_is_cached_of_the_volume() {
+    let (place, image) = place();
+    let server = serve(&place, "");
+    read_all(&mut client(&place, "vm"), &image);
+    place.until("inserted", |status| status["caches"][0]["insert_queue_bytes"] == 0);
+    for name in ["copy", "then"] {
+        read_all(&mut client(&place, name), &image);
+        let volume = volume(&place, name);
+        assert_eq!(volume["origin_reads"], 0, "{volume}");
+        assert_eq!(volume["recipe_hit_extents"], EXTENTS, "{volume}");
+    }
+    let said = server.stop().1;
+    assert!(!said.contains("WARN"), "{said}");
+}
+
+#[test]
+fn writes_reach_the_object_alone_and_the_cache_is_kept_over_a_restart() {
+    let (place, image) = place();
+    let mut changed = image.clone();
+    for (n, mode) in (0..).zip(["mode = \"write-through\"", "mode = \"write-back\""]) {
+        let server = serve(&place, mode);
+        let mut vm = client(&place, "vm");
+        let at = 17 * EXTENT + 1000 + n * 77 * EXTENT;
+        let data = noise(900 + n as u64, 50_000);
+        assert_eq!(vm.write(at as u64, &data), 0);
+        changed[at..at + data.len()].copy_from_slice(&data);
+        read_all(&mut vm, &changed);
+        read_all(&mut client(&place, "then"), &image);
+        place.until("inserted", |status| status["caches"][0]["insert_queue_bytes"] == 0);
+        let (status, said) = server.stop();
+        assert!(status.success() && !said.contains("forgotten"), "{said}");
+        // Nobody changed the object meanwhile.
+        let server = serve(&place, mode);
+        read_all(&mut client(&place, "vm"), &changed);
+        let volume = volume(&place, "vm");
+        assert!(volume["read_hit_extents"].as_u64().unwrap() > EXTENTS as u64 / 2, "{volume}");
+        assert!(server.stop().0.success());
+    }
+    place.stdout("cos export st vm out.img");
+    assert!(fs::read(place.path("out.img")).unwrap() == changed);
+    place.stdout("cos export st copy out2.img");
+    assert!(fs::read(place.path("out2.img")).unwrap() == image);
+    assert!(place.stdout("cos fsck st").contains("all well"));
+}
+
+#[test]
+fn what_was_flushed_outlives_a_kill() {
+    for mode in ["mode = \"write-through\"", "mode = \"write-back\""] {
+        let (place, mut image) = place();
+        let server = serve(&place, mode);
+        let mut vm = client(&place, "vm");
+        for n in 0..60 {
+            let at = n * 31 % EXTENTS * EXTENT;
+            let data = noise(2000 + n as u64, EXTENT);
+            assert_eq!(vm.write(at as u64, &data), 0);
+            image[at..at + EXTENT].copy_from_slice(&data);
+        }
+        assert_eq!(vm.flush(), 0);
+        server.kill();
+        let server = serve(&place, mode);
+        read_all(&mut client(&place, "vm"), &image);
+        assert!(server.stop().0.success());
+        place.stdout("cos export st vm out.img");
+        assert!(fs::read(place.path("out.img")).unwrap() == image);
+    }
+}
+
+#[test]
+fn objects_that_cannot_be_served() {
+    let (place, _) = place();
+    let cache = "--cache cache.img --cache-size 32M";
+    for (origin, phrases) in [
+        ("cos:st", ["it names no object of a store", "cos:STORE#OBJECT"]),
+        ("cos:gone#vm", ["gone", "nitro cos init"]),
+        ("cos:st#other", ["there is no object \"other\"", "there is: copy, vm, vm@then"]),
+        ("cos:st#vm@then", ["which cannot be changed", "serve it read-only"]),
+    ] {
+        let said = place.failure(&format!("serve --origin {origin} {cache}"), 1);
+        phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{phrase:?} is not in {said}"));
+    }
+    // A store that is served is nobody else's meanwhile.
+    let server = place.serve(&format!("--origin cos:st#vm {cache} --listen unix:n.sock"));
+    assert!(place.failure("cos list st", 1).contains("another program has it open"));
+    assert!(server.stop().0.success());
+    place.stdout("cos list st");
+}
