@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long bench bench-index build setup lint unit clients readme cos reproduction clean help
+.PHONY: demo test test-long bench bench-index bench-cos build setup lint unit clients readme cos reproduction clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,11 @@ bench-index: ## both kinds of flash index beside the device, RocksDB and Berkele
 	@scripts/setup bench-index || echo "going on without RocksDB or BerkeleyDB"
 	$(CARGO) build --release -p nitro -p nitro-bench
 	scripts/bench-index
+
+bench-cos: ## the deduplicating store beside restic, borg and casync, and on one core beside BLAKE3 and LZ4 alone
+	@scripts/setup bench
+	$(CARGO) build --release -p nitro -p nitro-bench
+	scripts/bench-cos
 
 clean:
 	$(CARGO) clean

@@ -1,9 +1,10 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! insert-index DATA FOLDER | write-back DATA FILE | simulate`.
+//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | simulate`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
 
+mod cos;
 mod flash_index;
 mod hits;
 mod insertion;
@@ -22,9 +23,10 @@ fn main() -> ExitCode {
         ["insert", data, file] => insertion::run(data.as_ref(), file.as_ref()),
         ["insert-index", data, folder] => flash_index::run(data.as_ref(), folder.as_ref()),
         ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
+        ["cos", data, file] => cos::run(data.as_ref(), file.as_ref()),
         ["simulate"] => simulate::run(),
         _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
-                  write-back DATA FILE | simulate"
+                  write-back DATA FILE | cos DATA FILE | simulate"
             .into()),
     };
     match result {

@@ -97,11 +97,15 @@ impl Open {
 
     /// What is not on the device, up to a block's end: where, the bytes, and what is there once they are written. From here
     /// on regions begin behind that block.
-    fn unwritten(&self) -> Option<(usize, BufMut, (u16, u16))> {
+    fn unwritten(&self, container_bytes: usize) -> Option<(usize, BufMut, (u16, u16))> {
         let mut content = self.content.lock();
         let content = &mut *content;
         if content.is_full {
-            let bytes = BufMut::copy_of(&content.bytes[content.written..]);
+            // Of one size always, so that the pool has it.
+            let rest = &content.bytes[content.written..];
+            let mut bytes = BufMut::with_len(container_bytes);
+            bytes[..rest.len()].copy_from_slice(rest);
+            bytes.truncate(rest.len());
             return Some((content.written, bytes, (content.end, content.chunks.len() as u16)));
         }
         let filled = usize::from(content.end) * SECTOR_BYTES;
@@ -228,7 +232,7 @@ impl<D: Device> Store<D> {
     }
 
     async fn write_unwritten(&self, open: &Open, then: SlotState) -> Result<(), Error> {
-        if let Some((from, bytes, (sectors, chunks))) = open.unwritten() {
+        if let Some((from, bytes, (sectors, chunks))) = open.unwritten(self.superblock.container_bytes as usize) {
             let upto = from + bytes.len();
             self.counters.written_bytes.add(bytes.len() as u64);
             self.device.write(self.container_at(open.slot) + from as u64, bytes.freeze()).await?;

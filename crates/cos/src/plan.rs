@@ -126,7 +126,11 @@ impl Plan {
                 let why = format!("a store needs {least} bytes at least");
                 return Err(Error::Setting { what: "size of the store in bytes", given: options.size_bytes, why });
             }
-            let superblock = superblock?;
+            let superblock = superblock.map_err(|error| Error::Setting {
+                what: "size of the store in bytes",
+                given: options.size_bytes,
+                why: format!("no index could name all its chunks ({error}); choose a smaller one, or larger chunks"),
+            })?;
             match Layout::of(&superblock) {
                 Some(layout) if layout.end <= options.size_bytes => return Ok(Self { superblock }),
                 _ => containers -= (containers / 256).max(1),
@@ -162,6 +166,12 @@ impl Plan {
     #[must_use]
     pub fn ram_bytes(&self) -> u64 {
         self.superblock.index_ram_bytes + self.superblock.summary_bytes
+    }
+
+    /// Chunks that the store is planned for.
+    #[must_use]
+    pub fn chunks(&self) -> u64 {
+        self.superblock.index_entries
     }
 
     /// Bytes that content may take.
