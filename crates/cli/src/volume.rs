@@ -6,6 +6,7 @@ use crate::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status}
 use crate::error::Error;
 use crate::output::{self, Format, Table};
 use crate::progress::Progress;
+use crate::serve::CosOrigin;
 use crate::size::Size;
 use serde::Serialize;
 use std::thread;
@@ -44,7 +45,11 @@ pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
 
 fn add(args: &AddArgs) -> Result<(), Error> {
     // The server may have been started elsewhere.
-    let origin = std::path::absolute(&args.origin).map_err(|e| Error::new(args.origin.display(), e))?;
+    let origin = match CosOrigin::of(&args.origin)? {
+        Some(object) => object.absolute(),
+        None => std::path::absolute(&args.origin),
+    };
+    let origin = origin.map_err(|e| Error::new(args.origin.display(), e))?;
     let wanted = AddVolume {
         volume: args.volume.clone(),
         cache: args.cache.clone(),

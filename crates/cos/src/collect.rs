@@ -1,6 +1,7 @@
 //! The collector: marks what recipes reach, and empties containers of which little is alive, by copying that elsewhere. Reads and
 //! writes go on: whatever is found to be a duplicate meanwhile is marked too, and what is new is in containers that are newer.
 
+use crate::format::SECTOR_BYTES;
 use crate::format::container::ContainerChunk;
 use crate::format::record::{Root, SlotState};
 use crate::format::region::ChunkKind;
@@ -23,6 +24,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Containers that are emptied between two commits.
 const EMPTIED_AT_ONCE: usize = 8;
+/// What of a container its metadata and the ends of its regions take.
+const SLACK_SHARE: f64 = 0.05;
 /// Chunks that are copied at once.
 const COPIED_AT_ONCE: usize = 256;
 /// Contents of which the index is told at once that they are not where recipes say.
@@ -33,7 +36,8 @@ const REFERENCES_PER_TURN: usize = 4096;
 /// How a collection is done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CollectOptions {
-    /// Containers of which a smaller share of the chunks is alive are emptied; 1: all that hold anything dead.
+    /// Containers of which a smaller share is filled with what is alive are emptied, if that frees any; 1: all that hold anything
+    /// dead.
     pub alive_share_min: f64,
 }
 
@@ -105,6 +109,8 @@ impl<D: Device> Store<D> {
         if self.streams.load(Relaxed) > 0 {
             return Err(Error::Busy("a stream is being imported; collect when it has ended"));
         }
+        // What is open could not be looked at.
+        self.seal_lanes().await?;
         let objects = self.begin_marking().await;
         let result = self.collect_marked(&objects, options, progress).await;
         self.state.lock().marks = None;
@@ -159,6 +165,7 @@ impl<D: Device> Store<D> {
 
     /// Which containers are to be emptied, those with the least to copy first.
     fn choose(&self, options: &CollectOptions) -> (Collected, Vec<(u32, Slot)>) {
+        let container_bytes = f64::from(self.superblock.container_bytes);
         let state = self.state.lock();
         let mut collected = Collected::default();
         let mut chosen = Vec::new();
@@ -171,13 +178,18 @@ impl<D: Device> Store<D> {
             collected.containers += 1;
             collected.chunks += u64::from(held.chunks);
             collected.dead_chunks += u64::from(u32::from(held.chunks).saturating_sub(alive));
-            let worn = alive < u32::from(held.chunks);
-            if worn && f64::from(alive) < options.alive_share_min * f64::from(held.chunks) || held.chunks == 0 {
-                chosen.push((alive, slot, held));
+            let share = f64::from(alive) / f64::from(held.chunks.max(1));
+            // What is alive, of what would have room: containers that were sealed early are worth emptying, too.
+            let filled = share * f64::from(held.sectors) * SECTOR_BYTES as f64 / container_bytes;
+            if filled < options.alive_share_min && (filled < 1.0 - SLACK_SHARE || share < 1.0) {
+                chosen.push((filled, slot, held));
             }
         }
-        chosen.sort_by_key(|(alive, slot, _)| (*alive, *slot));
-        (collected, chosen.into_iter().map(|(_, slot, held)| (slot, held)).collect())
+        drop(state);
+        chosen.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let chosen: Vec<_> =
+            [ChunkKind::Data, ChunkKind::Recipe].iter().flat_map(|kind| worthwhile(&chosen, *kind)).collect();
+        (collected, chosen)
     }
 
     /// Copies what is alive in some containers elsewhere, and frees them.
@@ -278,6 +290,17 @@ impl<D: Device> Store<D> {
             self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?;
         }
         Ok(())
+    }
+}
+
+/// Those of some containers, by how much of them is filled, that together give up one at least.
+fn worthwhile(chosen: &[(f64, u32, Slot)], kind: ChunkKind) -> Vec<(u32, Slot)> {
+    let of_kind = chosen.iter().filter(|(_, _, held)| held.kind == kind);
+    let filled: f64 = of_kind.clone().map(|(filled, _, _)| filled).sum();
+    let needed = (filled * (1.0 + SLACK_SHARE)).ceil() as usize;
+    match of_kind.clone().count() {
+        count if needed < count => of_kind.map(|(_, slot, held)| (*slot, *held)).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -35,6 +35,8 @@ Example:
   nitro cos snapshot /srv/store vm1@monday";
 
 /// `nitro cos ...`
+///
+/// While a server has a store open, list, snapshot, clone, diff, delete, gc and stats are done by that server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CosCommand {
     /// Make a store in a folder or on a block device
@@ -128,6 +130,9 @@ pub(crate) struct StoreArgs {
     /// The store's folder or block device
     #[arg(value_name = "STORE")]
     pub(crate) store: PathBuf,
+    /// The control socket of the server that serves objects of the store [default: that of the only server that this user runs]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
 }
 
 /// How regions are compressed.

@@ -12,7 +12,7 @@ mod volume;
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
-pub(crate) use reproduce::{ClamArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
+pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
 pub(crate) use trace::{

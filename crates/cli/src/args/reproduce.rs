@@ -41,7 +41,18 @@ The folder gets silt.html (one file, with charts), silt.md and silt.json. A SILT
 file and filled, serves 90 % look-ups and 10 % insertions while it converts and merges, and is then looked up at rising depth.
 The file is removed at the end. Let nothing else run meanwhile.";
 
-/// Another paper than Nitro's.
+const COS_EXAMPLES: &str = "\
+Examples:
+  In a minute or two:
+    nitro reproduce cos --folder /var/tmp/cos
+  In seconds, smaller, for a script:
+    nitro reproduce cos --quick -o json
+
+The folder gets cos.html (one file, with charts), cos.md and cos.json. Generations of a volume are written to a store in RAM, behind
+a modelled disk; snapshots are kept, deleted and collected; they are read at random and restored, without a cache and through
+one on a modelled SSD. Time is virtual: figures are the same on every machine. RAM is needed for four times the volume.";
+
+/// Another paper than Nitro's, or a part of it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
     /// Make the evaluation of BufferHash (CLAM) again, on this machine and on a modelled SSD, in about three minutes
@@ -50,6 +61,9 @@ pub(crate) enum Paper {
     /// Make the evaluation of SILT again, on this machine, in about three minutes
     #[command(after_long_help = SILT_EXAMPLES)]
     Silt(SiltArgs),
+    /// Make Nitro's Figures 9 and 10 (aged and restored snapshots) again, on the deduplicating store, in virtual time
+    #[command(after_long_help = COS_EXAMPLES)]
+    Cos(CosPaperArgs),
 }
 
 /// What is the same for both papers on hash tables on flash.
@@ -93,6 +107,22 @@ pub(crate) struct ClamArgs {
 pub(crate) struct SiltArgs {
     #[command(flatten)]
     pub(crate) common: IndexPaperArgs,
+}
+
+/// `nitro reproduce cos`
+#[derive(Debug, Args)]
+pub(crate) struct CosPaperArgs {
+    /// A small volume and few generations: seconds, and rougher figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// A volume so many times as large as 256 MiB, or 96 MiB with --quick; 5 % or 2 % of it must be 4 MiB
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
+    pub(crate) scale: f64,
+    /// Where results go; made if need be
+    #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// `nitro reproduce`

@@ -12,6 +12,7 @@
 //! connection tells how far it is. Commands and fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
 
 use crate::config::Emulation;
+use crate::cos::CosAction;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -60,6 +61,11 @@ pub(crate) enum Command {
     CacheResize {
         cache: String,
         size_bytes: u64,
+    },
+    /// Something with a deduplicating store that the server has open; the message is what is to be printed.
+    Cos {
+        store: PathBuf,
+        action: CosAction,
     },
 }
 

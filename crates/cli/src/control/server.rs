@@ -101,6 +101,7 @@ async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Erro
         Command::VolumeSet { volume, mode } => served.set_mode(&volume, mode).await,
         Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
         Command::CacheAttach { cache, volume } => served.attach(&cache, &volume),
+        Command::Cos { store, action } => served.act_on_store(&store, &action).await,
         Command::CacheResize { cache, size_bytes } => served.resize(&cache, size_bytes).await,
         Command::VolumeAdd(wanted) => served.add(wanted).await,
         Command::VolumeRemove { volume, force_discard_dirty } => served.remove(&volume, force_discard_dirty).await,

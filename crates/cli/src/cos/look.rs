@@ -14,17 +14,16 @@ use std::path::Path;
 /// Damages that are named, at most.
 const DAMAGES_SHOWN: usize = 100;
 
-/// Prints a table, as CSV if that is wanted, or a value as JSON.
-fn show(output: OutputArgs, table: &Table, value: &impl Serialize) -> Result<(), Error> {
-    let text = match output.format {
-        Format::Table => table.aligned(),
-        Format::Csv => table.csv(true),
-        Format::Json => json_line(value)?,
-    };
-    print(&text).map(drop)
+/// A table, as CSV if that is wanted, or a value as JSON.
+fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String, Error> {
+    match format {
+        Format::Table => Ok(table.aligned()),
+        Format::Csv => Ok(table.csv(true)),
+        Format::Json => json_line(value),
+    }
 }
 
-pub(super) fn list(store: &CosStore, output: OutputArgs) -> Result<(), Error> {
+pub(super) fn list(store: &CosStore, format: Format) -> Result<String, Error> {
     let objects = store.list();
     let mut table = Table::new(["name", "kind", "size", "chunk", "state"]);
     for object in &objects {
@@ -37,13 +36,13 @@ pub(super) fn list(store: &CosStore, output: OutputArgs) -> Result<(), Error> {
         let (size, chunk) = (Size(object.size_bytes).to_string(), Size(object.chunk_bytes.into()).to_string());
         table.row(vec![object.name.clone(), kind.to_owned(), size, chunk, state]);
     }
-    show(output, &table, &objects)
+    text(format, &table, &objects)
 }
 
-pub(super) fn diff(differences: &[Difference], output: OutputArgs) -> Result<(), Error> {
+pub(super) fn diff(differences: &[Difference], format: Format) -> Result<String, Error> {
     let mut table = Table::new(["offset", "bytes"]);
     differences.iter().for_each(|d| table.row(vec![d.offset.to_string(), d.len.to_string()]));
-    show(output, &table, &differences)
+    text(format, &table, &differences)
 }
 
 #[derive(Serialize)]
@@ -54,7 +53,7 @@ struct Shown {
     reduction: f64,
 }
 
-pub(super) fn stats(store: &CosStore, output: OutputArgs) -> Result<(), Error> {
+pub(super) fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
     let stats = store.stats();
     let reduction = stats.logical_bytes as f64 / stats.stored_bytes.max(1) as f64;
     let mut table = Table::new(["", "value"]);
@@ -75,7 +74,7 @@ pub(super) fn stats(store: &CosStore, output: OutputArgs) -> Result<(), Error> {
     ] {
         table.row(vec![name.to_owned(), value]);
     }
-    show(output, &table, &Shown { stats, reduction })
+    text(format, &table, &Shown { stats, reduction })
 }
 
 /// Shows how far the parts of something long are, one after the other.
@@ -98,9 +97,21 @@ fn teller() -> impl Fn(&'static str, u64, u64) {
     }
 }
 
-pub(super) async fn collect(store: &CosStore, path: &Path, alive: u8, output: OutputArgs) -> Result<(), Error> {
+/// Collects; tells of its progress if somebody sees that.
+pub(super) async fn collect(
+    store: &CosStore,
+    alive: u8,
+    format: Format,
+    tell: bool,
+) -> Result<String, nitro_cos::Error> {
     let options = CollectOptions { alive_share_min: f64::from(alive) / 100.0 };
-    let collected = store.collect(&options, &teller()).await.map_err(|e| failed(path, &e))?;
+    let teller = teller();
+    let progress = |what, done, total| {
+        if tell {
+            teller(what, done, total)
+        }
+    };
+    let collected = store.collect(&options, &progress).await?;
     let mut table = Table::new(["", "value"]);
     for (name, value) in [
         ("containers looked at", collected.containers.to_string()),
@@ -113,7 +124,7 @@ pub(super) async fn collect(store: &CosStore, path: &Path, alive: u8, output: Ou
     ] {
         table.row(vec![name.to_owned(), value]);
     }
-    show(output, &table, &collected)
+    Ok(text(format, &table, &collected).unwrap_or_default())
 }
 
 pub(super) async fn check(store: &CosStore, path: &Path, reading: bool, output: OutputArgs) -> Result<(), Error> {
@@ -125,7 +136,7 @@ pub(super) async fn check(store: &CosStore, path: &Path, reading: bool, output: 
     let findings = findings.map_err(|e| failed(path, &e))?;
     match output.format {
         Format::Table => print(&told(&findings)).map(drop)?,
-        _ => show(output, &damages(&findings), &findings)?,
+        format => print(&text(format, &damages(&findings), &findings)?).map(drop)?,
     }
     if findings.is_clean() {
         return Ok(());

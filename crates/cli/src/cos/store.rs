@@ -60,6 +60,11 @@ pub(crate) fn open_device(store: &Path) -> Result<AnyDevice, Error> {
     Ok(device.into())
 }
 
+/// Whether another program has a store open.
+pub(super) fn is_in_use(store: &Path) -> bool {
+    matches!(FileOptions::new(device_path(store)).open(), Err(e) if e.kind == nitro_device::ErrorKind::InUse)
+}
+
 /// Opens a store.
 pub(crate) async fn open(args: &StoreArgs, settings: Settings) -> Result<Arc<CosStore>, Error> {
     let device = Arc::new(open_device(&args.store)?);

@@ -2,6 +2,7 @@
 
 mod clam;
 mod compressors;
+mod cos;
 mod html;
 mod indexes;
 mod markdown;
@@ -53,6 +54,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
         None => evaluation(args),
         Some(Paper::Clam(args)) => clam::run(args),
         Some(Paper::Silt(args)) => silt::run(args),
+        Some(Paper::Cos(args)) => cos::run(args),
     }
 }
 
@@ -182,12 +184,12 @@ fn run_cells(cells: &[Cell], args: &ReproduceArgs) -> Result<Outcomes, Error> {
 
 /// What no model here can tell.
 fn not_measured() -> Section {
-    let why = "the model of a deduplicating origin has no layout that ages: needs the origin itself";
+    let why = "the model of a deduplicating origin has no layout that ages; `nitro reproduce cos` measures both on the store itself";
     let verdict = |id, claim| Verdict::new(id, claim, "–", Holds::NotMeasured).noting(why);
     Section {
         id: "figures-9-10",
         title: "Figures 9 and 10: aged and restored snapshots".into(),
-        text: "Not measured.".into(),
+        text: "Not measured here; see `nitro reproduce cos`.".into(),
         verdicts: vec![
             verdict(
                 "N19",

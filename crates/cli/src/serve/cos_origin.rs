@@ -32,6 +32,12 @@ impl CosOrigin {
         }
     }
 
+    /// The same, wherever the program that is told of it was started.
+    pub(crate) fn absolute(&self) -> std::io::Result<PathBuf> {
+        let store = std::path::absolute(&self.store)?;
+        Ok(format!("{PREFIX}{}#{}", store.display(), self.object).into())
+    }
+
     /// Where a mark of unwritten data is made: beside the store's file, by the object's name.
     pub(crate) fn mark_place(&self) -> PathBuf {
         let mut place = device_path(&self.store).into_os_string();
@@ -49,8 +55,7 @@ static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = Laz
 
 /// Opens an object, and its store if it is not open yet.
 pub(super) async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) -> Result<Volume<AnyDevice>, Error> {
-    let path = device_path(&origin.store);
-    let path = path.canonicalize().unwrap_or(path);
+    let path = real(&origin.store);
     let mut stores = OPEN.lock().await;
     let store = match stores.get(&path).and_then(|(store, emulation)| Some((store.upgrade()?, *emulation))) {
         Some((store, emulation)) if emulation == emulate_disk => store,
@@ -73,6 +78,22 @@ pub(super) async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) ->
         let names: Vec<String> = store.list().into_iter().map(|o| o.name).take(20).collect();
         failed(&origin.store, &e).or(format_args!("there is: {}", names.join(", ")))
     })
+}
+
+fn real(store: &Path) -> PathBuf {
+    let path = device_path(store);
+    path.canonicalize().unwrap_or(path)
+}
+
+/// The store of that name, if it is open.
+pub(super) async fn find(store: &Path) -> Option<Arc<CosStore>> {
+    OPEN.lock().await.get(&real(store)).and_then(|(store, _)| store.upgrade())
+}
+
+/// Tells whether origins are of the store of that name.
+pub(super) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static {
+    let wanted = real(store);
+    move |origin| real(&origin.store) == wanted
 }
 
 /// Closes the stores that are open: everything is durable, and the next start has little to do.

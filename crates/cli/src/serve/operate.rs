@@ -2,15 +2,18 @@
 
 use super::Served;
 use super::connections::{Drain, sleep};
+use super::cos_origin::{self, CosOrigin};
 use super::volumes;
 use crate::config::{CacheStore, Config, Mode, VolumeConfig};
 use crate::control::protocol::{AddVolume, Outcome};
+use crate::cos::CosAction;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::size::Size;
 use nitro_engine::{Health, WriteMode};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -161,6 +164,45 @@ impl Served {
         tracing::info!("cache {cache}: {} in all from now on", Size(size_bytes));
         let message = format!("cache {cache}: {} in all from now on, {capacity} of them for data", Size(size_bytes));
         Ok(Outcome { message, ..Outcome::default() })
+    }
+
+    /// Does something with a store of which objects are served.
+    pub(crate) async fn act_on_store(self: &Arc<Self>, path: &Path, action: &CosAction) -> Result<Outcome, Error> {
+        let what = format!("store {}", path.display());
+        let Some(store) = cos_origin::find(path).await else {
+            return Err(
+                Error::new(what, "this server does not have it open").or("name the server that has with --control")
+            );
+        };
+        match action {
+            // What the caches have and the object has not is to be in it.
+            CosAction::Snapshot { name: source } | CosAction::Clone { source, .. } => {
+                let object = source.split('@').next().unwrap_or_default();
+                for export in
+                    self.of_store(path).filter(|(_, origin)| origin.object == object).map(|(export, _)| export)
+                {
+                    self.flush(&export.name, true).await?;
+                }
+            }
+            CosAction::Delete { names } => {
+                if let Some((export, _)) = self.of_store(path).find(|(_, origin)| names.contains(&origin.object)) {
+                    return Err(Error::new(what, format_args!("volume {} is served from it", export.name))
+                        .or(format_args!("remove the volume first: nitro volume remove {}", export.name)));
+                }
+            }
+            _ => {}
+        }
+        let message = Box::pin(action.act(&store, false)).await?;
+        Ok(Outcome { message, ..Outcome::default() })
+    }
+
+    /// Volumes that are objects of a store.
+    fn of_store(&self, path: &Path) -> impl Iterator<Item = (Arc<VolumeExport>, CosOrigin)> {
+        let is_same = cos_origin::same_store(path);
+        self.all().into_iter().filter_map(move |export| {
+            let origin = CosOrigin::of(&export.origin).ok().flatten()?;
+            is_same(&origin).then_some((export, origin))
+        })
     }
 
     /// Serves another origin.

@@ -140,9 +140,45 @@ fn objects_that_cannot_be_served() {
         let said = place.failure(&format!("serve --origin {origin} {cache}"), 1);
         phrases.iter().for_each(|phrase| assert!(said.contains(phrase), "{phrase:?} is not in {said}"));
     }
-    // A store that is served is nobody else's meanwhile.
+    // Nobody else has a store meanwhile that is served.
     let server = place.serve(&format!("--origin cos:st#vm {cache} --listen unix:n.sock"));
-    assert!(place.failure("cos list st", 1).contains("another program has it open"));
+    assert!(place.failure("cos export st vm x.img", 1).contains("another program has it open"));
+    assert!(place.failure("cos list st --control gone", 1).contains("another program has it open"));
     assert!(server.stop().0.success());
-    place.stdout("cos list st");
+    place.stdout("cos export st vm x.img");
+}
+
+#[test]
+fn a_server_takes_snapshots_and_collects_while_it_serves() {
+    let (place, image) = place();
+    let server = serve(&place, "mode = \"write-back\"");
+    let mut vm = client(&place, "vm");
+    let mut changed = image.clone();
+    for n in 0..EXTENTS {
+        let data = noise(5000 + n as u64, EXTENT);
+        assert_eq!(vm.write((n * EXTENT) as u64, &data), 0);
+        changed[n * EXTENT..(n + 1) * EXTENT].copy_from_slice(&data);
+    }
+    // With what only the cache had.
+    let control = "--control run/nitro/n.control";
+    let control = if place.path("run/nitro/n.control").exists() { control } else { "" };
+    place.stdout(&format!("cos snapshot st vm@now {control}"));
+    assert!(place.failure(&format!("cos delete st vm {control}"), 1).contains("volume vm is served from it"));
+    assert!(place.stdout(&format!("cos list st {control}")).contains("vm@now"));
+    place.stdout(&format!("cos delete st vm@now {control}"));
+    let before: serde_json::Value =
+        serde_json::from_str(&place.stdout(&format!("cos stats st -o json {control}"))).unwrap();
+    for n in 0..EXTENTS {
+        assert_eq!(vm.write((n * EXTENT) as u64, &image[n * EXTENT..(n + 1) * EXTENT]), 0);
+    }
+    place.stdout(&format!("cos snapshot st vm@again {control}"));
+    let collected: serde_json::Value =
+        serde_json::from_str(&place.stdout(&format!("cos gc st --alive 100 -o json {control}"))).unwrap();
+    assert!(collected["dead_chunks"].as_u64().unwrap() > 0, "{collected} after {before}");
+    read_all(&mut vm, &image);
+    read_all(&mut client(&place, "then"), &image);
+    assert!(server.stop().0.success());
+    place.stdout("cos export st vm@again out.img");
+    assert!(fs::read(place.path("out.img")).unwrap() == image);
+    assert!(place.stdout("cos scrub st").contains("all well"));
 }
