@@ -17,6 +17,8 @@ mod counters;
 mod diff;
 mod error;
 pub mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod known;
 mod lane;

@@ -92,6 +92,8 @@ pub(crate) struct Layout {
 impl Layout {
     /// `None`: the sizes are not of this world.
     pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
+        let Superblock { chunk_bytes, region_bytes, container_bytes, compression, .. } = *superblock;
+        StoreOptions { size_bytes: 0, chunk_bytes, region_bytes, container_bytes, compression }.check().ok()?;
         let align = |at: u64| at.checked_next_multiple_of(superblock.container_bytes.max(BLOCK_BYTES as u32).into());
         let summary_at = superblock.journal_bytes.checked_mul(2)?.checked_add(SUPERBLOCKS_BYTES)?;
         let index_at = align(summary_at.checked_add(superblock.summary_bytes)?)?;

@@ -56,6 +56,16 @@ fn sum_of(section: &[u8], chunks: usize, seed: u64, at: u64) -> u64 {
     checksum(&section[..16], seed ^ table, at)
 }
 
+/// Gives a section magic and checksum, if it is long enough for what it says; for tests and fuzzing.
+pub(crate) fn reseal(section: &mut [u8], seed: u64, at: u64) {
+    let count = u32_at(section, 4) as usize;
+    if section.len() >= HEADER_BYTES && count <= (section.len() - HEADER_BYTES) / ENTRY_BYTES {
+        section[..4].copy_from_slice(&MAGIC);
+        let sum = sum_of(section, count, seed, at);
+        section[16..24].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
 /// Reads a section; `None`: damaged, or of another filling of the slot.
 pub(crate) fn decode(section: &[u8], sequence: u64, seed: u64, at: u64) -> Option<Vec<ContainerChunk>> {
     let count = u32_at(section, 4) as usize;

@@ -29,6 +29,9 @@ pub(crate) const CHUNK_BYTES: usize = 24;
 /// The most chunks of a region.
 pub(crate) const CHUNKS_MAX: usize = 1024;
 
+/// The most bytes of a region before compression.
+const RAW_BYTES_MAX: usize = Place::REGION_SECTORS_MAX as usize * SECTOR_BYTES;
+
 /// Whether chunks are clients' data or parts of recipes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -99,6 +102,24 @@ fn header_sum(region: &[u8], table: usize, seed: u64, at: u64) -> u64 {
     checksum(&region[..40], seed ^ of_table, at)
 }
 
+/// Gives a region magic and checksums, if it is long enough for what it says; for tests and fuzzing.
+pub(crate) fn reseal(region: &mut [u8], seed: u64, at: u64) {
+    if region.len() < HEADER_BYTES {
+        return;
+    }
+    region[..4].copy_from_slice(&MAGIC);
+    let table = HEADER_BYTES + usize::from(u16_at(region, 6)) * CHUNK_BYTES;
+    let end = table + u32_at(region, 24) as usize;
+    if let Some(payload) = region.get(table..end) {
+        let sum = checksum(payload, seed, at);
+        region[32..40].copy_from_slice(&sum.to_le_bytes());
+    }
+    if region.len() >= table {
+        let sum = header_sum(region, table, seed, at);
+        region[40..48].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
 /// The head of a region: all but its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegionHead {
@@ -145,7 +166,9 @@ impl RegionHead {
         };
         let sum: u64 = head.chunks.iter().map(|c| u64::from(c.bytes)).sum();
         let fits = table + head.stored_bytes <= usize::from(head.sectors) * SECTOR_BYTES;
-        (sum == u64::from(head.raw_bytes) && fits && head.sectors <= Place::REGION_SECTORS_MAX).then_some(head)
+        // Content that does not shrink has to fit, too: more than that no region was made of.
+        let right = sum == u64::from(head.raw_bytes) && head.raw_bytes as usize <= RAW_BYTES_MAX;
+        (right && fits && head.sectors <= Place::REGION_SECTORS_MAX).then_some(head)
     }
 
     /// The chunks' bytes, one after the other, from the region's; `None`: damaged.

@@ -111,6 +111,14 @@ impl Superblock {
         })
     }
 
+    /// Gives a block magic, version and checksum; for tests and fuzzing.
+    pub(crate) fn reseal(page: &mut [u8]) {
+        page[..8].copy_from_slice(&MAGIC);
+        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let sum = checksum(&page[..SUM_AT], 0, 0);
+        page[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+    }
+
     /// Writes both copies, and has the device make them durable, one after the other.
     pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
         for copy in 0..2 {
