@@ -208,7 +208,9 @@ impl Bed {
 
     /// The share of a generation's chunks that the last one has too.
     pub(super) fn overlap(&self, generation: usize) -> f64 {
-        let (Some(old), Some(last)) = (self.generations.get(generation - 1), self.generations.last()) else { return 0.0 };
+        let (Some(old), Some(last)) = (self.generations.get(generation - 1), self.generations.last()) else {
+            return 0.0;
+        };
         let same = old.iter().zip(last).filter(|(a, b)| a == b).count();
         same as f64 / old.len().max(1) as f64
     }
@@ -326,7 +328,10 @@ fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
 }
 
 /// Does something while a worker works.
-pub(super) async fn beside<T>(worker: &mut Pin<&mut impl Future<Output = ()>>, work: impl Future<Output = T>) -> Result<T, Error> {
+pub(super) async fn beside<T>(
+    worker: &mut Pin<&mut impl Future<Output = ()>>,
+    work: impl Future<Output = T>,
+) -> Result<T, Error> {
     match select(pin!(work), worker.as_mut()).await {
         Either::Left((done, _)) => Ok(done),
         Either::Right(_) => Err(Error::new("reproduce cos", "the insertion ended too soon").or("please report it")),

@@ -74,9 +74,9 @@ pub(super) fn run(args: &CosPaperArgs) -> Result<(), Error> {
     make(&args.folder)?;
     let scale = Scale::of(args);
     let clock = VirtualTime::default();
-    let sections = clock.run(measure(scale, clock.clone())).unwrap_or_else(|| {
-        Err(Error::new("reproduce cos", "a request never ended").or("please report it"))
-    })?;
+    let sections = clock
+        .run(measure(scale, clock.clone()))
+        .unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))?;
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         command: command(args),
