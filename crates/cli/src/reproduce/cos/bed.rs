@@ -147,7 +147,7 @@ impl Bed {
         self.store.snapshot(&snapshot_name(generation), 0).await.map_err(|e| failed(&e))?;
         if let Some(old) = generation.checked_sub(self.scale.retained).filter(|old| *old > 0) {
             self.store.delete(&snapshot_name(old)).await.map_err(|e| failed(&e))?;
-            if generation.is_multiple_of(7) || generation == self.scale.generations {
+            if self.scale.collects_after(generation) {
                 let collected = self.store.collect(&CollectOptions::default(), &|_, _, _| ()).await;
                 let collected = collected.map_err(|e| failed(&e))?;
                 self.freed_bytes += collected.used_bytes_before.saturating_sub(collected.used_bytes_after);

@@ -57,6 +57,16 @@ impl Scale {
         }
     }
 
+    /// Whether a collection follows a generation: once a week from the first one on that gives another up, and at the end.
+    const fn collects_after(&self, generation: usize) -> bool {
+        generation > self.retained && (generation.is_multiple_of(7) || generation == self.generations)
+    }
+
+    /// The last generation before the first collection.
+    fn last_uncollected(&self) -> usize {
+        (1..=self.generations).take_while(|generation| !self.collects_after(*generation)).count()
+    }
+
     /// All generations, compressed, and room to collect.
     const fn disk_bytes(&self) -> u64 {
         self.volume_bytes * 5 / 2 + (64 << 20)
@@ -101,6 +111,8 @@ async fn measure(scale: Scale, clock: VirtualTime) -> Result<Vec<Section>, Error
     bed.age(1).await?;
     say("random reads of the first generation");
     let mut aged = Aged::young(&mut bed, &scale).await?;
+    bed.age(scale.last_uncollected()).await?;
+    aged.uncollected(&mut bed, &scale).await?;
     bed.age(scale.generations).await?;
     say("random reads of the last generation");
     aged.old(&mut bed, &scale).await?;
