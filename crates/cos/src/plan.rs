@@ -44,7 +44,7 @@ impl Default for StoreOptions {
             chunk_bytes: 8192,
             region_bytes: 64 << 10,
             container_bytes: 4 << 20,
-            compression: Compression::Lz4,
+            compression: Compression::Zstd,
         }
     }
 }

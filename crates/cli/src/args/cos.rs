@@ -140,7 +140,7 @@ pub(crate) struct StoreArgs {
 pub(crate) enum CosCompression {
     /// Not at all
     None,
-    /// LZ4: fast
+    /// LZ4: a third larger, and read a fifth faster
     Lz4,
     /// Zstandard, level 1: denser
     Zstd,
@@ -161,7 +161,7 @@ pub(crate) struct CosInitArgs {
     #[arg(long, value_name = "BYTES", default_value = "64K")]
     pub(crate) region_size: Size,
     /// How content is compressed
-    #[arg(long, value_enum, default_value_t = CosCompression::Lz4)]
+    #[arg(long, value_enum, default_value_t = CosCompression::Zstd)]
     pub(crate) compression: CosCompression,
     /// Make it on a block device, or in place of a store, whatever that holds
     #[arg(long)]
