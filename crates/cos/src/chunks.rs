@@ -136,16 +136,16 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Stores chunks anew, whether they are there or not.
+    /// Stores chunks anew, whether they are there or not. Returns where.
     pub(crate) async fn copy_chunks(
         &self,
         (kind, lane): (ChunkKind, usize),
         source: &Bytes,
         pieces: &Pieces,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Place>, Error> {
         let all: Vec<usize> = (0..pieces.len()).collect();
         let regions = self.prepare(kind, source, pieces, &all);
-        self.append(lane, &regions).await.map(drop)
+        self.append(lane, &regions).await
     }
 
     /// Compresses chunks into regions.

@@ -9,6 +9,7 @@ use crate::lane::{GC_DATA_LANE, GC_RECIPE_LANE};
 use crate::marks::Marks;
 use crate::object::Change;
 use crate::place::{Place, Reference};
+use crate::refresh::Moves;
 use crate::slots::Slot;
 use crate::{Error, Store};
 use bytes::Bytes;
@@ -156,10 +157,13 @@ impl<D: Device> Store<D> {
         self.index_moved(&mut walk.moved).await?;
         self.index.sync().await?;
         let (mut collected, chosen) = self.choose(options);
+        let mut moves = Moves::default();
         for (some, done) in chosen.chunks(EMPTIED_AT_ONCE).zip(0..) {
             progress("emptying containers", (done * EMPTIED_AT_ONCE) as u64, chosen.len() as u64);
-            self.empty(some, &mut collected).await?;
+            self.empty(some, &mut collected, &mut moves).await?;
         }
+        progress("recipes", 0, 1);
+        self.refresh(&mut moves).await?;
         Ok(collected)
     }
 
@@ -193,7 +197,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Copies what is alive in some containers elsewhere, and frees them.
-    async fn empty(&self, chosen: &[(u32, Slot)], collected: &mut Collected) -> Result<(), Error> {
+    async fn empty(&self, chosen: &[(u32, Slot)], collected: &mut Collected, moves: &mut Moves) -> Result<(), Error> {
         let mut leaving = Vec::new();
         for (slot, held) in chosen {
             match self.read_container(*slot).await {
@@ -205,7 +209,8 @@ impl<D: Device> Store<D> {
         let mut failed = self.commit().await.err();
         let mut emptied = Vec::new();
         for container in leaving {
-            let copied = if failed.is_none() { self.copy_alive(&container).await.map(|()| true) } else { Ok(false) };
+            let copied =
+                if failed.is_none() { self.copy_alive(&container, moves).await.map(|()| true) } else { Ok(false) };
             match copied {
                 Ok(true) => {
                     collected.copied_chunks += container.alive.len() as u64;
@@ -258,7 +263,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Copies what is alive in a container elsewhere.
-    async fn copy_alive(&self, container: &Leaving) -> Result<(), Error> {
+    async fn copy_alive(&self, container: &Leaving, moves: &mut Moves) -> Result<(), Error> {
         let lane = match container.kind {
             ChunkKind::Data => GC_DATA_LANE,
             ChunkKind::Recipe => GC_RECIPE_LANE,
@@ -273,7 +278,8 @@ impl<D: Device> Store<D> {
                 pieces.push((reference.fingerprint, at..at + bytes.len()));
                 at += bytes.len();
             }
-            self.copy_chunks((container.kind, lane), &source.freeze(), &pieces).await?;
+            let places = self.copy_chunks((container.kind, lane), &source.freeze(), &pieces).await?;
+            some.iter().zip(places).for_each(|(reference, place)| moves.note(reference, place));
         }
         self.counters.copied_chunks.add(container.alive.len() as u64);
         Ok(())

@@ -29,6 +29,7 @@ mod object;
 mod place;
 mod plan;
 mod recover;
+mod refresh;
 mod slots;
 mod stats;
 mod store;

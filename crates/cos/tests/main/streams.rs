@@ -1,9 +1,9 @@
-//! Streams: what is imported comes back, what moved is found.
+//! Streams: what is imported comes back, what moved is found. Collections: what they moved is read where it is.
 
-use crate::model::{Random, plan, settings};
+use crate::model::{CHUNK, Random, bytes_of, plan, settings};
 use bytes::Bytes;
 use futures_executor::block_on;
-use nitro_cos::Store;
+use nitro_cos::{CollectOptions, Store};
 use nitro_device::CrashingDevice;
 use std::sync::Arc;
 
@@ -44,5 +44,51 @@ fn a_stream_comes_back_and_what_moved_is_stored_once() {
             let (offset, len) = (random.below(8 << 20) as usize, 100_000);
             assert!(stream.read_range(offset as u64, len).await.unwrap() == data[offset..offset + len]);
         }
+    });
+}
+
+#[test]
+fn what_a_collection_moved_is_read_without_a_look_at_the_index() {
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(32 << 20, 4096, 1));
+        let store = Arc::new(Store::create(Arc::clone(&device), &plan(32 << 20, 7), settings()).await.unwrap());
+        let mut random = Random(9);
+        let mut chunks: Vec<u64> = (1..=1500).collect();
+        store.create_volume("a", 1500 * CHUNK as u64, None, 1).unwrap();
+        let volume = store.open_volume("a").unwrap();
+        for (i, some) in chunks.chunks(50).enumerate() {
+            volume.write_range((i * 50 * CHUNK) as u64, bytes_of(some)).await.unwrap();
+        }
+        for day in 0..4 {
+            store.snapshot(&format!("a@{day}"), 1).await.unwrap();
+            for _ in 0..300 {
+                let at = random.below(1500) as usize;
+                chunks[at] = 10_000 + random.below(1 << 40);
+                volume.write_range((at * CHUNK) as u64, bytes_of(&chunks[at..=at])).await.unwrap();
+            }
+        }
+        let kept: Vec<u64> = chunks.clone();
+        store.snapshot("a@kept", 1).await.unwrap();
+        for day in 0..4 {
+            store.delete(&format!("a@{day}")).await.unwrap();
+        }
+        let options = CollectOptions { alive_share_min: 1.0 };
+        let collected = store.collect(&options, &|_, _, _| ()).await.unwrap();
+        assert!(
+            collected.copied_chunks > 500 && collected.used_bytes_after < collected.used_bytes_before,
+            "{collected:?}"
+        );
+        store.close().await.unwrap();
+        let store = Arc::new(Store::open(device, settings()).await.unwrap());
+        for name in ["a", "a@kept"] {
+            let volume = store.open_volume(name).unwrap();
+            for _ in 0..500 {
+                let at = random.below(1500) as usize;
+                let read = volume.read_range((at * CHUNK) as u64, CHUNK).await.unwrap();
+                assert!(read == bytes_of(&kept[at..=at]));
+            }
+        }
+        let counters = store.counters();
+        assert_eq!((counters.moved, counters.index_lookups), (0, 0), "{counters:?}");
     });
 }
