@@ -172,9 +172,12 @@ impl<D: Device> Store<D> {
         }
         self.seal_lanes().await?;
         self.sync_index().await?;
-        self.summary.write(&*self.device, self.layout.summary_at, self.superblock.seed).await?;
-        self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
-        self.upto.set_summarised(self.upto.indexed());
+        // What the device has of the summary vector is complete unless there are newer containers.
+        if self.upto.summarised() != self.upto.indexed() {
+            self.summary.write(&*self.device, self.layout.summary_at, self.superblock.seed).await?;
+            self.device.flush().await.map_err(|e| self.poison(&e.into()))?;
+            self.upto.set_summarised(self.upto.indexed());
+        }
         let mut journal = self.journal.lock().await;
         self.commit_to(&mut journal, true).await?;
         Ok(())
