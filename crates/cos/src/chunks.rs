@@ -114,11 +114,12 @@ impl<D: Device> Store<D> {
     async fn compare(&self, source: &Bytes, pieces: &Pieces, places: &mut [Option<Place>]) -> Result<(), Error> {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
-            let there = self.read_chunk(&Reference { fingerprint: *fingerprint, place }).await;
-            if there.ok().as_deref() != Some(&source[range.clone()]) {
-                self.counters.false_duplicates.add(1);
-                *found = None;
+            let there = self.locate(&Reference { fingerprint: *fingerprint, place }).await;
+            if there.is_ok_and(|(_, bytes)| bytes == source[range.clone()]) {
+                continue;
             }
+            self.counters.false_duplicates.add(1);
+            *found = None;
         }
         Ok(())
     }
@@ -189,12 +190,6 @@ impl<D: Device> Store<D> {
             }
         });
         Prepared { kind, chunks, encoding, payload, raw_bytes }
-    }
-
-    /// The bytes of a chunk.
-    pub(crate) async fn read_chunk(&self, reference: &Reference) -> Result<Bytes, Error> {
-        let read = self.read_chunks(std::slice::from_ref(reference)).await?;
-        read.into_iter().next().ok_or(Error::Missing { fingerprint: reference.fingerprint })
     }
 
     /// The bytes of chunks. What is near one another is read in one go, what is not where it was is looked for.
