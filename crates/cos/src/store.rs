@@ -1,5 +1,6 @@
 //! A store: making one, opening one.
 
+use crate::Error;
 use crate::chunks::Region;
 use crate::counters::{Counters, Counting};
 use crate::format::node::Node;
@@ -14,7 +15,6 @@ use crate::recover;
 use crate::slots::Slots;
 use crate::summary::Summary;
 use crate::tree::NodeKey;
-use crate::{Error, Hex};
 use async_lock::RwLock;
 use futures_util::lock::Mutex as AsyncMutex;
 use hashbrown::HashMap;
@@ -210,11 +210,6 @@ impl<D: Device> Store<D> {
         &self.device
     }
 
-    /// Identifies the store.
-    pub fn identity(&self) -> String {
-        format!("{:016x}", self.superblock.identity)
-    }
-
     /// Bytes of a chunk of new volumes.
     pub fn chunk_bytes(&self) -> u32 {
         self.superblock.chunk_bytes
@@ -250,15 +245,4 @@ fn check_size(device: &impl Device, superblock: &Superblock) -> Result<Layout, E
         return Err(Error::Setting { what: "size of the device in bytes", given, why });
     }
     Ok(layout)
-}
-
-impl Error {
-    /// Which content is missing, in hexadecimal digits, if that is the error.
-    #[must_use]
-    pub fn missing(&self) -> Option<String> {
-        match self {
-            Self::Missing { fingerprint } => Some(Hex(fingerprint).to_string()),
-            _ => None,
-        }
-    }
 }

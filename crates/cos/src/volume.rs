@@ -89,11 +89,6 @@ impl<D: Device> Volume<D> {
         self.object.durable_modified_ns.load(Relaxed)
     }
 
-    /// Its number within the store, which no other object ever had.
-    pub fn id(&self) -> u64 {
-        self.object.id
-    }
-
     /// The store that it is in.
     pub fn store(&self) -> &Arc<Store<D>> {
         &self.store
