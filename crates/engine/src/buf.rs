@@ -51,7 +51,17 @@ impl Pool {
     }
 }
 
-/// A page-aligned buffer with one owner. Its memory starts at a page and spans whole pages; its length is in bytes.
+/// Pages of the memory for a buffer of so many: those of larger buffers are a quarter of a power of two apart, so that reads of
+/// many sizes find what others have left.
+fn size_class(pages: usize) -> usize {
+    match pages.checked_ilog2() {
+        Some(log) if log >= 4 => pages.next_multiple_of(1 << (log - 2)),
+        _ => pages,
+    }
+}
+
+/// A page-aligned buffer with one owner. Its memory starts at a page and spans whole pages, maybe more than it needs; its length is
+/// in bytes.
 pub struct BufMut {
     pages: Vec<Page>,
     len: usize,
@@ -61,7 +71,7 @@ impl BufMut {
     /// A buffer of `len` bytes whose content is unspecified (but initialised: it may show an earlier use).
     #[must_use]
     pub fn with_len(len: usize) -> Self {
-        let count = len.div_ceil(BUF_ALIGNMENT_BYTES);
+        let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = POOL.with(|p| p.borrow_mut().take(count)).unwrap_or_else(|| vec![Page::zeroed(); count]);
         Self { pages, len }
     }
@@ -151,6 +161,18 @@ mod tests {
         drop(slice);
         let b = BufMut::with_len(8000);
         assert_eq!((b.as_ptr().addr(), b.len()), (address, 8000));
+    }
+
+    #[test]
+    fn sizes_that_are_much_alike_share_their_memory() {
+        for pages in 1..=POOLED_PAGES_MAX {
+            let class = size_class(pages);
+            assert!(class >= pages && class <= pages + pages / 4 && size_class(class) == class, "{pages}: {class}");
+        }
+        let first = BufMut::with_len(81 * BUF_ALIGNMENT_BYTES);
+        let address = first.as_ptr().addr();
+        drop(first);
+        assert_eq!(BufMut::with_len(95 * BUF_ALIGNMENT_BYTES).as_ptr().addr(), address);
     }
 
     #[test]
