@@ -225,7 +225,7 @@ impl<D: Device> Volume<D> {
     /// [`Error::OutOfRange`], [`Error::ReadOnly`], [`Error::WrongKind`], [`Error::Full`], or when the device fails; nothing has
     /// changed then.
     pub async fn write_range(&self, offset: u64, data: Bytes) -> Result<(), Error> {
-        self.write_known(offset, data, &[]).await
+        self.write_believing(offset, data, &[]).await
     }
 
     /// As [`write_range`](Self::write_range), of whole chunks, of which the last may hang over the volume's end with zeroes.
@@ -244,12 +244,9 @@ impl<D: Device> Volume<D> {
         self.write_chunks(self.chunks(offset, data.len() as u64), data, &[]).await
     }
 
-    /// As [`write_range`](Self::write_range), of whole chunks whose fingerprints (BLAKE3, cut to 160 bits) are known; those
-    /// are made here if there are not as many as chunks.
-    ///
-    /// # Errors
-    /// As [`write_range`](Self::write_range).
-    pub async fn write_known(&self, offset: u64, data: Bytes, fingerprints: &[Fingerprint]) -> Result<(), Error> {
+    /// As [`write_range`](Self::write_range), with the fingerprints (BLAKE3, cut to 160 bits) of the chunks that it touches, as
+    /// far as they are known, or none at all. Those of chunks that are not written whole are not looked at.
+    async fn write_believing(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_writable(offset, len)?;
         if len == 0 {
@@ -260,7 +257,7 @@ impl<D: Device> Volume<D> {
         let (start, end) = (chunks.start * chunk_bytes, chunks.end * chunk_bytes);
         if (start, end) == (offset, offset + len) {
             let _shared = self.object.writing.read().await;
-            return self.write_chunks(chunks, data, fingerprints).await;
+            return self.write_chunks(chunks, data, known).await;
         }
         let _alone = self.object.writing.write().await;
         let mut whole = BufMut::zeroed((end - start) as usize);
@@ -273,10 +270,12 @@ impl<D: Device> Volume<D> {
             }
         }
         whole[(offset - start) as usize..][..data.len()].copy_from_slice(&data);
-        self.write_chunks(chunks, whole.freeze(), &[]).await
+        let is_whole = |index: u64| index * chunk_bytes >= offset && (index + 1) * chunk_bytes <= offset + len;
+        let known: Recipe = chunks.clone().zip(known).map(|(index, known)| known.filter(|_| is_whole(index))).collect();
+        self.write_chunks(chunks, whole.freeze(), &known).await
     }
 
-    async fn write_chunks(&self, chunks: Range<u64>, data: Bytes, known: &[Fingerprint]) -> Result<(), Error> {
+    async fn write_chunks(&self, chunks: Range<u64>, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let chunk_bytes = self.object.chunk_bytes as usize;
         let mutating = self.store.mutating.read().await;
         let since = self.store.state.lock().slots.sequence();
@@ -288,10 +287,7 @@ impl<D: Device> Volume<D> {
                 holes.push(index);
                 continue;
             }
-            let fingerprint = match known.len() == data.len() / chunk_bytes {
-                true => known[i],
-                false => fingerprint_of(chunk),
-            };
+            let fingerprint = known.get(i).copied().flatten().unwrap_or_else(|| fingerprint_of(chunk));
             pieces.push((fingerprint, i * chunk_bytes..(i + 1) * chunk_bytes));
             numbers.push(index);
         }
@@ -412,8 +408,7 @@ impl<D: Device> Device for Volume<D> {
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        let len = data.len() as u64;
-        self.write_range(offset, data).await.map_err(|e| device_error(e, Operation::Write, offset, len))
+        self.write_known(offset, data, &[]).await
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
@@ -435,6 +430,12 @@ impl<D: Device> Device for Volume<D> {
     async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
         let found = self.fingerprints(offset, len).await;
         found.map_err(|e| device_error(e, Operation::Read, offset, len))
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        let written = self.write_believing(offset, data, known).await;
+        written.map_err(|e| device_error(e, Operation::Write, offset, len))
     }
 
     async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {

@@ -70,6 +70,18 @@ pub trait Device: Send + Sync + 'static {
         async move { Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)) }
     }
 
+    /// As [`write`](Self::write), of a device that has recipes; with the fingerprints of the extents that the range touches, in
+    /// order, `None` where it is not known. They are believed.
+    fn write_known(
+        &self,
+        offset: u64,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+    ) -> impl Future<Output = Result<(), DeviceError>> {
+        let _ = known;
+        self.write(offset, data)
+    }
+
     /// The allocation map of a range, in order, covering it whole. A device that does not know says "allocated".
     fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
         let _ = offset;
@@ -111,6 +123,15 @@ impl<D: Device> Device for Arc<D> {
 
     fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>> {
         (**self).recipe(offset, len)
+    }
+
+    fn write_known(
+        &self,
+        offset: u64,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+    ) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).write_known(offset, data, known)
     }
 
     fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {

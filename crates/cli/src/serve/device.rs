@@ -5,6 +5,7 @@ use super::overlay::Overlay;
 use bytes::Bytes;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_engine::buf::BufMut;
+use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
 use std::sync::OnceLock;
 
@@ -64,6 +65,10 @@ impl Device for Beneath {
 
     async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
         beneath!(self, d => d.recipe(offset, len).await)
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        beneath!(self, d => d.write_known(offset, data, known).await)
     }
 
     async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
@@ -160,6 +165,13 @@ impl Device for OriginDevice {
         match self {
             Self::Real(origin) => origin.device.recipe(offset, len).await,
             Self::Nowhere(_) => Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)),
+        }
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        match self.to_change().await {
+            Some(device) => device.write_known(offset, data, known).await,
+            None => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::volume::{Flights, Token};
 use bytes::Bytes;
 use event_listener::Event;
-use nitro_cache::{ExtentKey, Location};
+use nitro_cache::{ExtentKey, Fingerprint, Location};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Whose bytes are to be inserted.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// A whole extent.
-    Whole(Bytes),
+    /// A whole extent; with its fingerprint, where that is known.
+    Whole(Bytes, Option<Fingerprint>),
     /// What is cached at `base`, with `patch` over it from byte `at`.
     Merge { base: Location, at: usize, patch: Bytes },
 }
@@ -31,7 +31,7 @@ impl Job {
     /// Bytes that the job keeps in RAM.
     fn bytes(&self) -> u64 {
         match &self.content {
-            Content::Whole(bytes) => bytes.len() as u64,
+            Content::Whole(bytes, _) => bytes.len() as u64,
             Content::Merge { patch, .. } => patch.len() as u64,
         }
     }

@@ -100,12 +100,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if !self.watch.is_caching() {
             return None;
         }
-        let extent = self.content(job).await?;
+        let (extent, fingerprint) = self.content(job).await?;
         let zero = is_zero(&extent);
-        let fingerprint = self.settings.manager.dedup.then(|| match zero {
-            true => self.zero_fingerprint,
-            false => self.hash().of(&extent),
-        });
+        let fingerprint = self.fingerprint(&extent, zero, fingerprint);
         let mut known = Known { extent, zero, fingerprint, place: None, was_in_ram: false };
         if let Some(fingerprint) = fingerprint.as_ref().filter(|_| I::IS_THERE && !zero) {
             known.was_in_ram = self.manager.lock().lookup_fingerprint(fingerprint).is_some();
@@ -116,19 +113,28 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(known)
     }
 
-    /// The extent's bytes; `None` when there is nothing to insert any more.
-    async fn content(&self, job: &Job) -> Option<Bytes> {
+    /// The fingerprint by which an extent is deduplicated, if any is.
+    pub(crate) fn fingerprint(&self, extent: &[u8], zero: bool, known: Option<Fingerprint>) -> Option<Fingerprint> {
+        self.settings.manager.dedup.then(|| match (zero, known) {
+            (true, _) => self.zero_fingerprint,
+            (false, Some(known)) => known,
+            (false, None) => self.hash().of(extent),
+        })
+    }
+
+    /// The extent's bytes, and their fingerprint if it is known; `None` when there is nothing to insert any more.
+    async fn content(&self, job: &Job) -> Option<(Bytes, Option<Fingerprint>)> {
         if job.token.is_void() {
             self.metrics.fills_voided.add(1);
             return None;
         }
         match &job.content {
-            Content::Whole(extent) => Some(extent.clone()),
+            Content::Whole(extent, fingerprint) => Some((extent.clone(), *fingerprint)),
             Content::Merge { base, at, patch } => {
                 let old = self.fetch(&[(job.key, *base)]).await.pop().flatten()?;
                 let mut merged = BufMut::copy_of(&old);
                 merged[*at..*at + patch.len()].copy_from_slice(patch);
-                Some(merged.freeze())
+                Some((merged.freeze(), None))
             }
         }
     }

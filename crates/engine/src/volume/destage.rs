@@ -6,13 +6,13 @@ use super::{EXTENTS_PER_LOCK, Volume};
 use crate::buf::BufMut;
 use crate::error::Error;
 use crate::format::journal::Record;
-use crate::port::{Clock, Device};
+use crate::port::{Clock, Device, Recipe};
 use crate::yielding::yield_now;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{join_all, select};
 use futures_util::stream::{self, StreamExt};
-use nitro_cache::{CacheManager, DirtyExtent, ExtentIndex, ObjectId};
+use nitro_cache::{CacheManager, DirtyExtent, ExtentIndex, Fingerprint, ObjectId};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -189,6 +189,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         while self.discard_some() {
             yield_now().await;
         }
+        self.flights.dirty_contents.clear();
         self.forget_all_ram();
         self.cache.room.notify(usize::MAX);
         self.cache.commit().await
@@ -326,12 +327,20 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 merged.truncate(len);
                 merged.freeze()
             };
-            self.write_origin(offset, data).await?;
+            let known: Recipe = match self.has_recipes {
+                true => readable.iter().map(|(extent, _)| self.dirty_fingerprint(extent)).collect(),
+                false => Recipe::new(),
+            };
+            self.write_known(offset, data, &known).await?;
             self.metrics.destage_writes.add(1);
             self.metrics.destaged_extents.add(readable.len() as u64);
             done.extend(readable.iter().map(|(extent, _)| **extent));
         }
         Ok(done)
+    }
+
+    fn dirty_fingerprint(&self, extent: &DirtyExtent) -> Option<Fingerprint> {
+        self.flights.dirty_contents.get(extent.key.index().0, extent.version)
     }
 
     async fn dirty_content(&self, extent: &DirtyExtent) -> Option<Bytes> {
@@ -376,6 +385,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut manager = self.cache.manager.lock();
         for DirtyExtent { key, version, .. } in extents {
             manager.cleaned(*key, *version);
+            if self.has_recipes {
+                self.flights.dirty_contents.forget(key.index().0, *version);
+            }
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What is under way in a volume: writes, reads of the origin that others may join, and extents on their way into the
 //! cache. This is what keeps a fill from overwriting a newer write, and two misses from reading the origin twice.
 
+use super::contents::DirtyContents;
 use super::patience::Patience;
 use crate::error::Error;
 use bytes::Bytes;
@@ -194,6 +195,7 @@ pub(crate) struct Flights {
     released: Event,
     /// A dirty extent is in the cache.
     settled: Event,
+    pub(crate) dirty_contents: DirtyContents,
 }
 
 /// How one extent of a miss is to be had.

@@ -3,6 +3,7 @@
 //! `read` finds extents in RAM, on the SSD or at the origin; `write` changes the origin and whatever is cached of it;
 //! `flights` keeps the two from passing each other; `readahead` runs ahead of sequential readers.
 
+mod contents;
 mod destage;
 mod flights;
 mod mode;
@@ -73,6 +74,8 @@ pub struct Volume<F, O, C> {
     pub(crate) origin: O,
     options: VolumeOptions,
     size_bytes: u64,
+    /// The origin goes by the cache's fingerprints.
+    has_recipes: bool,
     flights: Arc<Flights>,
     streams: Mutex<StreamDetector>,
     readahead: ReadaheadQueue,
@@ -98,8 +101,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     pub fn new(cache: Arc<Cache<F, C>>, origin: O, options: VolumeOptions) -> Arc<Self> {
         let replayed = cache.replayed.get(&options.object).cloned();
         let may_be_dirty = replayed.is_some() || cache.manager.lock().dirty_count_of(options.object) > 0;
+        let flights: Arc<Flights> = replayed.unwrap_or_default();
+        let has_recipes = recipe::are_shared(&cache.settings, &origin);
+        if has_recipes {
+            flights.dirty_contents.keep();
+        }
         Arc::new(Self {
             size_bytes: origin.geometry().size_bytes,
+            has_recipes,
             writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
             may_be_dirty: AtomicBool::new(may_be_dirty),
             attached: AtomicBool::new(true),
@@ -111,7 +120,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             poisoned: Mutex::default(),
             destage: Destage::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
-            flights: replayed.unwrap_or_default(),
+            flights,
             readahead: ReadaheadQueue::default(),
             write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             metrics: VolumeMetrics::default(),

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
+use nitro_cache::Fingerprint;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,6 +83,16 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Writes to the origin. What is not aligned to its blocks is read, changed and written: the caller sees to it that
     /// no other write touches these extents meanwhile.
     pub(super) async fn write_origin(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.write_known(offset, data, &[]).await
+    }
+
+    /// As [`write_origin`](Self::write_origin), with the fingerprints of the extents that the write touches, or none at all.
+    pub(super) async fn write_known(
+        &self,
+        offset: u64,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+    ) -> Result<(), Error> {
         let block = self.origin_block();
         let end = offset + data.len() as u64;
         let (start, stop) = (offset / block * block, end.next_multiple_of(block));
@@ -104,7 +115,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         };
         self.metrics.origin_writes.add(1);
         self.metrics.origin_written_bytes.add(data.len() as u64);
-        let result = self.answered(self.origin.write(start, data)).await.map_err(Error::Origin);
+        let written = match known.is_empty() {
+            true => self.answered(self.origin.write(start, data)).await,
+            false => self.answered(self.origin.write_known(start, data, known)).await,
+        };
+        let result = written.map_err(Error::Origin);
         self.origin_writes.fetch_add(1, Ordering::SeqCst);
         result
     }

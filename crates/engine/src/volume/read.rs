@@ -5,11 +5,11 @@ use super::{Pieces, Volume};
 use crate::cache::Fetched;
 use crate::error::Error;
 use crate::insert::{Content, Job};
-use crate::port::{Clock, Device};
+use crate::port::{Clock, Device, Recipe};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_cache::pattern::Access;
-use nitro_cache::{ExtentIndex, ExtentKey, Location};
+use nitro_cache::{ExtentIndex, ExtentKey, Fingerprint, Location};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -249,7 +249,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 return;
             }
             for (index, bytes, token) in reading.finish(Ok(vec![bytes]), true) {
-                self.enqueue(index, Content::Whole(bytes), token);
+                self.enqueue(index, Content::Whole(bytes, None), token);
             }
         }
     }
@@ -318,9 +318,13 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 }
                 (Start::Own, Some(reading)) => {
                     self.metrics.read_miss_extents.add(range.end - range.start);
-                    let result = self.read_missing(range.clone()).await;
+                    let (result, recipe) = match self.read_missing(range.clone()).await {
+                        Ok((read, recipe)) => (Ok(read), recipe),
+                        Err(error) => (Err(error), Recipe::new()),
+                    };
                     let kept = reading.finish(result.clone(), result.is_ok());
-                    self.keep(kept, fill, request).await;
+                    let known = |index: u64| recipe.get((index - range.start) as usize).copied().flatten();
+                    self.keep(kept, known, fill, request).await;
                     got.extend(result?);
                 }
                 (Start::Join(miss), _) => {
@@ -338,7 +342,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 }
                 _ => {
                     self.metrics.read_miss_extents.add(range.end - range.start);
-                    got.extend(self.read_missing(range.clone()).await?);
+                    got.extend(self.read_missing(range.clone()).await?.0);
                 }
             }
             next = range.end;
@@ -365,13 +369,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         found.first().map(|extent| extent.key.index().0).filter(|index| *index < extents.end)
     }
 
-    async fn keep(&self, kept: Vec<(u64, Bytes, Arc<super::Token>)>, fill: Fill, (offset, len): (u64, u64)) {
+    async fn keep(
+        &self,
+        kept: Vec<(u64, Bytes, Arc<super::Token>)>,
+        known: impl Fn(u64) -> Option<Fingerprint>,
+        fill: Fill,
+        (offset, len): (u64, u64),
+    ) {
         for (index, bytes, token) in kept {
             match fill {
                 _ if !self.is_cached() => self.flights.settle(index, &token),
-                Fill::Insert => self.enqueue(index, Content::Whole(bytes), token),
+                Fill::Insert => self.enqueue(index, Content::Whole(bytes, known(index)), token),
                 Fill::Wait => {
-                    let job = self.job(index, Content::Whole(bytes), token);
+                    let job = self.job(index, Content::Whole(bytes, known(index)), token);
                     if let Err(job) = self.cache.queue.push_wait(job).await {
                         self.flights.settle(index, &job.token);
                     }

@@ -98,7 +98,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 continue; // it is at hand now
             }
             self.metrics.readahead_extents.add(range.end - range.start);
-            let result = self.read_missing(range).await;
+            let result = self.read_missing(range).await.map(|(read, _)| read);
             let miss = reading.miss.clone();
             for (index, bytes, token) in reading.finish(result, true) {
                 let read_to = if miss.is_joined(index) { self.extent_bytes() as u32 } else { 0 };

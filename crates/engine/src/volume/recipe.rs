@@ -3,37 +3,67 @@
 
 use super::Volume;
 use super::read::SsdRun;
+use crate::buf::is_zero;
+use crate::codec::FingerprintHash;
 use crate::error::Error;
-use crate::port::{Clock, Device};
+use crate::port::{Clock, Device, Recipe};
+use crate::settings::EngineSettings;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use nitro_cache::Fingerprint;
 use std::ops::Range;
 
+/// Whether an origin's fingerprints are those of a cache.
+pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Device) -> bool {
+    origin.recipe_extent_bytes() == Some(settings.manager.extent_bytes)
+        && settings.manager.dedup
+        && settings.fingerprint_hash == FingerprintHash::Blake3
+}
+
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
-    /// Whether the origin's fingerprints are those of the cache.
-    fn has_recipes(&self) -> bool {
-        let settings = &self.cache.settings;
-        u64::from(self.origin.recipe_extent_bytes().unwrap_or(0)) == self.extent_bytes()
-            && settings.manager.dedup
-            && settings.fingerprint_hash == crate::codec::FingerprintHash::Blake3
-            && self.is_cached()
+    /// The fingerprints of the extents that a write touches, for the origin and the cache both: of those that it covers whole and
+    /// not with zeroes. Empty where the origin does not go by them.
+    pub(super) fn fingerprints(&self, offset: u64, data: &[u8]) -> Recipe {
+        if !self.has_recipes || !self.is_cached() {
+            return Recipe::new();
+        }
+        let extent_bytes = self.extent_bytes();
+        let fingerprint = |index: u64| {
+            let from = (index * extent_bytes).checked_sub(offset)? as usize;
+            let whole = data.get(from..from + extent_bytes as usize)?;
+            (!is_zero(whole)).then(|| self.cache.hash().of(whole))
+        };
+        self.extents(offset, data.len() as u64).map(fingerprint).collect()
     }
 
     /// Extents that are not cached under their own name: from the cache where the origin's recipe tells that it has the same
-    /// content, else from the origin.
-    pub(super) async fn read_missing(&self, extents: Range<u64>) -> Result<Vec<Bytes>, Error> {
-        if !self.has_recipes() {
-            return self.read_origin_extents(extents).await;
+    /// content, else from the origin; and that recipe, or an empty one.
+    pub(super) async fn read_missing(&self, extents: Range<u64>) -> Result<(Vec<Bytes>, Recipe), Error> {
+        let recipe = self.known_recipe(&extents).await;
+        let read = match recipe.is_empty() {
+            true => self.read_origin_extents(extents).await?,
+            false => self.read_by_recipe(extents, &recipe).await?,
+        };
+        Ok((read, recipe))
+    }
+
+    /// What the origin says that extents hold; empty where it cannot tell.
+    async fn known_recipe(&self, extents: &Range<u64>) -> Recipe {
+        if !self.has_recipes || !self.is_cached() {
+            return Recipe::new();
         }
         let offset = extents.start * self.extent_bytes();
         let len = (extents.end * self.extent_bytes()).min(self.size_bytes) - offset;
-        // An origin that cannot tell may still have it.
-        let Ok(recipe) = self.origin.recipe(offset, len).await else { return self.read_origin_extents(extents).await };
+        // An origin that cannot tell may still have them.
+        let mut recipe = self.origin.recipe(offset, len).await.unwrap_or_default();
         if recipe.len() as u64 != extents.end - extents.start {
-            return self.read_origin_extents(extents).await;
+            recipe.clear();
         }
-        let mut found = self.read_known(extents.start, &recipe).await;
+        recipe
+    }
+
+    async fn read_by_recipe(&self, extents: Range<u64>, recipe: &Recipe) -> Result<Vec<Bytes>, Error> {
+        let mut found = self.read_known(extents.start, recipe).await;
         let known = found.iter().flatten().count() as u64;
         self.metrics.recipe_hit_extents.add(known);
         let missing: Vec<u64> = extents.clone().zip(&found).filter(|(_, f)| f.is_none()).map(|(i, _)| i).collect();

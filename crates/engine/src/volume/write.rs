@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::insert::Content;
 use crate::port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind};
 use bytes::Bytes;
-use nitro_cache::Location;
+use nitro_cache::{Fingerprint, Location};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -241,18 +241,23 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 before.locations.insert(index, location);
             }
         });
-        begun.during(self.write_origin(offset, data.clone())).await?;
+        let known = self.fingerprints(offset, &data);
+        begun.during(self.write_known(offset, data.clone(), &known)).await?;
         self.heal(extents.clone(), offset, data.len() as u64).await?;
         if fua {
             self.flush_origin().await?;
         }
         let contents: Vec<_> = if self.is_cached() {
-            extents.filter_map(|index| self.content(index, offset, &data, &before).map(|c| (index, c))).collect()
+            let content = |(i, index)| {
+                let known = known.get(i).copied().flatten();
+                Some((index, self.content(index, (offset, &data), known, &before)?))
+            };
+            extents.enumerate().filter_map(content).collect()
         } else {
             Vec::new()
         };
         let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
-            Content::Whole(bytes) => (*index, Some(bytes.clone())),
+            Content::Whole(bytes, _) => (*index, Some(bytes.clone())),
             Content::Merge { .. } => (*index, None),
         }));
         for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
@@ -263,20 +268,26 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// What of a written extent can go into the cache: all of it where the write covers it, or merged with what was
     /// cached before.
-    fn content(&self, index: u64, offset: u64, data: &Bytes, before: &Before) -> Option<Content> {
+    fn content(
+        &self,
+        index: u64,
+        (offset, data): (u64, &Bytes),
+        known: Option<Fingerprint>,
+        before: &Before,
+    ) -> Option<Content> {
         let extent_bytes = self.extent_bytes();
         let start = index * extent_bytes;
         let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
         let part = data.slice((from - offset) as usize..(to - offset) as usize);
         if from == start && to == (start + extent_bytes).min(self.size_bytes) {
             let whole = part.len() as u64 == extent_bytes;
-            return Some(Content::Whole(if whole { part } else { self.padded(&part) }));
+            return Some(Content::Whole(if whole { part } else { self.padded(&part) }, known));
         }
         let at = (from - start) as usize;
         if let Some(old) = before.bytes.get(&index) {
             let mut merged = BufMut::copy_of(old);
             merged[at..at + part.len()].copy_from_slice(&part);
-            return Some(Content::Whole(merged.freeze()));
+            return Some(Content::Whole(merged.freeze(), None));
         }
         before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch: part })
     }

@@ -32,7 +32,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
         for ((index, bytes), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
-            let job = self.job(index, Content::Whole(bytes), token);
+            let job = self.job(index, Content::Whole(bytes, None), token);
             if let Err(job) = self.cache.dirty_queue.push_wait(job).await {
                 self.flights.settle(index, &job.token);
                 return Err(self.poison(&"the cache is being closed"));

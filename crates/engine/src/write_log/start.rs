@@ -146,7 +146,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let flights = self.replayed.entry(object).or_default().clone();
             let (key, token) = (ExtentKey::new(object, ExtentIndex(index)), flights.restore(index, bytes.clone()));
             tokens.insert(key, token.clone());
-            self.dirty_queue.push_over(Job { key, content: Content::Whole(bytes), token, flights });
+            self.dirty_queue.push_over(Job { key, content: Content::Whole(bytes, None), token, flights });
         }
         tokens
     }

@@ -55,7 +55,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn insert_newest(&self, compressor: &mut Compressor, job: &Job) {
         let index = job.key.index().0;
         while let Some((bytes, token)) = job.flights.newest_dirty(index) {
-            let newest = Job { content: Content::Whole(bytes), token, flights: job.flights.clone(), key: job.key };
+            let newest = Job { content: Content::Whole(bytes, None), token, flights: job.flights.clone(), key: job.key };
             // Where it has no place any more, RAM goes on to have it.
             if !self.insert_dirty(compressor, &newest).await {
                 return;
@@ -71,15 +71,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// `false`: there is no place for it.
     async fn insert_dirty(&self, compressor: &mut Compressor, job: &Job) -> bool {
-        let Content::Whole(extent) = &job.content else { return true };
+        let Content::Whole(extent, known) = &job.content else { return true };
         if job.token.is_void() {
             return true;
         }
         let zero = is_zero(extent);
-        let fingerprint = self.settings.manager.dedup.then(|| match zero {
-            true => self.zero_fingerprint,
-            false => self.hash().of(extent),
-        });
+        let fingerprint = self.fingerprint(extent, zero, *known);
         if fingerprint.is_some_and(|fingerprint| self.put_duplicate(job, &fingerprint)) {
             return true;
         }
@@ -108,6 +105,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
         // While the manager is locked: whoever sees the entry sees the record.
         self.ledger.push(record);
+        job.flights.dirty_contents.note(key.index().0, version, *fingerprint);
         true
     }
 
@@ -132,6 +130,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             dirty.sealed.extend(full);
             return Put::NoRoom;
         };
+        if let Some(fingerprint) = fingerprint {
+            job.flights.dirty_contents.note(job.key.index().0, version, fingerprint);
+        }
         drop(manager);
         let entry = open.put(&self.place(&location), job.key, fingerprint, stored, (encoding, payload), version);
         self.ledger.push(Record::DirtyBase {

@@ -5,21 +5,26 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::buf::is_zero;
 use nitro_engine::codec::FingerprintHash;
-use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::manager::{Fingerprint, ObjectId, Settings};
 use nitro_engine::port::{Device, DeviceError, Geometry, Recipe};
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A device that tells what it holds.
-struct Known(RamDevice);
+/// A device that tells what it holds, and checks and counts what it is told.
+struct Known {
+    ram: RamDevice,
+    known: AtomicUsize,
+    unknown: AtomicUsize,
+}
 
 impl Device for Known {
     fn geometry(&self) -> Geometry {
-        self.0.geometry()
+        self.ram.geometry()
     }
 
     fn recipe_extent_bytes(&self) -> Option<u32> {
@@ -27,28 +32,45 @@ impl Device for Known {
     }
 
     async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
-        let bytes = self.0.read(offset, len as usize).await?;
+        let bytes = self.ram.read(offset, len as usize).await?;
         Ok(bytes.chunks(8192).map(|c| (!is_zero(c)).then(|| FingerprintHash::Blake3.of(c))).collect())
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
-        self.0.read(offset, len).await
+        self.ram.read(offset, len).await
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        self.0.write(offset, data).await
+        self.unknown.fetch_add(data.len().div_ceil(8192), SeqCst);
+        self.ram.write(offset, data).await
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        let last = offset + data.len() as u64;
+        assert_eq!(known.len() as u64, last.div_ceil(8192) - offset / 8192);
+        for (index, known) in (offset / 8192..).zip(known) {
+            match known {
+                Some(known) => {
+                    let from = (index * 8192 - offset) as usize;
+                    assert_eq!(*known, FingerprintHash::Blake3.of(&data[from..from + 8192]));
+                    self.known.fetch_add(1, SeqCst);
+                }
+                None => drop(self.unknown.fetch_add(1, SeqCst)),
+            }
+        }
+        self.ram.write(offset, data).await
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
-        self.0.flush().await
+        self.ram.flush().await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.0.discard(offset, len).await
+        self.ram.discard(offset, len).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
-        self.0.write_zeroes(offset, len, may_unmap).await
+        self.ram.write_zeroes(offset, len, may_unmap).await
     }
 }
 
@@ -61,20 +83,29 @@ fn extent(number: u64) -> Vec<u8> {
     (0..8192).map(word).collect()
 }
 
-#[test]
-fn what_another_volume_has_cached_needs_no_read_of_the_origin() {
-    let sim: Rc<Simulation> = Simulation::new(3);
+type TestCache = Arc<Cache<RamDevice, SimClock>>;
+
+fn cache(sim: &Rc<Simulation>) -> TestCache {
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
     let engine = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
     let flash = RamDevice::new(engine.manager.cache_bytes + MIB, 512);
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), engine, [0; 16], 5)).unwrap();
-    let volume = |object| {
-        let options = VolumeOptions { object: ObjectId(object), read_only: false, mode: WriteMode::WriteThrough };
-        Volume::new(Arc::clone(&cache), Known(RamDevice::new(MIB, 512)), options)
-    };
-    let (one, other): (Arc<Volume<RamDevice, Known, SimClock>>, _) = (volume(0), volume(1));
     let inserting = Arc::clone(&cache);
     sim.spawn(async move { inserting.insertion_worker().await });
+    cache
+}
+
+fn volume(cache: &TestCache, object: u16, mode: WriteMode) -> Arc<Volume<RamDevice, Known, SimClock>> {
+    let options = VolumeOptions { object: ObjectId(object), read_only: false, mode };
+    let (known, unknown) = Default::default();
+    Volume::new(Arc::clone(cache), Known { ram: RamDevice::new(MIB, 512), known, unknown }, options)
+}
+
+#[test]
+fn what_another_volume_has_cached_needs_no_read_of_the_origin() {
+    let sim: Rc<Simulation> = Simulation::new(3);
+    let cache = cache(&sim);
+    let [one, other] = [0, 1].map(|object| volume(&cache, object, WriteMode::WriteThrough));
     sim.run(async move {
         for i in 0..32 {
             one.origin().write(i * 8 * KIB, extent(i).into()).await.unwrap();
@@ -103,4 +134,37 @@ fn what_another_volume_has_cached_needs_no_read_of_the_origin() {
         cache.settled().await;
         assert!(other.read(0, 8 * KIB).await.unwrap().concat() == vec![5; 8192]);
     });
+}
+
+#[test]
+fn what_was_hashed_for_the_cache_is_not_hashed_for_the_origin() {
+    for mode in [WriteMode::WriteThrough, WriteMode::WriteBack] {
+        let sim: Rc<Simulation> = Simulation::new(4);
+        let cache = cache(&sim);
+        let volume = volume(&cache, 0, mode);
+        let destaging = Arc::clone(&volume);
+        sim.spawn(async move { destaging.destage_worker().await });
+        sim.run(async move {
+            let all: Vec<u8> = (0..16).flat_map(extent).collect();
+            volume.write(0, all.into(), true).await.unwrap();
+            // An end of one extent, one whole, another's beginning; zeroes; one again.
+            let middle: Vec<u8> = (100..103).flat_map(extent).collect();
+            volume.write(20 * KIB, middle[..16 * KIB as usize].to_vec().into(), true).await.unwrap();
+            volume.write(64 * KIB, vec![0; 8192].into(), true).await.unwrap();
+            volume.write(72 * KIB, extent(200).into(), true).await.unwrap();
+            cache.settled().await;
+            volume.destage_all().await.unwrap();
+            let counts = [&volume.origin().known, &volume.origin().unknown].map(|count| count.load(SeqCst));
+            let expected = match mode {
+                // 16, one and one; two ends and zeroes.
+                WriteMode::WriteThrough => [18, 3],
+                WriteMode::WriteBack => [16, 0],
+            };
+            assert_eq!(counts, expected, "{mode:?}");
+            let origin = volume.origin().ram.read(0, 128 << 10).await.unwrap();
+            let read = volume.read(0, 128 * KIB).await.unwrap().concat();
+            assert!(read == origin, "{mode:?}");
+            assert!(read[72 << 10..][..8192] == extent(200) && read[64 << 10..][..8192] == [0; 8192]);
+        });
+    }
 }

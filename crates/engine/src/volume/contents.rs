@@ -1,0 +1,45 @@
+//! Fingerprints of dirty extents, where the origin goes by them: what is destaged need not be hashed again.
+
+use nitro_cache::Fingerprint;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// By extent: the version that is dirty, and its fingerprint. What a start found dirty is not among them.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyContents {
+    is_kept: AtomicBool,
+    known: Mutex<HashMap<u64, (u64, Fingerprint)>>,
+}
+
+impl DirtyContents {
+    /// From now on they are kept.
+    pub(super) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// An extent is dirty. To be called while the manager is locked, so that [`forget`](Self::forget) comes after.
+    pub(crate) fn note(&self, index: u64, version: u64, fingerprint: Fingerprint) {
+        if self.is_kept.load(Ordering::Relaxed) {
+            self.known.lock().insert(index, (version, fingerprint));
+        }
+    }
+
+    /// The fingerprint of a version of an extent.
+    pub(super) fn get(&self, index: u64, version: u64) -> Option<Fingerprint> {
+        self.known.lock().get(&index).filter(|(known, _)| *known == version).map(|(_, fingerprint)| *fingerprint)
+    }
+
+    /// That version is not dirty any more.
+    pub(super) fn forget(&self, index: u64, version: u64) {
+        let mut known = self.known.lock();
+        if known.get(&index).is_some_and(|(newest, _)| *newest == version) {
+            known.remove(&index);
+        }
+    }
+
+    /// Nothing is dirty any more.
+    pub(super) fn clear(&self) {
+        self.known.lock().clear();
+    }
+}
