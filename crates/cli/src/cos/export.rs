@@ -1,16 +1,16 @@
 //! `nitro cos export`
 
 use super::store::{failed, open};
-use super::{threads, watch};
+use super::threads::{Failed, Shared, Workers, count, twice};
+use super::with_opened;
 use crate::args::CosExportArgs;
 use crate::error::Error;
 use crate::output::{Format, json_line};
 use crate::progress::Progress;
 use crate::size::Size;
-use futures_util::future::try_join;
 use futures_util::stream::{self, StreamExt};
 use nitro_cos::{Settings, Volume};
-use nitro_device::{AnyDevice, spawn_thread};
+use nitro_device::AnyDevice;
 use nitro_engine::buf::is_zero;
 use nitro_engine::port::Device;
 use serde::Serialize;
@@ -38,9 +38,11 @@ struct Exported {
 pub(super) async fn run(args: &CosExportArgs) -> Result<(), Error> {
     let store = open(&args.store, Settings::default()).await?;
     let begun = Instant::now();
-    let done = export(args, &store.open_volume(&args.name).map_err(|e| failed(&args.store.store, &e))?).await;
-    let closed = store.close().await.map_err(|e| failed(&args.store.store, &e));
-    let bytes = done.and_then(|bytes| closed.map(|()| bytes))?;
+    let work = async {
+        let volume = store.open_volume(&args.name).map_err(|e| failed(&args.store.store, &e))?;
+        export(args, &volume).await
+    };
+    let bytes = with_opened(&args.store.store, &store, work).await?;
     let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };
     // Standard output may be the object itself.
     match args.output.format {
@@ -50,9 +52,13 @@ pub(super) async fn run(args: &CosExportArgs) -> Result<(), Error> {
     Ok(())
 }
 
+fn is_stdout(target: &Path) -> bool {
+    target == Path::new("-")
+}
+
 async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let target = &args.target;
-    if target == Path::new("-") {
+    if is_stdout(target) {
         return to_stdout(args, volume).await;
     }
     let is_device = fs::metadata(target).is_ok_and(|m| m.file_type().is_block_device());
@@ -79,7 +85,7 @@ async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64,
 }
 
 /// What the threads of an export share.
-struct Shared {
+struct Target {
     file: File,
     size: u64,
     /// Before this the file may hold what an earlier export wrote.
@@ -91,10 +97,10 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// Why a thread gave up.
-enum Failed {
-    Store(nitro_cos::Error),
-    Target(std::io::Error),
+impl Shared for Target {
+    fn end(&self) {
+        self.ended.store(true, SeqCst);
+    }
 }
 
 async fn to_file(
@@ -105,7 +111,7 @@ async fn to_file(
     overwrite: bool,
 ) -> Result<u64, Error> {
     let size = volume.size_bytes();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(Target {
         file,
         size,
         there,
@@ -114,27 +120,11 @@ async fn to_file(
         bytes: AtomicU64::new(0),
         ended: AtomicBool::new(false),
     });
-    let mut workers = Vec::new();
-    for _ in 0..threads(args.threads) {
-        let (volume, shared) = (volume.clone(), Arc::clone(&shared));
-        let worker = spawn_thread("export", move || async move {
-            let done = try_join(export_segments(&volume, &shared), export_segments(&volume, &shared)).await;
-            if done.is_err() {
-                shared.ended.store(true, SeqCst);
-            }
-            done.map(drop)
-        });
-        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
-    }
-    let progress = Progress::new(size, "exported");
-    watch(&workers, || progress.show(shared.bytes.load(SeqCst)), async || Ok(())).await?;
-    progress.end();
-    for worker in workers {
-        worker.join().map_err(|_| Error::new("export", "a thread panicked"))?.map_err(|e| match e {
-            Failed::Store(e) => failed(&args.store.store, &e),
-            Failed::Target(e) => Error::new(args.target.display(), e),
-        })?;
-    }
+    let workers = Workers::start("export", count(args.threads), &shared, |_, shared| {
+        let volume = volume.clone();
+        move || async move { twice(|| export_segments(&volume, &shared)).await }
+    })?;
+    finish(args, workers, size, &shared.bytes).await?;
     // A file is as durable as one that was copied; who takes out a device expects its content to be on it.
     if overwrite {
         shared.file.sync_all().map_err(|e| Error::new(args.target.display(), e))?;
@@ -142,7 +132,25 @@ async fn to_file(
     Ok(size)
 }
 
-async fn export_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<(), Failed> {
+/// Waits for the threads, and tells meanwhile how far they are.
+async fn finish<S: Shared>(
+    args: &CosExportArgs,
+    workers: Workers<S>,
+    size: u64,
+    bytes: &AtomicU64,
+) -> Result<(), Error> {
+    let target = if is_stdout(&args.target) { Path::new("standard output") } else { &args.target };
+    let progress = Progress::new(size, "exported");
+    let tell = async || {
+        progress.show(bytes.load(SeqCst));
+        Ok(())
+    };
+    let done = workers.finish((&args.store.store, target.display()), tell).await;
+    progress.end();
+    done
+}
+
+async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target) -> Result<(), Failed> {
     loop {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
         if from >= shared.size || shared.ended.load(SeqCst) {
@@ -154,7 +162,7 @@ async fn export_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<
         if !fresh || holes.iter().any(|run| !run.hole) {
             let data = volume.read_range(from, len as usize).await.map_err(Failed::Store)?;
             if !(fresh && is_zero(&data)) {
-                shared.file.write_all_at(&data, from).map_err(Failed::Target)?;
+                shared.file.write_all_at(&data, from).map_err(Failed::File)?;
             }
         }
         shared.bytes.fetch_add(len, SeqCst);
@@ -190,46 +198,42 @@ impl Turn {
     }
 }
 
+/// What the threads of an export to standard output share.
+struct Output {
+    out: File,
+    turn: Turn,
+    bytes: AtomicU64,
+}
+
+impl Shared for Output {
+    fn end(&self) {
+        self.turn.fail();
+    }
+}
+
 /// The threads take segments in turn; each writes its own, when those before are written.
 async fn to_stdout(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let size = volume.size_bytes();
     // Not by way of the buffer, which looks for ends of lines.
     let out = stdout().as_fd().try_clone_to_owned().map_err(|e| Error::new("standard output", e))?;
-    let (out, turn) =
-        (Arc::new(File::from(out)), Arc::new(Turn { next: Mutex::new(Some(0)), changed: Condvar::new() }));
-    let bytes = Arc::new(AtomicU64::new(0));
-    let count = threads(args.threads);
-    let mut workers = Vec::new();
-    for first in 0..count as u64 {
-        let (volume, out, turn, bytes) = (volume.clone(), Arc::clone(&out), Arc::clone(&turn), Arc::clone(&bytes));
-        let worker = spawn_thread("export", move || async move {
-            let mine = (first..size.div_ceil(SEGMENT_BYTES)).step_by(count);
-            let done = write_segments(&volume, mine, &out, &turn, &bytes).await;
-            if done.is_err() {
-                turn.fail();
-            }
-            done
-        });
-        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
-    }
-    let progress = Progress::new(size, "exported");
-    watch(&workers, || progress.show(bytes.load(SeqCst)), async || Ok(())).await?;
-    progress.end();
-    for worker in workers {
-        worker.join().map_err(|_| Error::new("export", "a thread panicked"))?.map_err(|e| match e {
-            Failed::Store(e) => failed(&args.store.store, &e),
-            Failed::Target(e) => Error::new("standard output", e),
-        })?;
-    }
+    let turn = Turn { next: Mutex::new(Some(0)), changed: Condvar::new() };
+    let shared = Arc::new(Output { out: File::from(out), turn, bytes: AtomicU64::new(0) });
+    let threads = count(args.threads);
+    let workers = Workers::start("export", threads, &shared, |first, shared| {
+        let volume = volume.clone();
+        move || async move {
+            let mine = (first as u64..size.div_ceil(SEGMENT_BYTES)).step_by(threads);
+            write_segments(&volume, mine, &shared).await
+        }
+    })?;
+    finish(args, workers, size, &shared.bytes).await?;
     Ok(size)
 }
 
 async fn write_segments(
     volume: &Volume<AnyDevice>,
     mine: impl Iterator<Item = u64>,
-    mut out: &File,
-    turn: &Turn,
-    bytes: &AtomicU64,
+    shared: &Output,
 ) -> Result<(), Failed> {
     let reads = mine.map(|segment| async move {
         let from = segment * SEGMENT_BYTES;
@@ -239,12 +243,12 @@ async fn write_segments(
     let mut reads = stream::iter(reads).buffered(SEGMENTS_AHEAD);
     while let Some((segment, data)) = reads.next().await {
         let data = data.map_err(Failed::Store)?;
-        if !turn.wait(segment) {
+        if !shared.turn.wait(segment) {
             return Ok(());
         }
-        out.write_all(&data).map_err(Failed::Target)?;
-        bytes.fetch_add(data.len() as u64, SeqCst);
-        turn.end(segment);
+        (&shared.out).write_all(&data).map_err(Failed::File)?;
+        shared.bytes.fetch_add(data.len() as u64, SeqCst);
+        shared.turn.end(segment);
     }
     Ok(())
 }

@@ -1,28 +1,32 @@
 //! `nitro cos import`
 
 use super::store::{CosStore, failed, now};
-use super::{store, threads, watch};
+use super::threads::{Failed, Shared, Workers, count, pause, twice};
+use super::{store, with_opened};
 use crate::args::{CosImportArgs, CosKind};
 use crate::error::Error;
 use crate::output::{Format, json_line, print};
 use crate::progress::Progress;
 use crate::size::Size;
 use bytes::Bytes;
-use futures_util::future::try_join;
 use nitro_cos::{Settings, StreamPart, Volume};
-use nitro_device::{AnyDevice, spawn_thread};
+use nitro_device::AnyDevice;
 use nitro_engine::buf::BufMut;
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, SeekFrom};
+use rustix::io::{Errno, retry_on_intr};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, stdin};
+use std::io::{self, stdin};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes that one thread takes at a time.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -48,9 +52,7 @@ pub(super) async fn run(args: &CosImportArgs) -> Result<(), Error> {
     let settings = Settings { compare_duplicates: args.tuning.compare, ..Settings::default() };
     let store = store::open(&args.store, settings).await?;
     let begun = Instant::now();
-    let done = import(args, &store).await;
-    let closed = store.close().await.map_err(|e| failed(&args.store.store, &e));
-    let (bytes, resumed_at) = done.and_then(|done| closed.map(|()| done))?;
+    let (bytes, resumed_at) = with_opened(&args.store.store, &store, import(args, &store)).await?;
     let counters = store.counters();
     let imported = Imported {
         name: args.name.clone(),
@@ -80,10 +82,11 @@ async fn import(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u64, u64
     let from_stdin = args.source == Path::new("-");
     let kind = args.kind.unwrap_or(if from_stdin { CosKind::Stream } else { CosKind::Volume });
     if kind == CosKind::Stream {
-        let input: Box<dyn Read + Send> = match from_stdin {
-            true => Box::new(stdin()),
-            false => Box::new(File::open(&args.source).map_err(|e| Error::new(args.source.display(), e))?),
+        let input = match from_stdin {
+            true => stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(&args.source),
         };
+        let input = input.map_err(|e| Error::new(args.source.display(), e))?;
         return import_stream(args, store, input).await.map(|bytes| (bytes, 0));
     }
     if from_stdin {
@@ -106,7 +109,7 @@ fn identify(source: &File, path: &Path) -> Result<(u64, u64), Error> {
 }
 
 /// What the threads of an import share.
-struct Shared {
+struct Segments {
     source: File,
     size: u64,
     next: AtomicU64,
@@ -116,7 +119,13 @@ struct Shared {
     ended: AtomicBool,
 }
 
-impl Shared {
+impl Shared for Segments {
+    fn end(&self) {
+        self.ended.store(true, SeqCst);
+    }
+}
+
+impl Segments {
     fn finish(&self, from: u64, to: u64) {
         self.bytes.fetch_add(to - from, SeqCst);
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +146,7 @@ impl Shared {
     fn data_from(&self, from: u64) -> u64 {
         match rustix::fs::seek(&self.source, SeekFrom::Data(from)) {
             Ok(at) => at,
-            Err(rustix::io::Errno::NXIO) => self.size,
+            Err(Errno::NXIO) => self.size,
             Err(_) => from,
         }
     }
@@ -155,7 +164,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
     if from > 0 {
         eprintln!("going on at {} of {}", Size(from), Size(size));
     }
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(Segments {
         source,
         size,
         next: AtomicU64::new(from),
@@ -163,22 +172,14 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         bytes: AtomicU64::new(from),
         ended: AtomicBool::new(false),
     });
-    let mut workers = Vec::new();
-    for thread in 0..threads(args.tuning.threads) {
-        let (volume, shared) = (volume.in_lane(thread), Arc::clone(&shared));
-        let worker = spawn_thread("import", move || async move {
-            // While one waits for the store, the other reads and hashes.
-            let done = try_join(import_segments(&volume, &shared), import_segments(&volume, &shared)).await;
-            if done.is_err() {
-                shared.ended.store(true, SeqCst);
-            }
-            done.map(drop)
-        });
-        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
-    }
+    let workers = Workers::start("import", count(args.tuning.threads), &shared, |thread, shared| {
+        let volume = volume.in_lane(thread);
+        move || async move { twice(|| import_segments(&volume, &shared)).await }
+    })?;
     let progress = Progress::new(size, "imported");
     let mut noted = from;
     let note = async || {
+        progress.show(shared.bytes.load(SeqCst));
         let prefix = shared.prefix();
         if prefix < noted + NOTED_EVERY_BYTES {
             return Ok(());
@@ -186,29 +187,14 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         noted = prefix;
         store.note_import(&volume, prefix).await.map_err(fail)
     };
-    watch(&workers, || progress.show(shared.bytes.load(SeqCst)), note).await?;
+    let done = workers.finish((&args.store.store, path.display()), note).await;
     progress.end();
-    for worker in workers {
-        worker.join().map_err(|_| Error::new("import", "a thread panicked"))?.map_err(|e| match e {
-            Failed::Store(e) => fail(e),
-            Failed::Source(e) => Error::new(path.display(), e),
-        })?;
-    }
+    done?;
     store.finish_import(&volume).await.map_err(fail)?;
     Ok((size, from))
 }
 
-async fn compio_sleep(duration: Duration) {
-    nitro_engine::port::Clock::sleep(&nitro_device::CompioClock::new(), duration).await;
-}
-
-/// Why a thread gave up.
-enum Failed {
-    Store(nitro_cos::Error),
-    Source(std::io::Error),
-}
-
-async fn import_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<(), Failed> {
+async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Result<(), Failed> {
     let chunk_bytes = u64::from(volume.chunk_bytes());
     loop {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
@@ -221,7 +207,7 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<
             let start = data_from.max(from);
             let len = (to - start) as usize;
             let mut data = BufMut::with_len(len.next_multiple_of(chunk_bytes as usize));
-            shared.source.read_exact_at(&mut data[..len], start).map_err(Failed::Source)?;
+            shared.source.read_exact_at(&mut data[..len], start).map_err(Failed::File)?;
             data[len..].fill(0);
             volume.write_padded(start, data.freeze()).await.map_err(Failed::Store)?;
         }
@@ -230,33 +216,52 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Shared) -> Result<
 }
 
 /// Bytes of a stream that one thread takes at a time.
-const PART_BYTES: u64 = 4 << 20;
+const PART_BYTES: usize = 4 << 20;
+
+/// How soon a thread that waits for a stream's source notices that it is to end.
+const READ_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Cuts a stream into parts, in order.
 struct Cutter {
-    input: Box<dyn Read + Send>,
+    input: File,
     /// What was read and not cut yet.
     rest: Vec<u8>,
     number: u64,
-    ended: bool,
+    is_at_end: bool,
 }
 
 type Part = (u64, Bytes, Vec<std::ops::Range<usize>>);
 
 impl Cutter {
-    fn next(&mut self, store: &CosStore) -> std::io::Result<Option<Part>> {
-        if self.ended {
-            return Ok(None);
+    /// Cuts the next part. `None`: there is none, or `ended` says that none is wanted.
+    fn next(&mut self, store: &CosStore, ended: &AtomicBool) -> io::Result<Option<Part>> {
+        self.rest.reserve_exact(PART_BYTES.saturating_sub(self.rest.len()));
+        while self.rest.len() < PART_BYTES && !self.is_at_end {
+            if ended.load(SeqCst) {
+                return Ok(None);
+            }
+            self.read_some()?;
         }
-        let wanted = PART_BYTES as usize - self.rest.len();
-        let read = (&mut self.input).take(wanted as u64).read_to_end(&mut self.rest)?;
-        self.ended = read < wanted;
-        let cuts = store.cut(&self.rest, self.ended);
+        let cuts = store.cut(&self.rest, self.is_at_end);
         let cut = cuts.last().map_or(0, |last| last.end);
         let tail = self.rest.split_off(cut);
         let data = std::mem::replace(&mut self.rest, tail);
         self.number += 1;
         Ok((!cuts.is_empty()).then(|| (self.number - 1, data.into(), cuts)))
+    }
+
+    /// Reads what there is; nothing if that takes long.
+    fn read_some(&mut self) -> io::Result<()> {
+        let ready = match poll(&mut [PollFd::new(&self.input, PollFlags::IN)], Some(&READ_WAIT)) {
+            Ok(ready) => ready > 0,
+            Err(Errno::INTR) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if ready {
+            let read = retry_on_intr(|| rustix::io::read(&self.input, spare_capacity(&mut self.rest)))?;
+            self.is_at_end = read == 0;
+        }
+        Ok(())
     }
 }
 
@@ -270,66 +275,62 @@ struct StreamShared {
     pushed: AtomicU64,
 }
 
+impl StreamShared {
+    fn take_stored(&self, number: u64) -> Option<(u64, StreamPart)> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+}
+
+impl Shared for StreamShared {
+    fn end(&self) {
+        self.ended.store(true, SeqCst);
+    }
+}
+
 /// Parts that may wait for one before them.
 const PARTS_AHEAD: u64 = 64;
 
-async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: Box<dyn Read + Send>) -> Result<u64, Error> {
+async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
     let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
     let mut import = store.import_stream(&args.name, now()).map_err(fail)?;
-    let cutter = Cutter { input, rest: Vec::new(), number: 0, ended: false };
+    let cutter = Cutter { input, rest: Vec::new(), number: 0, is_at_end: false };
     let shared = Arc::new(StreamShared {
         cutter: Mutex::new(cutter),
         stored: Mutex::new(BTreeMap::new()),
         ended: AtomicBool::new(false),
         pushed: AtomicU64::new(0),
     });
-    let mut workers = Vec::new();
-    for lane in 0..threads(args.tuning.threads) {
-        let (store, shared) = (Arc::clone(store), Arc::clone(&shared));
-        let worker = spawn_thread("import", move || async move {
-            let done = try_join(store_parts(&store, lane, &shared), store_parts(&store, lane, &shared)).await;
-            if done.is_err() {
-                shared.ended.store(true, SeqCst);
-            }
-            done.map(drop)
-        });
-        workers.push(worker.map_err(|e| Error::with_sources("threads", &e))?);
-    }
+    let workers = Workers::start("import", count(args.tuning.threads), &shared, |lane, shared| {
+        let store = Arc::clone(store);
+        move || async move { twice(|| store_parts(&store, lane, &shared)).await }
+    })?;
     let (mut next, mut bytes) = (0, 0);
-    loop {
-        let finished = workers.iter().all(|worker| worker.is_finished());
-        loop {
-            let part = shared.stored.lock().unwrap_or_else(PoisonError::into_inner).remove(&next);
-            let Some((len, part)) = part else { break };
+    let push = async || {
+        while let Some((len, part)) = shared.take_stored(next) {
             import.push(part).await.map_err(fail)?;
             bytes += len;
             next += 1;
             shared.pushed.store(next, SeqCst);
         }
-        if finished {
-            break;
-        }
-        compio_sleep(Duration::from_millis(1)).await;
-    }
-    for worker in workers {
-        worker.join().map_err(|_| Error::new("import", "a thread panicked"))?.map_err(|e| match e {
-            Failed::Store(e) => fail(e),
-            Failed::Source(e) => Error::new(args.source.display(), e),
-        })?;
-    }
+        Ok(())
+    };
+    workers.finish((&args.store.store, args.source.display()), push).await?;
     import.finish().await.map_err(fail)?;
     Ok(bytes)
 }
 
 async fn store_parts(store: &CosStore, lane: usize, shared: &StreamShared) -> Result<(), Failed> {
     loop {
-        if shared.ended.load(SeqCst) {
-            return Ok(());
-        }
-        let part = shared.cutter.lock().unwrap_or_else(PoisonError::into_inner).next(store).map_err(Failed::Source)?;
+        let part = {
+            let mut cutter = shared.cutter.lock().unwrap_or_else(PoisonError::into_inner);
+            cutter.next(store, &shared.ended).map_err(Failed::File)?
+        };
         let Some((number, data, cuts)) = part else { return Ok(()) };
-        while number > shared.pushed.load(SeqCst) + PARTS_AHEAD && !shared.ended.load(SeqCst) {
-            compio_sleep(Duration::from_millis(1)).await;
+        while number > shared.pushed.load(SeqCst) + PARTS_AHEAD {
+            if shared.ended.load(SeqCst) {
+                return Ok(());
+            }
+            pause().await;
         }
         let len = data.len() as u64;
         let part = store.store_part(lane, data, &cuts).await.map_err(Failed::Store)?;

@@ -5,6 +5,7 @@ mod export;
 mod import;
 mod look;
 mod store;
+mod threads;
 
 pub(crate) use act::CosAction;
 pub(crate) use store::{CosStore, device_path, failed, open_device};
@@ -15,17 +16,9 @@ use crate::control::protocol::Command;
 use crate::error::Error;
 use crate::output::print;
 use nitro_cos::Settings;
-use nitro_device::{CompioClock, Reactor, ReactorThread};
-use nitro_engine::port::Clock;
+use nitro_device::Reactor;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Threads at most: each fills a container of its own.
-const THREADS_MAX: usize = 6;
-/// How soon it is noticed that threads have ended.
-const TURN: Duration = Duration::from_millis(2);
-/// How often it is told how far they are.
-const TURNS_PER_WORD: u64 = 50;
 
 /// Runs one of its commands.
 pub(crate) fn run(command: &CosCommand) -> Result<(), Error> {
@@ -84,33 +77,16 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
 /// Opens a store, does something with it, and closes it, whatever came of that.
 async fn with(args: &StoreArgs, work: impl AsyncFnOnce(Arc<CosStore>) -> Result<(), Error>) -> Result<(), Error> {
     let store = store::open(args, Settings::default()).await?;
-    let done = work(Arc::clone(&store)).await;
-    let closed = store.close().await.map_err(|e| failed(&args.store, &e));
-    done.and(closed)
+    with_opened(&args.store, &store, work(Arc::clone(&store))).await
 }
 
-/// Shows how far threads are until all have ended; `more` is done now and then.
-async fn watch<T>(
-    workers: &[ReactorThread<T>],
-    tell: impl Fn(),
-    mut more: impl AsyncFnMut() -> Result<(), Error>,
-) -> Result<(), Error> {
-    let clock = CompioClock::new();
-    for turn in 0_u64.. {
-        if workers.iter().all(ReactorThread::is_finished) {
-            break;
-        }
-        if turn.is_multiple_of(TURNS_PER_WORD) {
-            tell();
-            more().await?;
-        }
-        clock.sleep(TURN).await;
-    }
-    Ok(())
-}
-
-/// How many threads to use.
-fn threads(wanted: Option<u8>) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    wanted.map_or(cores.min(THREADS_MAX), usize::from)
+/// Does something with the store at `path`, and closes it, whatever came of that.
+async fn with_opened<T>(
+    path: &Path,
+    store: &CosStore,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let done = work.await;
+    let closed = store.close().await.map_err(|e| failed(path, &e));
+    done.and_then(|done| closed.map(|()| done))
 }

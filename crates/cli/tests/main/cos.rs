@@ -1,7 +1,9 @@
 //! Objects of a deduplicating store as origins.
 
-use crate::support::{Nbd, Place, Server, noise};
+use crate::support::{Nbd, Place, Server, noise, wait};
 use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
 
 const EXTENT: usize = 8 << 10;
 const EXTENTS: usize = 400;
@@ -146,6 +148,46 @@ fn objects_that_cannot_be_served() {
     assert!(place.failure("cos list st --control gone", 1).contains("another program has it open"));
     assert!(server.stop().0.success());
     place.stdout("cos export st vm x.img");
+}
+
+/// What a command said that has to fail soon.
+fn failure(mut child: Child) -> String {
+    let status = wait(&mut child);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+#[test]
+fn an_export_ends_when_nobody_reads_it_any_more() {
+    let place = Place::new();
+    place.write("vm.img", noise(1, 24 << 20));
+    place.stdout("cos init st --size 1G");
+    place.stdout("cos import st vm vm.img");
+    let mut command = place.command("cos export st vm - --threads 4");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let said = failure(child);
+    assert!(said.contains("standard output: Broken pipe"), "{said}");
+    assert!(place.stdout("cos fsck st").contains("all well"));
+}
+
+#[test]
+fn an_import_into_a_store_that_becomes_full_ends_though_its_source_goes_on() {
+    let place = Place::new();
+    place.stdout("cos init st --size 64M");
+    let mut command = place.command("cos import st stream - --threads 4");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut source = child.stdin.take().unwrap();
+    // Nobody reads to the end, and nobody says that it has ended.
+    let _ = (0..64).try_for_each(|n| source.write_all(&noise(n, 1 << 20)));
+    let said = failure(child);
+    assert!(said.contains("full"), "{said}");
+    drop(source);
+    assert!(place.stdout("cos fsck st").contains("0 objects"));
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! Threads that work through something together: none outlives the command that started it.
+
+use super::failed;
+use crate::error::Error;
+use futures_util::future::try_join;
+use nitro_device::{CompioClock, ReactorThread, spawn_thread};
+use nitro_engine::port::Clock;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads at most: each fills a container of its own.
+const THREADS_MAX: usize = 6;
+/// How soon it is noticed that others have come further.
+const TURN: Duration = Duration::from_millis(2);
+
+/// What threads share.
+pub(super) trait Shared: Send + Sync + 'static {
+    /// Has all of them end soon: one gave up, or nobody waits for them any more.
+    fn end(&self);
+}
+
+/// Why a thread gave up.
+pub(super) enum Failed {
+    Store(nitro_cos::Error),
+    /// The file that is read or written beside the store.
+    File(std::io::Error),
+}
+
+/// Ends all threads if one panics or fails.
+struct Guard<S: Shared> {
+    shared: Arc<S>,
+    is_well: bool,
+}
+
+impl<S: Shared> Drop for Guard<S> {
+    fn drop(&mut self) {
+        if !self.is_well {
+            self.shared.end();
+        }
+    }
+}
+
+/// The threads of a command. Dropped, they are ended and waited for.
+pub(super) struct Workers<S: Shared> {
+    name: &'static str,
+    threads: Vec<ReactorThread<Result<(), Failed>>>,
+    shared: Arc<S>,
+}
+
+impl<S: Shared> Workers<S> {
+    /// Starts `count` threads; `work` makes what the one of that number does.
+    pub(super) fn start<W, F>(
+        name: &'static str,
+        count: usize,
+        shared: &Arc<S>,
+        work: impl Fn(usize, Arc<S>) -> W,
+    ) -> Result<Self, Error>
+    where
+        W: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<(), Failed>>,
+    {
+        let mut workers = Self { name, threads: Vec::new(), shared: Arc::clone(shared) };
+        for number in 0..count {
+            let work = work(number, Arc::clone(shared));
+            let shared = Arc::clone(shared);
+            let thread = spawn_thread(name, move || async move {
+                let mut guard = Guard { shared, is_well: false };
+                let done = work().await;
+                guard.is_well = done.is_ok();
+                done
+            });
+            workers.threads.push(thread.map_err(|e| Error::with_sources("threads", &e))?);
+        }
+        Ok(workers)
+    }
+
+    /// Waits for the threads, and does `meanwhile` every now and then, and once more when they have ended. The first error
+    /// of a thread is told as one of the store at `store`, or of what is called `file`.
+    pub(super) async fn finish(
+        mut self,
+        (store, file): (&Path, impl Display),
+        mut meanwhile: impl AsyncFnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        loop {
+            let ended = self.threads.iter().all(ReactorThread::is_finished);
+            meanwhile().await?;
+            if ended {
+                break;
+            }
+            pause().await;
+        }
+        let done: Vec<_> = self.threads.drain(..).map(ReactorThread::join).collect();
+        done.into_iter().try_for_each(|done| match done {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Failed::Store(error))) => Err(failed(store, &error)),
+            Ok(Err(Failed::File(error))) => Err(Error::new(&file, error)),
+            Err(_) => Err(Error::new(self.name, "a thread panicked")),
+        })
+    }
+}
+
+impl<S: Shared> Drop for Workers<S> {
+    fn drop(&mut self) {
+        if self.threads.is_empty() {
+            return;
+        }
+        self.shared.end();
+        for thread in self.threads.drain(..) {
+            // Whoever drops them has another error to tell.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Does the same twice at once: while one waits for the store, the other works.
+pub(super) async fn twice<F: Future<Output = Result<(), Failed>>>(work: impl Fn() -> F) -> Result<(), Failed> {
+    try_join(work(), work()).await.map(drop)
+}
+
+/// Waits until others may have come further.
+pub(super) async fn pause() {
+    CompioClock::new().sleep(TURN).await;
+}
+
+/// How many threads to use.
+pub(super) fn count(wanted: Option<u8>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    wanted.map_or(cores.min(THREADS_MAX), usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_device::Reactor;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+    #[derive(Default)]
+    struct Flag {
+        ended: AtomicBool,
+        left: AtomicUsize,
+    }
+
+    impl Shared for Flag {
+        fn end(&self) {
+            self.ended.store(true, SeqCst);
+        }
+    }
+
+    /// Works until it is ended.
+    async fn endless(shared: &Flag) -> Result<(), Failed> {
+        while !shared.ended.load(SeqCst) {
+            pause().await;
+        }
+        shared.left.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    /// Three threads, of which the second does something else; the first is one that ends only when it is told to.
+    fn start(other: fn() -> Result<(), Failed>) -> (Workers<Flag>, Arc<Flag>) {
+        let shared = Arc::new(Flag::default());
+        let workers = Workers::start("test", 3, &shared, move |number, shared| {
+            move || async move { if number == 1 { other() } else { endless(&shared).await } }
+        });
+        (workers.unwrap(), shared)
+    }
+
+    fn finish(workers: Workers<Flag>, meanwhile: impl AsyncFnMut() -> Result<(), Error>) -> String {
+        let done = Reactor::new().unwrap().block_on(workers.finish((Path::new("st"), "file"), meanwhile));
+        done.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_thread_that_fails_ends_the_others() {
+        let (workers, shared) = start(|| Err(Failed::File(std::io::ErrorKind::BrokenPipe.into())));
+        let error = finish(workers, async || Ok(()));
+        assert!(error.contains("file: broken pipe"), "{error}");
+        assert_eq!(shared.left.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_others() {
+        let (workers, shared) = start(|| panic!("on purpose"));
+        let error = finish(workers, async || Ok(()));
+        assert!(error.contains("a thread panicked"), "{error}");
+        assert_eq!(shared.left.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn an_error_of_whoever_waits_ends_the_threads() {
+        let (workers, shared) = start(|| Ok(()));
+        let error = finish(workers, async || Err(Error::new("test", "no")));
+        assert!(error.contains("test: no"), "{error}");
+        assert_eq!(shared.left.load(SeqCst), 2);
+    }
+}
