@@ -7,7 +7,7 @@ use crate::format::record::{Kind, Root, SlotState};
 use crate::format::region::ChunkKind;
 use crate::object::{Change, Object};
 use crate::place::Reference;
-use crate::{Error, Hex, Store};
+use crate::{Error, Hex, Progress, Store};
 use hashbrown::{HashMap, HashSet};
 use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
@@ -54,9 +54,6 @@ impl Findings {
     }
 }
 
-/// Told of progress: what is being done, how far, of how much.
-pub type CheckProgress<'a> = dyn Fn(&'static str, u64, u64) + 'a;
-
 /// A part of a recipe.
 struct Part {
     reference: Reference,
@@ -74,7 +71,7 @@ impl<D: Device> Store<D> {
     ///
     /// # Errors
     /// When the device fails altogether.
-    pub async fn check(&self, progress: &CheckProgress<'_>) -> Result<Findings, Error> {
+    pub async fn check(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let there = self.all_contents(&mut findings, progress).await?;
         let mut damage = Vec::new();
@@ -101,7 +98,7 @@ impl<D: Device> Store<D> {
     async fn all_contents(
         &self,
         findings: &mut Findings,
-        progress: &CheckProgress<'_>,
+        progress: &Progress<'_>,
     ) -> Result<HashSet<Fingerprint>, Error> {
         let mut there = HashSet::new();
         let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state != SlotState::Free).collect();
@@ -128,7 +125,7 @@ impl<D: Device> Store<D> {
     ///
     /// # Errors
     /// When recipes cannot be walked for want of the device.
-    pub async fn scrub(&self, progress: &CheckProgress<'_>) -> Result<Findings, Error> {
+    pub async fn scrub(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let mut bad: HashMap<Fingerprint, String> = HashMap::new();
         let slots: Vec<_> = self.state.lock().slots.iter().filter(|(_, s)| s.state == SlotState::Sealed).collect();
@@ -171,16 +168,10 @@ impl<D: Device> Store<D> {
         };
         for region in chunks.chunk_by(|a, b| a.sector == b.sector) {
             let Some(place) = region.first().map(|chunk| chunk.place(slot, 0)) else { continue };
-            let block = self.device.geometry().block_bytes.max(crate::format::SECTOR_BYTES as u32).into();
-            let from = place.offset() / block * block;
-            let end = (place.offset() + place.region_bytes() as u64).next_multiple_of(block);
-            let at = self.container_at(slot);
-            let read = self.device.read(at + from, (end - from) as usize).await;
-            let skip = (place.offset() - from) as usize;
-            let decoded = read.as_ref().ok().and_then(|bytes| {
-                let bytes = bytes.slice(skip..skip + place.region_bytes());
-                Region::new(&bytes, self.superblock.seed, at + place.offset())
-            });
+            let read = self.read_blocks(place, place).await;
+            let bytes = read.as_ref().ok().and_then(|blocks| blocks.region(place));
+            let at = self.container_at(slot) + place.offset();
+            let decoded = bytes.and_then(|bytes| Region::new(&bytes, self.superblock.seed, at));
             findings.bytes += place.region_bytes() as u64;
             findings.chunks += region.len() as u64;
             let Some(decoded) = decoded else {
@@ -208,7 +199,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Goes through all recipes. Returns how many objects there are.
-    async fn walk(&self, progress: &CheckProgress<'_>, visit: &mut Visit<'_>) -> Result<u64, Error> {
+    async fn walk(&self, progress: &Progress<'_>, visit: &mut Visit<'_>) -> Result<u64, Error> {
         let objects = self.objects.lock().all();
         for (object, done) in objects.iter().zip(0..) {
             progress("recipes", done, objects.len() as u64);

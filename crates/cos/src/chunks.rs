@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use nitro_engine::buf::BufMut;
 use nitro_engine::codec::{Compression, Compressor, Encoding};
 use nitro_engine::manager::Fingerprint;
-use nitro_engine::port::Device;
+use nitro_engine::port::{Device, DeviceError};
 use nitro_engine::yielding::yield_now;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -58,6 +58,22 @@ impl Region {
             start += chunk.bytes as usize;
             (number, chunk.fingerprint, bytes)
         })
+    }
+}
+
+/// Blocks that were read from a container.
+pub(crate) struct Blocks {
+    /// Where they begin in it.
+    from: u64,
+    bytes: Bytes,
+}
+
+impl Blocks {
+    /// A region of the container, if it is among them.
+    pub(crate) fn region(&self, place: Place) -> Option<Bytes> {
+        let start = place.offset().checked_sub(self.from)? as usize;
+        let end = start + place.region_bytes();
+        (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
     }
 }
 
@@ -287,27 +303,29 @@ impl<D: Device> Store<D> {
                 .map(|p| open.region(*p).and_then(|bytes| self.decode_region(&bytes.freeze(), *p, slot.sequence)));
             return Ok(read.collect());
         }
-        let block = self.device.geometry().block_bytes.max(SECTOR_BYTES as u32) as u64;
-        let from = first.offset() / block * block;
-        let end = (last.offset() + last.region_bytes() as u64).next_multiple_of(block);
-        let end = end.min(self.superblock.container_bytes.into());
-        if end <= from {
-            return Ok(vec![None; places.len()]);
-        }
-        let bytes = match self.device.read(self.container_at(first.slot) + from, (end - from) as usize).await {
-            Ok(bytes) => bytes,
+        let blocks = match self.read_blocks(*first, *last).await {
+            Ok(blocks) => blocks,
             // One bad region must not take its neighbours with it.
             Err(error) if places.len() == 1 => return Err(error.into()),
             Err(_) => return self.read_one_by_one(places).await,
         };
         self.counters.region_reads.add(1);
-        self.counters.region_read_bytes.add(bytes.len() as u64);
-        let read = places.iter().map(|place| {
-            let start = (place.offset() - from) as usize;
-            let end = start + place.region_bytes();
-            (end <= bytes.len()).then(|| self.decode_region(&bytes.slice(start..end), *place, slot.sequence)).flatten()
-        });
+        self.counters.region_read_bytes.add(blocks.bytes.len() as u64);
+        let read =
+            places.iter().map(|p| blocks.region(*p).and_then(|bytes| self.decode_region(&bytes, *p, slot.sequence)));
         Ok(read.collect())
+    }
+
+    /// Reads all from one region of a container to another in whole blocks of the device, as far as the container goes.
+    pub(crate) async fn read_blocks(&self, first: Place, last: Place) -> Result<Blocks, DeviceError> {
+        let block = self.device.geometry().block_bytes.max(SECTOR_BYTES as u32) as u64;
+        let from = first.offset() / block * block;
+        let end = (last.offset() + last.region_bytes() as u64).next_multiple_of(block);
+        let bytes = match end.min(self.superblock.container_bytes.into()).saturating_sub(from) {
+            0 => Bytes::new(),
+            len => self.device.read(self.container_at(first.slot) + from, len as usize).await?,
+        };
+        Ok(Blocks { from, bytes })
     }
 
     async fn read_one_by_one(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {

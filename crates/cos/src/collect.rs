@@ -11,7 +11,7 @@ use crate::object::Change;
 use crate::place::{Place, Reference};
 use crate::refresh::Moves;
 use crate::slots::Slot;
-use crate::{Error, Store};
+use crate::{Error, Progress, Store};
 use bytes::Bytes;
 use hashbrown::HashSet;
 use nitro_engine::buf::BufMut;
@@ -67,9 +67,6 @@ pub struct Collected {
     pub used_bytes_after: u64,
 }
 
-/// What a collection tells of its progress: what it is at, how far, of how much.
-pub type CollectProgress<'a> = dyn Fn(&'static str, u64, u64) + 'a;
-
 /// What an object refers to.
 struct Reachable {
     name: String,
@@ -101,7 +98,7 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// When a recipe cannot be read: then nothing is freed, since what it refers to is not known; when the device fails, or
     /// [`Error::Full`] when there is no room for a copy.
-    pub async fn collect(&self, options: &CollectOptions, progress: &CollectProgress<'_>) -> Result<Collected, Error> {
+    pub async fn collect(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
         let Some(_alone) = self.collecting.try_lock() else {
             return Err(Error::Busy("a collection is under way already"));
         };
@@ -147,7 +144,7 @@ impl<D: Device> Store<D> {
         &self,
         objects: &[Reachable],
         options: &CollectOptions,
-        progress: &CollectProgress<'_>,
+        progress: &Progress<'_>,
     ) -> Result<Collected, Error> {
         let mut walk = Walk { store: self, seen: HashSet::new(), references: 0, moved: Vec::new() };
         for (object, done) in objects.iter().zip(0..) {
@@ -293,7 +290,7 @@ impl<D: Device> Store<D> {
         }
         self.commit().await?;
         for (fingerprint, place) in moved.drain(..) {
-            self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?;
+            self.index_content(&fingerprint, place).await?;
         }
         Ok(())
     }

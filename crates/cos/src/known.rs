@@ -129,14 +129,18 @@ impl<D: Device> Store<D> {
             .ok_or_else(|| Error::Damaged { what: format!("the metadata of container {slot}") })
     }
 
+    /// Has the index know where a content is.
+    pub(crate) async fn index_content(&self, fingerprint: &Fingerprint, place: Place) -> Result<(), Error> {
+        Ok(self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?)
+    }
+
     /// Has the index know what is in a container.
     pub(crate) async fn index_container(&self, slot: u32, chunks: &[ContainerChunk]) -> Result<(), Error> {
         let numbered: Vec<_> = (0..).zip(chunks).collect();
         for some in numbered.chunks(ENTERED_AT_ONCE) {
             let entering = some.iter().map(|(number, chunk)| {
                 self.summary.insert(&chunk.fingerprint);
-                let value = chunk.place(slot, *number).pack().to_le_bytes();
-                async move { self.index.insert(&chunk.fingerprint.0, &value).await }
+                self.index_content(&chunk.fingerprint, chunk.place(slot, *number))
             });
             try_join_all(entering).await?;
         }

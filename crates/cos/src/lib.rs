@@ -38,9 +38,9 @@ mod summary;
 mod tree;
 mod volume;
 
-pub use check::{CheckProgress, Damage, Findings};
+pub use check::{Damage, Findings};
 pub use chunks::fingerprint_of;
-pub use collect::{CollectOptions, CollectProgress, Collected};
+pub use collect::{CollectOptions, Collected};
 pub use counters::Counters;
 pub use diff::Difference;
 pub use error::Error;
@@ -52,3 +52,6 @@ pub use stats::Stats;
 pub use store::{Settings, Store};
 pub use stream::{StreamImport, StreamPart};
 pub use volume::Volume;
+
+/// Told of the progress of something long: what is being done, how far, of how much.
+pub type Progress<'a> = dyn Fn(&'static str, u64, u64) + 'a;
