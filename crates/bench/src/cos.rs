@@ -3,9 +3,11 @@
 
 use crate::load::{EXTENT, Failure, Rng, extents_of, mb_per_second, thread_cpu_time};
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use nitro_cos::{CollectOptions, Counters, Plan, Settings, Store, StoreOptions, Volume};
 use nitro_device::{FileDevice, FileOptions, Reactor};
 use nitro_engine::buf::BufMut;
+use nitro_engine::codec::{Compression, Compressor};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use std::time::Instant;
 /// Bytes that are written at once, and that are compressed together.
 const SEGMENT: usize = 1 << 20;
 const REGION: usize = 64 << 10;
+/// Segments that are under way at once, as in `nitro cos import`.
+const AT_ONCE: usize = 4;
 const ROUNDS: usize = 3;
 /// Versions that a volume goes through before it is read, and the pieces of it that each overwrites.
 const VERSIONS: u64 = 8;
@@ -29,8 +33,11 @@ fn gb_per_second(bytes: usize, time: std::time::Duration) -> f64 {
 /// Ingests `data` into stores in `file`, on this one thread; prints a line for each round, and one of an aged volume.
 pub fn run(data: &Path, file: &Path) -> Result<(), Failure> {
     let segments = segments_of(data)?;
-    for _ in 0..ROUNDS {
-        Reactor::new()?.block_on(ingest(&segments, file))?;
+    for (name, compression) in [("zstd", Compression::Zstd), ("lz4", Compression::Lz4)] {
+        for _ in 0..ROUNDS {
+            let line = Reactor::new()?.block_on(ingest(&segments, file, compression))?;
+            println!("cos-ingest-{name} {line}");
+        }
     }
     Reactor::new()?.block_on(aged(&segments, file))?;
     std::fs::remove_file(file)?;
@@ -57,23 +64,23 @@ fn segments_of(data: &Path) -> Result<Vec<Bytes>, Failure> {
 }
 
 /// CPU time of hashing chunks and of compressing regions, and nothing else.
-fn limit(segments: &[Bytes]) -> Result<std::time::Duration, Failure> {
-    let mut out = vec![0; lz4::block::compress_bound(REGION)?];
+fn limit(segments: &[Bytes], compression: Compression) -> std::time::Duration {
+    let mut compressor = Compressor::new(compression);
     let begun = thread_cpu_time();
     for segment in segments {
         for chunk in segment.chunks_exact(EXTENT) {
             black_box(blake3::hash(chunk));
         }
-        for region in segment.chunks_exact(REGION) {
-            black_box(lz4::block::compress_to_buffer(region, None, false, &mut out)?);
+        for start in (0..segment.len()).step_by(REGION) {
+            black_box(compressor.compress(&segment.slice(start..start + REGION)));
         }
     }
-    Ok(thread_cpu_time() - begun)
+    thread_cpu_time() - begun
 }
 
-async fn create(segments: &[Bytes], file: &Path) -> Result<Arc<CosStore>, Failure> {
+async fn create(segments: &[Bytes], file: &Path, compression: Compression) -> Result<Arc<CosStore>, Failure> {
     let size_bytes = (segments.len() * SEGMENT) as u64 * 3 + (256 << 20);
-    let plan = Plan::new(&StoreOptions { size_bytes, ..StoreOptions::default() }, 1, 2)?;
+    let plan = Plan::new(&StoreOptions { size_bytes, compression, ..StoreOptions::default() }, 1, 2)?;
     let _ = std::fs::remove_file(file);
     let device = FileOptions::new(file).create(plan.device_bytes())?;
     Ok(Arc::new(Store::create(Arc::new(device), &plan, Settings::default()).await?))
@@ -82,17 +89,17 @@ async fn create(segments: &[Bytes], file: &Path) -> Result<Arc<CosStore>, Failur
 async fn fill(store: &Arc<CosStore>, name: &str, segments: &[Bytes]) -> Result<Volume<FileDevice>, Failure> {
     store.create_volume(name, (segments.len() * SEGMENT) as u64, None, 0)?;
     let volume = store.open_volume(name)?;
-    for (segment, at) in segments.iter().zip((0..).step_by(SEGMENT)) {
-        volume.write_range(at, segment.clone()).await?;
-    }
+    let writes =
+        segments.iter().zip((0..).step_by(SEGMENT)).map(|(segment, at)| volume.write_range(at, segment.clone()));
+    stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     store.commit().await?;
     Ok(volume)
 }
 
-async fn ingest(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
+async fn ingest(segments: &[Bytes], file: &Path, compression: Compression) -> Result<String, Failure> {
     let bytes = segments.len() * SEGMENT;
-    let alone = limit(segments)?;
-    let store = create(segments, file).await?;
+    let alone = limit(segments, compression);
+    let store = create(segments, file, compression).await?;
     let (cpu, begun) = (thread_cpu_time(), Instant::now());
     fill(&store, "first", segments).await?;
     let (new_cpu, new) = (thread_cpu_time() - cpu, begun.elapsed());
@@ -101,8 +108,8 @@ async fn ingest(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
     fill(&store, "again", segments).await?;
     let again = begun.elapsed();
     let duplicates = store.counters().duplicate_chunks;
-    println!(
-        "cos-ingest limit_gb_per_second={:.3} new_gb_per_second={:.3} ratio={:.3} elapsed_ratio={:.3} duplicate_gb_per_second={:.3} \
+    let line = format!(
+        "limit_gb_per_second={:.3} new_gb_per_second={:.3} ratio={:.3} elapsed_ratio={:.3} duplicate_gb_per_second={:.3} \
          chunks={stored} duplicates={duplicates}",
         gb_per_second(bytes, alone),
         gb_per_second(bytes, new_cpu),
@@ -111,7 +118,7 @@ async fn ingest(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
         gb_per_second(bytes, again),
     );
     store.close().await?;
-    Ok(())
+    Ok(line)
 }
 
 /// Half of the data is a volume, of which pieces are overwritten with the other half, in version after version, each of them
@@ -119,7 +126,7 @@ async fn ingest(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
 async fn aged(segments: &[Bytes], file: &Path) -> Result<(), Failure> {
     let (first, other) = segments.split_at(segments.len() / 2);
     let size = first.len() * SEGMENT;
-    let store = create(segments, file).await?;
+    let store = create(segments, file, StoreOptions::default().compression).await?;
     let volume = fill(&store, "aged", first).await?;
     let mut rng = Rng(1);
     for version in 0..VERSIONS {

@@ -1,14 +1,15 @@
 //! `nitro cos export`
 
 use super::store::{failed, open};
-use super::threads::{Failed, Shared, Workers, count, twice};
+use super::threads::{Failed, Shared, Workers, count};
 use super::with_opened;
 use crate::args::CosExportArgs;
 use crate::error::Error;
 use crate::output::{Format, json_line};
 use crate::progress::Progress;
 use crate::size::Size;
-use futures_util::stream::{self, StreamExt};
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use nitro_cos::{Settings, Volume};
 use nitro_device::AnyDevice;
 use nitro_engine::buf::is_zero;
@@ -25,8 +26,8 @@ use std::time::Instant;
 
 /// Bytes that are read at once.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Segments that each thread reads ahead for standard output.
-const SEGMENTS_AHEAD: usize = 3;
+/// Segments that each thread reads at once: while it decompresses and writes one, the device works on others.
+const SEGMENTS_AHEAD: usize = 4;
 
 #[derive(Serialize)]
 struct Exported {
@@ -103,6 +104,22 @@ impl Shared for Target {
     }
 }
 
+impl Target {
+    /// Reads the segment that begins at `from`; `None`: the target has it already, by having nothing there.
+    async fn segment(&self, volume: &Volume<AnyDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
+        let len = SEGMENT_BYTES.min(self.size - from);
+        let is_fresh = from >= self.there && !self.overwrite;
+        if is_fresh {
+            let runs = volume.allocation(from, len).await.map_err(|e| Failed::Store(e.into()))?;
+            if runs.iter().all(|run| run.hole) {
+                return Ok((from, None));
+            }
+        }
+        let data = volume.read_range(from, len as usize).await.map_err(Failed::Store)?;
+        Ok((from, (!(is_fresh && is_zero(&data))).then_some(data)))
+    }
+}
+
 async fn to_file(
     args: &CosExportArgs,
     volume: &Volume<AnyDevice>,
@@ -122,7 +139,7 @@ async fn to_file(
     });
     let workers = Workers::start("export", count(args.threads), &shared, |_, shared| {
         let volume = volume.clone();
-        move || async move { twice(|| export_segments(&volume, &shared)).await }
+        move || async move { export_segments(&volume, &shared).await }
     })?;
     finish(args, workers, size, &shared.bytes).await?;
     // A file is as durable as one that was copied; who takes out a device expects its content to be on it.
@@ -151,22 +168,19 @@ async fn finish<S: Shared>(
 }
 
 async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target) -> Result<(), Failed> {
-    loop {
+    let next = || {
         let from = shared.next.fetch_add(SEGMENT_BYTES, SeqCst);
-        if from >= shared.size || shared.ended.load(SeqCst) {
-            return Ok(());
+        (from < shared.size && !shared.ended.load(SeqCst)).then_some(from)
+    };
+    let reads = stream::iter(std::iter::from_fn(next)).map(|from| shared.segment(volume, from));
+    let mut reads = reads.buffer_unordered(SEGMENTS_AHEAD);
+    while let Some((from, data)) = reads.try_next().await? {
+        if let Some(data) = data {
+            shared.file.write_all_at(&data, from).map_err(Failed::File)?;
         }
-        let len = SEGMENT_BYTES.min(shared.size - from);
-        let holes = volume.allocation(from, len).await.map_err(|e| Failed::Store(e.into()))?;
-        let fresh = from >= shared.there && !shared.overwrite;
-        if !fresh || holes.iter().any(|run| !run.hole) {
-            let data = volume.read_range(from, len as usize).await.map_err(Failed::Store)?;
-            if !(fresh && is_zero(&data)) {
-                shared.file.write_all_at(&data, from).map_err(Failed::File)?;
-            }
-        }
-        shared.bytes.fetch_add(len, SeqCst);
+        shared.bytes.fetch_add(SEGMENT_BYTES.min(shared.size - from), SeqCst);
     }
+    Ok(())
 }
 
 /// Whose turn it is to write to standard output.

@@ -1,7 +1,7 @@
 //! `nitro cos import`
 
 use super::store::{CosStore, failed, now};
-use super::threads::{Failed, Shared, Workers, count, pause, twice};
+use super::threads::{Failed, Shared, Workers, at_once, count, pause};
 use super::{store, with_opened};
 use crate::args::{CosImportArgs, CosKind};
 use crate::error::Error;
@@ -174,7 +174,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
     });
     let workers = Workers::start("import", count(args.tuning.threads), &shared, |thread, shared| {
         let volume = volume.in_lane(thread);
-        move || async move { twice(|| import_segments(&volume, &shared)).await }
+        move || async move { at_once(|| import_segments(&volume, &shared)).await }
     })?;
     let progress = Progress::new(size, "imported");
     let mut noted = from;
@@ -302,7 +302,7 @@ async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File)
     });
     let workers = Workers::start("import", count(args.tuning.threads), &shared, |lane, shared| {
         let store = Arc::clone(store);
-        move || async move { twice(|| store_parts(&store, lane, &shared)).await }
+        move || async move { at_once(|| store_parts(&store, lane, &shared)).await }
     })?;
     let (mut next, mut bytes) = (0, 0);
     let push = async || {

@@ -2,7 +2,7 @@
 
 use super::failed;
 use crate::error::Error;
-use futures_util::future::try_join;
+use futures_util::future::try_join_all;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
 use nitro_engine::port::Clock;
 use std::fmt::Display;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Threads at most: each fills a container of its own.
 const THREADS_MAX: usize = 6;
+/// What each thread has under way at once: a container that is being written keeps all from the device but not from hashing and
+/// compressing.
+const AT_ONCE: usize = 4;
 /// How soon it is noticed that others have come further.
 const TURN: Duration = Duration::from_millis(2);
 
@@ -114,9 +117,9 @@ impl<S: Shared> Drop for Workers<S> {
     }
 }
 
-/// Does the same twice at once: while one waits for the store, the other works.
-pub(super) async fn twice<F: Future<Output = Result<(), Failed>>>(work: impl Fn() -> F) -> Result<(), Failed> {
-    try_join(work(), work()).await.map(drop)
+/// Does the same several times at once: while some wait for the store, another works.
+pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(work: impl Fn() -> F) -> Result<(), Failed> {
+    try_join_all((0..AT_ONCE).map(|_| work())).await.map(drop)
 }
 
 /// Waits until others may have come further.

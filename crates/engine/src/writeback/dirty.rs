@@ -55,7 +55,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn insert_newest(&self, compressor: &mut Compressor, job: &Job) {
         let index = job.key.index().0;
         while let Some((bytes, token)) = job.flights.newest_dirty(index) {
-            let newest = Job { content: Content::Whole(bytes, None), token, flights: job.flights.clone(), key: job.key };
+            let newest =
+                Job { content: Content::Whole(bytes, None), token, flights: job.flights.clone(), key: job.key };
             // Where it has no place any more, RAM goes on to have it.
             if !self.insert_dirty(compressor, &newest).await {
                 return;
