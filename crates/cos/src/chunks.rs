@@ -20,8 +20,10 @@ use std::sync::Arc;
 
 /// The most that is read in one go.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// Regions at most this far apart are read in one go.
+/// Regions at most this far apart are read in one go; and on a disk that turns, which reads that much sooner than it finds another
+/// place.
 const GAP_BYTES: u64 = 16 << 10;
+const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
 /// How often a chunk is looked for that is being moved.
 const MOVES_MAX: usize = 3;
 
@@ -278,7 +280,8 @@ impl<D: Device> Store<D> {
     }
 
     fn are_near(&self, a: Place, b: Place) -> bool {
-        a.slot == b.slot && b.offset() <= a.offset() + a.region_bytes() as u64 + GAP_BYTES
+        let gap_bytes = if self.device.geometry().rotational { GAP_BYTES_ROTATIONAL } else { GAP_BYTES };
+        a.slot == b.slot && b.offset() <= a.offset() + a.region_bytes() as u64 + gap_bytes
     }
 
     fn cached_region(&self, place: Place) -> Option<Arc<Region>> {

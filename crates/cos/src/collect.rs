@@ -107,6 +107,7 @@ impl<D: Device> Store<D> {
         if self.streams.load(Relaxed) > 0 {
             return Err(Error::Busy("a stream is being imported; collect when it has ended"));
         }
+        self.flush_trees().await?;
         // What is open could not be looked at.
         self.seal_lanes().await?;
         let objects = self.begin_marking().await;
@@ -117,9 +118,23 @@ impl<D: Device> Store<D> {
         Ok(collected)
     }
 
+    /// Has recipes say what their objects are, as far as there is room for that: what was overwritten is reached no more.
+    async fn flush_trees(&self) -> Result<(), Error> {
+        let objects = self.objects.lock().all();
+        for object in objects {
+            match self.flush_tree(&object).await {
+                Err(error @ (Error::Full { .. } | Error::Quota { .. })) => {
+                    tracing::warn!("{:?} keeps what was overwritten: {error}", object.name());
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
     fn used_bytes(&self) -> u64 {
         let state = self.state.lock();
-        u64::from(state.slots.count() - state.slots.free()) * u64::from(self.superblock.container_bytes)
+        u64::from(state.slots.used()) * u64::from(self.superblock.container_bytes)
     }
 
     /// From now on what is found is marked. What comes later is in newer containers, or is marked when it is found; all that

@@ -67,14 +67,19 @@ impl<D: Device> Store<D> {
         for lane in 0..LANES {
             self.write_lane(lane).await?;
         }
-        let (changed, slots) = {
+        let mut records = gathered.records.clone();
+        let changed = {
             let mut state = self.state.lock();
             let changed = state.slots.take_changed();
-            let slots = if all { state.slots.records().collect() } else { changed.clone() };
-            (changed, slots)
+            match all {
+                true => records.extend(state.slots.records().map(Record::Slot)),
+                false => records.extend(changed.iter().copied().map(Record::Slot)),
+            }
+            if state.slots.take_quota_changed() || all {
+                records.push(Record::Quota { containers: state.slots.quota().unwrap_or(0) });
+            }
+            changed
         };
-        let mut records = gathered.records.clone();
-        records.extend(slots.into_iter().map(Record::Slot));
         if records.is_empty() {
             return Ok(true);
         }

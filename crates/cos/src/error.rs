@@ -41,6 +41,17 @@ pub enum Error {
         /// Containers of the store.
         containers: u32,
     },
+    /// The quota leaves no room for new content.
+    #[error(
+        "the store's quota of {quota_bytes} bytes leaves no room, {used_bytes} are in use; delete what is not needed and run gc, or \
+         raise the quota"
+    )]
+    Quota {
+        /// Bytes of containers in use.
+        used_bytes: u64,
+        /// See [`Store::set_quota`](crate::Store::set_quota).
+        quota_bytes: u64,
+    },
     /// Bytes on the device are not what was written there.
     #[error("damaged: {what}")]
     Damaged {

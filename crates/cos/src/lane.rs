@@ -6,6 +6,7 @@ use crate::format::record::SlotState;
 use crate::format::region::{ChunkKind, Prepared};
 use crate::format::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 use crate::place::Place;
+use crate::slots::Slots;
 use crate::{Error, Store};
 use nitro_engine::buf::BufMut;
 use nitro_engine::port::Device;
@@ -197,8 +198,7 @@ impl<D: Device> Store<D> {
         };
         let mut state = self.state.lock();
         let Some((slot, sequence)) = state.slots.open(kind, reserve) else {
-            let containers = state.slots.count();
-            return Err(Error::Full { used: containers - state.slots.free(), containers });
+            return Err(self.full(&state.slots));
         };
         let open = Arc::new(Open::new(slot, sequence, self.superblock.container_bytes as usize));
         // Under the lock of the slots: whoever sees the slot open finds it here.
@@ -206,6 +206,18 @@ impl<D: Device> Store<D> {
         drop(state);
         *held = Some(Arc::clone(&open));
         Ok(open)
+    }
+
+    fn full(&self, slots: &Slots) -> Error {
+        let (used, containers) = (slots.used(), slots.count());
+        let container_bytes = u64::from(self.superblock.container_bytes);
+        match slots.quota().filter(|quota| *quota < containers) {
+            Some(quota) => Error::Quota {
+                used_bytes: u64::from(used) * container_bytes,
+                quota_bytes: u64::from(quota) * container_bytes,
+            },
+            None => Error::Full { used, containers },
+        }
     }
 
     /// Writes a container's rest and its metadata section, and has the index know what is in it. Where that fails the

@@ -28,6 +28,7 @@ mod namespace;
 mod object;
 mod place;
 mod plan;
+mod quota;
 mod recover;
 mod refresh;
 mod slots;

@@ -20,7 +20,7 @@ const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 const JOURNAL_OBJECTS_BYTES: u64 = 16 << 20;
 const JOURNAL_BYTES_A_SLOT: u64 = 64;
 /// Fewer containers could not take a lane's and the collector's.
-const CONTAINERS_MIN: u32 = 12;
+pub(crate) const CONTAINERS_MIN: u32 = 12;
 
 /// What a new store is to be like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

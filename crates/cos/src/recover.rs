@@ -46,6 +46,7 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
                     object.state.get_mut().overlay.insert(index, Change { reference, since: 0 });
                 }
             }
+            Record::Quota { containers } => slots.restore_quota(Some(containers).filter(|c| *c > 0)),
             Record::Indexed { sequence } => upto.0 = sequence,
             Record::Summarised { sequence } => upto.1 = sequence,
         }

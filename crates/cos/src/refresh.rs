@@ -59,7 +59,9 @@ impl<D: Device> Store<D> {
         let objects = self.objects.lock().all();
         for object in objects {
             match self.refresh_object(&object, moves).await {
-                Err(error @ (Error::Full { .. } | Error::Missing { .. } | Error::Damaged { .. })) => {
+                Err(
+                    error @ (Error::Full { .. } | Error::Quota { .. } | Error::Missing { .. } | Error::Damaged { .. }),
+                ) => {
                     tracing::warn!("{:?} goes on to name old places: {error}", object.name());
                 }
                 result => result?,

@@ -29,11 +29,21 @@ pub(crate) struct Slots {
     /// The journal does not know them as they are.
     changed: BTreeSet<u32>,
     sequence: u64,
+    /// Slots that new content may fill, if there is such a limit.
+    quota: Option<u32>,
+    quota_changed: bool,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
-        Self { slots: vec![FREE; count as usize], free: (0..count).collect(), changed: BTreeSet::new(), sequence: 0 }
+        Self {
+            slots: vec![FREE; count as usize],
+            free: (0..count).collect(),
+            changed: BTreeSet::new(),
+            sequence: 0,
+            quota: None,
+            quota_changed: false,
+        }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -42,6 +52,35 @@ impl Slots {
 
     pub(crate) fn free(&self) -> u32 {
         self.free.len() as u32
+    }
+
+    pub(crate) fn used(&self) -> u32 {
+        self.count() - self.free()
+    }
+
+    pub(crate) fn quota(&self) -> Option<u32> {
+        self.quota
+    }
+
+    /// The journal is to know.
+    pub(crate) fn set_quota(&mut self, quota: Option<u32>) {
+        (self.quota, self.quota_changed) = (quota, true);
+    }
+
+    /// What the journal said, at a start.
+    pub(crate) fn restore_quota(&mut self, quota: Option<u32>) {
+        self.quota = quota;
+    }
+
+    /// Whether the quota has changed since the last call.
+    pub(crate) fn take_quota_changed(&mut self) -> bool {
+        std::mem::take(&mut self.quota_changed)
+    }
+
+    /// Slots that may be opened: for clients' data as far as the quota goes.
+    fn room(&self, kind: ChunkKind) -> u32 {
+        let quota = self.quota.filter(|_| kind == ChunkKind::Data).unwrap_or(u32::MAX);
+        self.free().min(quota.saturating_sub(self.used()))
     }
 
     /// The last sequence number that was given.
@@ -57,9 +96,9 @@ impl Slots {
         (0..).zip(self.slots.iter().copied())
     }
 
-    /// Opens a slot, if more than `reserve` are free.
+    /// Opens a slot, if there is room for more than `reserve`; with 0, any that is free.
     pub(crate) fn open(&mut self, kind: ChunkKind, reserve: u32) -> Option<(u32, u64)> {
-        if self.free() <= reserve {
+        if reserve > 0 && self.room(kind) <= reserve {
             return None;
         }
         let slot = self.free.pop_front()?;

@@ -28,6 +28,8 @@ pub struct Stats {
     pub containers_used: u32,
     /// Containers of the store.
     pub containers: u32,
+    /// Bytes that containers may take, if there is such a limit.
+    pub quota_bytes: Option<u64>,
     /// Bytes of a container.
     pub container_bytes: u32,
     /// RAM in bytes: index, summary vector and caches.
@@ -40,6 +42,7 @@ impl<D: Device> Store<D> {
     /// What it holds.
     pub fn stats(&self) -> Stats {
         let objects = self.list();
+        let quota_bytes = self.quota_bytes();
         let state = self.state.lock();
         let (mut stored_bytes, mut recipe_bytes, mut chunks) = (0, 0, 0);
         for (_, slot) in state.slots.iter().filter(|(_, s)| s.state != SlotState::Free) {
@@ -61,8 +64,9 @@ impl<D: Device> Store<D> {
             stored_bytes,
             recipe_bytes,
             chunks,
-            containers_used: state.slots.count() - state.slots.free(),
+            containers_used: state.slots.used(),
             containers: state.slots.count(),
+            quota_bytes,
             container_bytes: self.superblock.container_bytes,
             ram_bytes,
             counters: self.counters(),

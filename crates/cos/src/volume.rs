@@ -222,7 +222,7 @@ impl<D: Device> Volume<D> {
     /// Writes a range. Durable after the next [`commit`](Store::commit).
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::ReadOnly`], [`Error::WrongKind`], [`Error::Full`], or when the device fails; nothing has
+    /// [`Error::OutOfRange`], [`Error::ReadOnly`], [`Error::WrongKind`], [`Error::Full`], [`Error::Quota`], or when the device fails; nothing has
     /// changed then.
     pub async fn write_range(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_believing(offset, data, &[]).await
@@ -378,7 +378,7 @@ impl<D: Device> Volume<D> {
 fn device_error(error: Error, operation: Operation, offset: u64, len: u64) -> DeviceError {
     let kind = match &error {
         Error::Device(inner) => inner.kind,
-        Error::Full { .. } => ErrorKind::NoSpace,
+        Error::Full { .. } | Error::Quota { .. } => ErrorKind::NoSpace,
         Error::OutOfRange { .. } => ErrorKind::OutOfRange,
         Error::ReadOnly(_) | Error::WrongKind { .. } => ErrorKind::ReadOnly,
         _ => ErrorKind::Io,

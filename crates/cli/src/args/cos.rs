@@ -4,6 +4,7 @@ use super::OutputArgs;
 use crate::size::Size;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 const INIT_EXAMPLES: &str = "\
 Examples:
@@ -34,9 +35,17 @@ const SNAPSHOT_EXAMPLES: &str = "\
 Example:
   nitro cos snapshot /srv/store vm1@monday";
 
+const QUOTA_EXAMPLES: &str = "\
+Examples:
+  nitro cos quota /srv/store 200G
+  nitro cos quota /srv/store none
+
+Once the quota is used up, new content is refused as if the store were full; what is there can be read, and what is deleted makes
+room after gc, which may take a little more than the quota while it runs.";
+
 /// `nitro cos ...`
 ///
-/// While a server has a store open, list, snapshot, clone, diff, delete, gc and stats are done by that server.
+/// While a server has a store open, list, snapshot, clone, diff, delete, gc, quota and stats are done by that server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CosCommand {
     /// Make a store in a folder or on a block device
@@ -101,6 +110,15 @@ pub(crate) enum CosCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Limit what a store may take of its disk
+    #[command(after_long_help = QUOTA_EXAMPLES)]
+    Quota {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// The most that containers may take, or `none`
+        #[arg(value_name = "SIZE|none")]
+        quota: Quota,
+    },
     /// Read everything that is stored, and verify it
     Scrub {
         #[command(flatten)]
@@ -133,6 +151,21 @@ pub(crate) struct StoreArgs {
     /// The control socket of the server that serves objects of the store [default: that of the only server that this user runs]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
+}
+
+/// A limit, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quota(pub(crate) Option<u64>);
+
+impl FromStr for Quota {
+    type Err = <Size as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self(None)),
+            size => size.parse().map(|size: Size| Self(Some(size.0))),
+        }
+    }
 }
 
 /// How regions are compressed.

@@ -33,6 +33,10 @@ pub(crate) enum CosAction {
         alive: u8,
         format: Format,
     },
+    /// `None`: there is to be none.
+    Quota {
+        bytes: Option<u64>,
+    },
     Stats {
         format: Format,
     },
@@ -56,6 +60,7 @@ impl CosAction {
             }
             Self::Diff { one, other, format } => look::diff(&store.diff(one, other).await.map_err(fail)?, *format),
             Self::Gc { alive, format } => look::collect(store, *alive, *format, tell).await.map_err(fail),
+            Self::Quota { bytes } => store.set_quota(*bytes).await.map(|()| String::new()).map_err(fail),
             Self::Stats { format } => look::stats(store, *format),
         }
     }

@@ -49,6 +49,7 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Gc { store, alive, output } => {
             act(store, CosAction::Gc { alive: *alive, format: output.format }).await
         }
+        CosCommand::Quota { store, quota } => act(store, CosAction::Quota { bytes: quota.0 }).await,
         CosCommand::Stats { store, output } => act(store, CosAction::Stats { format: output.format }).await,
     }
 }

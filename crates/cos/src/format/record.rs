@@ -8,6 +8,7 @@
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
 //! | 5 | fingerprints indexed | the index holds all containers up to this sequence number (8) |
 //! | 6 | fingerprints summarised | the summary vector on the device holds all containers up to this sequence number (8) |
+//! | 7 | quota | containers that new content may fill (4; 0: all) |
 
 use super::{u16_at, u32_at, u64_at};
 use crate::format::region::ChunkKind;
@@ -94,6 +95,7 @@ pub(crate) enum Record {
     Chunk { object: u64, index: u64, reference: Option<Reference> },
     Indexed { sequence: u64 },
     Summarised { sequence: u64 },
+    Quota { containers: u32 },
 }
 
 fn put_reference(out: &mut Vec<u8>, reference: Option<&Reference>) {
@@ -134,6 +136,10 @@ impl Record {
             }
             Self::Indexed { sequence } => put_tagged(out, 5, &[*sequence]),
             Self::Summarised { sequence } => put_tagged(out, 6, &[*sequence]),
+            Self::Quota { containers } => {
+                out.push(7);
+                out.extend_from_slice(&containers.to_le_bytes());
+            }
         }
     }
 
@@ -147,6 +153,7 @@ impl Record {
             4 => Self::Chunk { object: fields.u64()?, index: fields.u64()?, reference: fields.reference()? },
             5 => Self::Indexed { sequence: fields.u64()? },
             6 => Self::Summarised { sequence: fields.u64()? },
+            7 => Self::Quota { containers: u32_at(fields.take(4)?, 0) },
             other => return Err(refuse("tag", other.into())),
         };
         *bytes = fields.rest;
@@ -281,6 +288,7 @@ mod tests {
             Record::Chunk { object: 1, index: 3, reference: None },
             Record::Indexed { sequence: 4 },
             Record::Summarised { sequence: 5 },
+            Record::Quota { containers: 6 },
         ];
         let mut bytes = Vec::new();
         records.iter().for_each(|r| r.encode(&mut bytes));

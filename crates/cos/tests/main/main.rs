@@ -4,4 +4,5 @@
 mod crash;
 mod format_doc;
 mod model;
+mod quota;
 mod streams;

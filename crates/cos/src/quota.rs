@@ -1,0 +1,30 @@
+//! How much of its device a store may fill.
+
+use crate::plan::CONTAINERS_MIN;
+use crate::{Error, Store};
+use nitro_engine::port::Device;
+
+impl<D: Device> Store<D> {
+    /// Has new content refused once containers take that many bytes; `None`: once the store is full. What is there stays;
+    /// recipes and collections may take a little more. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for less than a store needs; those of [`commit`](Self::commit).
+    pub async fn set_quota(&self, bytes: Option<u64>) -> Result<(), Error> {
+        let container_bytes = u64::from(self.superblock.container_bytes);
+        let least = u64::from(CONTAINERS_MIN) * container_bytes;
+        if let Some(given) = bytes.filter(|bytes| *bytes < least) {
+            let why = format!("a store needs {least} bytes at least");
+            return Err(Error::Setting { what: "quota in bytes", given, why });
+        }
+        let containers = bytes.map(|bytes| u32::try_from(bytes / container_bytes).unwrap_or(u32::MAX));
+        self.state.lock().slots.set_quota(containers);
+        self.commit().await
+    }
+
+    /// The bytes that containers may take, if there is such a limit: whole containers.
+    pub fn quota_bytes(&self) -> Option<u64> {
+        let quota = self.state.lock().slots.quota();
+        quota.map(|containers| u64::from(containers) * u64::from(self.superblock.container_bytes))
+    }
+}
