@@ -32,7 +32,8 @@ impl Reactor {
     /// When even polling cannot be set up, for want of file descriptors or memory.
     pub fn new() -> Result<Self, Error> {
         let mut deferred = proactor();
-        deferred.single_issuer(true).defer_taskrun(true);
+        // The flag tells that completions wait: without, a poll that need not sleep would leave them there.
+        deferred.single_issuer(true).defer_taskrun(true).taskrun_flag(true);
         let mut cooperative = proactor();
         cooperative.coop_taskrun(true);
         let mut polling = proactor();

@@ -1,12 +1,15 @@
 //! The reactor.
 
 use nitro_device::runtime::{Shutdown, wait_for_shutdown};
-use nitro_device::{CompioClock, Reactor, spawn_local, spawn_thread};
-use nitro_engine::port::Clock;
+use nitro_device::{CompioClock, FileOptions, Reactor, spawn_local, spawn_thread};
+use nitro_engine::port::{Clock, Device};
 use rustix::process::{Signal, getpid, kill_process};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_thread_runs_futures_that_cannot_be_sent() {
@@ -37,5 +40,34 @@ fn a_signal_ends_the_wait() {
             kill_process(getpid(), Signal::TERM).unwrap();
         });
         assert_eq!(wait_for_shutdown().await.unwrap(), Shutdown::Terminate);
+    });
+}
+
+/// A task that another thread wakes again before it has even ended its turn, so that its reactor never sleeps.
+#[test]
+fn requests_end_though_another_thread_keeps_the_reactor_awake() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(1 << 20).unwrap();
+    let (wakers, to_wake) = mpsc::channel::<Waker>();
+    let (woken, is_woken) = mpsc::channel();
+    std::thread::spawn(move || {
+        to_wake.iter().try_for_each(|waker| {
+            waker.wake();
+            woken.send(())
+        })
+    });
+    Reactor::new().unwrap().block_on(async {
+        let device = FileOptions::new(file.path()).open().unwrap();
+        let begun = Instant::now();
+        spawn_local(poll_fn(move |context| {
+            wakers.send(context.waker().clone()).unwrap();
+            is_woken.recv().unwrap();
+            if begun.elapsed() < PATIENCE { Poll::Pending } else { Poll::Ready(()) }
+        }));
+        for _ in 0..20 {
+            device.flush().await.unwrap();
+        }
+        assert!(begun.elapsed() < PATIENCE);
     });
 }
