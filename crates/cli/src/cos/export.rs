@@ -37,7 +37,7 @@ struct Exported {
 }
 
 pub(super) async fn run(args: &CosExportArgs) -> Result<(), Error> {
-    let store = open(&args.store, Settings::default()).await?;
+    let store = open(&args.store.store, Settings::default()).await?;
     let begun = Instant::now();
     let work = async {
         let volume = store.open_volume(&args.name).map_err(|e| failed(&args.store.store, &e))?;

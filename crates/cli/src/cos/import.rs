@@ -50,7 +50,7 @@ struct Imported {
 
 pub(super) async fn run(args: &CosImportArgs) -> Result<(), Error> {
     let settings = Settings { compare_duplicates: args.tuning.compare, ..Settings::default() };
-    let store = store::open(&args.store, settings).await?;
+    let store = store::open(&args.store.store, settings).await?;
     let begun = Instant::now();
     let (bytes, resumed_at) = with_opened(&args.store.store, &store, import(args, &store)).await?;
     let counters = store.counters();

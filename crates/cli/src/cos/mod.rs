@@ -56,12 +56,11 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
 
 /// Does something with a store: here, or in the server that has it open.
 async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
-    if !store::is_in_use(&args.store) {
-        return with(args, async |s| {
-            let text = action.act(&s, true).await.map_err(|e| e.within(args.store.display()))?;
-            print(&text).map(drop)
-        })
-        .await;
+    if let Some(device) = store::try_open_device(&args.store)? {
+        let store = store::open_on(device, &args.store, Settings::default()).await?;
+        let work = async { action.act(&store, true).await.map_err(|e| e.within(args.store.display())) };
+        let text = with_opened(&args.store, &store, work).await?;
+        return print(&text).map(drop);
     }
     // The server may have been started elsewhere.
     let path = std::path::absolute(&args.store).map_err(|e| Error::new(args.store.display(), e))?;
@@ -77,7 +76,7 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
 
 /// Opens a store, does something with it, and closes it, whatever came of that.
 async fn with(args: &StoreArgs, work: impl AsyncFnOnce(Arc<CosStore>) -> Result<(), Error>) -> Result<(), Error> {
-    let store = store::open(args, Settings::default()).await?;
+    let store = store::open(&args.store, Settings::default()).await?;
     with_opened(&args.store, &store, work(Arc::clone(&store))).await
 }
 

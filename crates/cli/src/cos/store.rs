@@ -1,6 +1,6 @@
 //! Making and opening stores.
 
-use crate::args::{CosCompression, CosInitArgs, StoreArgs};
+use crate::args::{CosCompression, CosInitArgs};
 use crate::error::Error;
 use crate::output::{Format, json_line, print};
 use crate::size::Size;
@@ -45,30 +45,33 @@ pub(crate) fn device_path(store: &Path) -> PathBuf {
     }
 }
 
+/// Opens the device beneath a store, for nobody else. `None`: another program has it open.
+pub(super) fn try_open_device(store: &Path) -> Result<Option<AnyDevice>, Error> {
+    let path = device_path(store);
+    match FileOptions::new(&path).open() {
+        Ok(device) => Ok(Some(device.into())),
+        Err(e) if e.kind == nitro_device::ErrorKind::InUse => Ok(None),
+        Err(e) => {
+            let way_out = if path.exists() { "" } else { "make a store there with `nitro cos init`" };
+            Err(Error::with_sources(store.display(), &e).or(way_out))
+        }
+    }
+}
+
 /// Opens the device beneath a store, for nobody else.
 pub(crate) fn open_device(store: &Path) -> Result<AnyDevice, Error> {
-    let path = device_path(store);
-    let opened = FileOptions::new(&path).open();
-    let device = opened.map_err(|e| {
-        let way_out = match e.kind {
-            nitro_device::ErrorKind::InUse => "another program has it open: end that one first",
-            _ if !path.exists() => "make a store there with `nitro cos init`",
-            _ => "",
-        };
-        Error::with_sources(store.display(), &e).or(way_out)
-    })?;
-    Ok(device.into())
+    let in_use = || Error::new(store.display(), "another program has it open").or("end that one first");
+    try_open_device(store)?.ok_or_else(in_use)
 }
 
-/// Whether another program has a store open.
-pub(super) fn is_in_use(store: &Path) -> bool {
-    matches!(FileOptions::new(device_path(store)).open(), Err(e) if e.kind == nitro_device::ErrorKind::InUse)
+/// Opens the store at `path`.
+pub(super) async fn open(path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
+    open_on(open_device(path)?, path, settings).await
 }
 
-/// Opens a store.
-pub(crate) async fn open(args: &StoreArgs, settings: Settings) -> Result<Arc<CosStore>, Error> {
-    let device = Arc::new(open_device(&args.store)?);
-    let store = Store::open(device, settings).await.map_err(|e| failed(&args.store, &e))?;
+/// Opens the store at `path`, whose device is open.
+pub(super) async fn open_on(device: AnyDevice, path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
+    let store = Store::open(Arc::new(device), settings).await.map_err(|e| failed(path, &e))?;
     Ok(Arc::new(store))
 }
 
