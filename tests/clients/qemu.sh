@@ -18,7 +18,7 @@ qemu-io -f raw "${changes[@]}" "$uri"
 qemu-io -f raw "${changes[@]}" "$WORK/before.img"
 for _ in 1 2; do
   qemu-io -f raw "${checks[@]}" "$uri" | tee "$WORK/checks"
-  ! grep -q 'verification failed' "$WORK/checks"
+  if grep -q 'verification failed' "$WORK/checks"; then exit 1; fi
   qemu-img compare -f raw -F raw "$WORK/before.img" "$uri"
 done
 qemu-io -f raw -c 'discard 4194304 1048576' -c 'discard 4097 5000' "$uri"

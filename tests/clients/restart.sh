@@ -22,12 +22,6 @@ hits() {
   status 's["volumes"][0]["read_hit_extents"]'
 }
 
-kill_server() {
-  kill -9 "$server"
-  wait "$server" || true
-  server=
-}
-
 serve
 warm
 stop
@@ -39,13 +33,13 @@ serve
 stop
 
 # Behind the cache's back.
-dd if=/dev/urandom of="$WORK/vm.img" bs=1M count=$mib conv=notrunc status=none
+change_origin $mib
 serve
 grep -q 'others have changed its origin' "$WORK/log"
 same "$WORK/vm.img"
 warm
 kill_server
-dd if=/dev/urandom of="$WORK/vm.img" bs=1M count=$mib conv=notrunc status=none
+change_origin $mib
 serve
 grep -q 'others have changed its origin' "$WORK/log"
 same "$WORK/vm.img"
@@ -60,16 +54,16 @@ for _ in 1 2; do
   same "$WORK/wanted.img"
 done
 "$NITRO" flush vm --wait --control "$control"
-cmp "$WORK/wanted.img" "$WORK/vm.img"
 kill_server
+holds "$WORK/wanted.img"
 if [[ $MODE == write-back ]]; then
   # Marked, and not served alone.
-  [[ -e $WORK/vm.img.nitro-dirty ]]
-  if "$NITRO" serve --origin "$WORK/vm.img" --cache none --listen "unix:$socket" 2>"$WORK/refused"; then exit 1; fi
+  [[ -e $mark ]]
+  if "$NITRO" serve --origin "$origin" --cache none --listen "unix:$socket" 2>"$WORK/refused"; then exit 1; fi
   grep -q -- '--force-discard-dirty' "$WORK/refused"
 fi
 serve
 same "$WORK/wanted.img"
 stop
-[[ ! -e $WORK/vm.img.nitro-dirty ]]
+[[ ! -e $mark ]]
 "$NITRO" cache fsck "$WORK/cache.img"
