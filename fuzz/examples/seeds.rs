@@ -20,6 +20,7 @@ fn main() -> Result<()> {
     weu_headers()?;
     journals()?;
     write_logs()?;
+    stores()?;
     stored_extents()
 }
 
@@ -247,6 +248,13 @@ fn write_logs() -> Result<()> {
     let ends = [first.clone(), batch(older, &[[content, 6, 6]]), batch(skipped, &[[content, 7, 7]])];
     save(target, "ends", &built(&ends))?;
     save(target, "later-start", &[&[3, 9], &first[..], &second].concat())
+}
+
+fn stores() -> Result<()> {
+    for (number, (which, bytes)) in nitro_cos::fuzzing::samples().into_iter().enumerate() {
+        save("store", &format!("{number}"), &[&[which], &bytes[..]].concat())?;
+    }
+    Ok(())
 }
 
 fn stored_extents() -> Result<()> {

@@ -2,13 +2,17 @@
 //! have. Not part of the interface.
 
 use crate::format::batch::{self, BatchHead};
-use crate::format::node::Node;
-use crate::format::record::Record;
-use crate::format::region::{self, RegionHead};
+use crate::format::container::{self, ContainerChunk};
+use crate::format::node::{Entry, Node};
+use crate::format::record::{Kind, ObjectRecord, Record, Root, SlotRecord, SlotState};
+use crate::format::region::{self, ChunkKind, Prepared, RegionChunk, RegionHead};
 use crate::format::superblock::Superblock;
-use crate::format::{BLOCK_BYTES, container, u64_at};
-use crate::plan::Layout;
+use crate::format::{BLOCK_BYTES, SECTOR_BYTES, u64_at};
+use crate::place::{Place, Reference};
+use crate::plan::{Layout, Plan, StoreOptions};
 use bytes::Bytes;
+use nitro_engine::codec::{Compression, Compressor};
+use nitro_engine::manager::Fingerprint;
 
 const SEED: u64 = 7;
 const AT: u64 = 4096;
@@ -86,34 +90,84 @@ fn recipe_block(bytes: &[u8]) -> bool {
     true
 }
 
+/// Something whole of each kind, and which it is: what a fuzzer begins with.
+#[must_use]
+pub fn samples() -> Vec<(u8, Vec<u8>)> {
+    let mut samples = vec![(1, sample_records()), (3, sample_metadata()), (4, sample_node())];
+    let plan = Plan::new(&StoreOptions { size_bytes: 1 << 30, ..StoreOptions::default() }, SEED, 1);
+    samples.extend(plan.map(|plan| (0, plan.superblock.encode().to_vec())));
+    samples.extend([Compression::None, Compression::Lz4, Compression::Zstd].map(|c| (2, sample_region(c))));
+    samples
+}
+
+const SAMPLE: Reference =
+    Reference { fingerprint: Fingerprint([1; 20]), place: Place { slot: 1, sector: 2, sectors: 3, number: 4 } };
+
+fn sample_records() -> Vec<u8> {
+    let object = ObjectRecord {
+        id: 6,
+        kind: Kind::Volume,
+        read_only: false,
+        incomplete: true,
+        chunk_bytes: 8192,
+        size_bytes: 1 << 20,
+        root: Some(Root { reference: SAMPLE, levels: 1 }),
+        created: 1,
+        token: 2,
+        imported_bytes: 8192,
+        recipe: 3,
+        modified_ns: 4,
+        name: "vm".to_owned(),
+    };
+    let slot =
+        SlotRecord { slot: 1, state: SlotState::Sealed, kind: ChunkKind::Data, sectors: 64, chunks: 9, sequence: 5 };
+    let mut records = Vec::new();
+    for record in [
+        Record::Object(Box::new(object)),
+        Record::Slot(slot),
+        Record::Chunk { object: 6, index: 7, reference: Some(SAMPLE) },
+        Record::Chunk { object: 6, index: 8, reference: None },
+        Record::Removed { id: 6 },
+        Record::Indexed { sequence: 7 },
+        Record::Summarised { sequence: 8 },
+    ] {
+        record.encode(&mut records);
+    }
+    records
+}
+
+fn sample_region(compression: Compression) -> Vec<u8> {
+    let raw: Vec<u8> = (0..600_u32).map(|at| (at / 50) as u8).collect();
+    let chunks = [250, 350].map(|bytes| RegionChunk { fingerprint: SAMPLE.fingerprint, bytes });
+    let (encoding, payload) = Compressor::new(compression).compress(&raw.into());
+    let prepared = Prepared { kind: ChunkKind::Data, chunks: chunks.into(), encoding, payload, raw_bytes: 600 };
+    let mut region = vec![0; usize::from(prepared.sectors()) * SECTOR_BYTES];
+    prepared.encode(&mut region, 0, 5, SEED, AT);
+    region
+}
+
+fn sample_metadata() -> Vec<u8> {
+    let mut section = vec![0; BLOCK_BYTES];
+    let chunk = ContainerChunk { fingerprint: SAMPLE.fingerprint, sector: 3, sectors: 4 };
+    container::encode(&mut section, &[chunk], 5, SEED, AT);
+    section
+}
+
+fn sample_node() -> Vec<u8> {
+    let mut node = Node::empty(1);
+    node.set(2, Some(Entry { reference: SAMPLE, bytes: 8192 }));
+    let mut bytes = Vec::new();
+    node.encode(&mut bytes);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::container::ContainerChunk;
-    use crate::format::region::{ChunkKind, Prepared, RegionChunk};
-    use nitro_engine::codec::Encoding;
-    use nitro_engine::manager::Fingerprint;
-
-    fn whole() -> Vec<(u8, Vec<u8>)> {
-        let payload = Bytes::from_static(&[9; 300]);
-        let chunks = vec![RegionChunk { fingerprint: Fingerprint([1; 20]), bytes: 300 }];
-        let prepared = Prepared { kind: ChunkKind::Data, chunks, encoding: Encoding::Raw, payload, raw_bytes: 300 };
-        let mut region = vec![0; usize::from(prepared.sectors()) * 512];
-        prepared.encode(&mut region, 0, 5, SEED, AT);
-        let mut section = vec![0; BLOCK_BYTES];
-        let chunk = ContainerChunk { fingerprint: Fingerprint([2; 20]), sector: 3, sectors: 4 };
-        container::encode(&mut section, &[chunk], 5, SEED, AT);
-        let mut records = Vec::new();
-        Record::Removed { id: 6 }.encode(&mut records);
-        Record::Indexed { sequence: 7 }.encode(&mut records);
-        let mut node = Vec::new();
-        Node::empty(1).encode(&mut node);
-        vec![(0, vec![0; BLOCK_BYTES]), (1, records), (2, region), (3, section), (4, node)]
-    }
 
     #[test]
     fn what_is_whole_is_taken_and_what_is_changed_harms_nobody() {
-        for (which, bytes) in whole() {
+        for (which, bytes) in samples() {
             assert!(parse(which, &bytes), "structure {which}");
             for at in 0..bytes.len().min(512) {
                 for value in [0, 1, 0x7F, 0xFF] {

@@ -48,7 +48,7 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    fn encode(&self) -> BufMut {
+    pub(crate) fn encode(&self) -> BufMut {
         let mut page = BufMut::zeroed(BLOCK_BYTES);
         let compression: u32 = match self.compression {
             Compression::None => 0,
