@@ -5,6 +5,7 @@ mod compressors;
 mod cos;
 mod html;
 mod indexes;
+mod kind;
 mod markdown;
 mod overheads;
 mod silt;

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use bytes::Bytes;
-use nitro_device::FileDevice;
 use nitro_engine::buf::BufMut;
 use nitro_engine::port::{Device, DeviceError};
 use nitro_trace::content::{Compressibility, fill};
@@ -73,7 +72,7 @@ impl Storm {
     }
 
     /// Writes the contents one after the other.
-    pub(super) async fn lay_out_compact(&self, device: &FileDevice) -> Result<(), DeviceError> {
+    pub(super) async fn lay_out_compact(&self, device: &impl Device) -> Result<(), DeviceError> {
         let mut start = 0;
         let all: Vec<&Bytes> = self.contents.values().collect();
         for run in all.chunks(WRITE_BYTES / BLOCK_BYTES as usize) {
@@ -89,7 +88,7 @@ impl Storm {
     }
 
     /// Writes the contents to a device.
-    pub(super) async fn lay_out(&self, device: &FileDevice) -> Result<(), DeviceError> {
+    pub(super) async fn lay_out(&self, device: &impl Device) -> Result<(), DeviceError> {
         let mut run: Vec<&Bytes> = Vec::new();
         let mut start = 0;
         for (at, bytes) in &self.contents {
@@ -106,7 +105,7 @@ impl Storm {
     }
 }
 
-async fn write(device: &FileDevice, start: u64, run: &[&Bytes]) -> Result<(), DeviceError> {
+async fn write(device: &impl Device, start: u64, run: &[&Bytes]) -> Result<(), DeviceError> {
     if run.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,35 @@
+//! Nitro's variants.
+
+use nitro_engine::codec::Compression;
+
+/// A variant with (D) or without (ND) deduplication, with (C) or without (NC) compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) dedup: bool,
+    pub(super) compress: bool,
+}
+
+impl Kind {
+    /// All four.
+    pub(super) const ALL: [Self; 4] =
+        [Self::new(true, true), Self::new(true, false), Self::new(false, true), Self::new(false, false)];
+
+    const fn new(dedup: bool, compress: bool) -> Self {
+        Self { dedup, compress }
+    }
+
+    /// The paper's notation.
+    pub(super) const fn name(self) -> &'static str {
+        match (self.dedup, self.compress) {
+            (true, true) => "WEU (D, C)",
+            (true, false) => "WEU (D, NC)",
+            (false, true) => "WEU (ND, C)",
+            (false, false) => "WEU (ND, NC)",
+        }
+    }
+
+    /// How its extents are compressed.
+    pub(super) const fn compression(self) -> Compression {
+        if self.compress { Compression::Lz4 } else { Compression::None }
+    }
+}
