@@ -43,14 +43,15 @@ The file is removed at the end. Let nothing else run meanwhile.";
 
 const COS_EXAMPLES: &str = "\
 Examples:
-  In a minute or two:
+  In some minutes:
     nitro reproduce cos --folder /var/tmp/cos
-  In seconds, smaller, for a script:
+  In a minute or two, smaller, for a script:
     nitro reproduce cos --quick -o json
 
-The folder gets cos.html (one file, with charts), cos.md and cos.json. Generations of a volume are written to a store in RAM, behind
+The folder gets cos.html (one file, with charts), cos.md and cos.json. Synthetic traces of three file systems are played before a store
+in RAM, behind modelled disks, without a cache and through one on a modelled SSD, warm and cold. Generations of a volume are written to a store in RAM, behind
 a modelled disk; snapshots are kept, deleted and collected; they are read at random and restored, without a cache and through
-one on a modelled SSD. Time is virtual: figures are the same on every machine. RAM is needed for four times the volume.";
+one on a modelled SSD. Time is virtual: figures are the same on every machine. RAM is needed for four times the volume, and 1 GiB for the traces.";
 
 /// Another paper than Nitro's, or a part of it.
 #[derive(Debug, Subcommand)]
@@ -61,7 +62,7 @@ pub(crate) enum Paper {
     /// Make the evaluation of SILT again, on this machine, in about three minutes
     #[command(after_long_help = SILT_EXAMPLES)]
     Silt(SiltArgs),
-    /// Make Nitro's Figures 9 and 10 (aged and restored snapshots) again, on the deduplicating store, in virtual time
+    /// Make Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) again, on the deduplicating store, in virtual time
     #[command(after_long_help = COS_EXAMPLES)]
     Cos(CosPaperArgs),
 }

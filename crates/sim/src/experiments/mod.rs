@@ -24,10 +24,11 @@ mod table2;
 mod work;
 
 pub use cell::{Cell, Outcomes};
-pub use judge::{Band, Holds, Verdict, percents};
-pub use plan::{Fiu, Plan};
+pub use judge::{Band, Holds, Verdict, percent_more, percents};
+pub use plan::{Fiu, Plan, WARM_NS};
 pub use run::{Step, run};
 pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
+pub use table2::{DEPTH, DIRTY_PERCENT, OVER_EXTENTS, SSD_TIMES, judge_cold, judge_dedup_first, judge_warm};
 pub use work::Work;
 
 /// A figure or table of the paper.

@@ -9,13 +9,17 @@ use crate::settings::{Settings, Variant, Warmup};
 use crate::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 
 /// Requests at a time: as fast as the system can (the paper: 95 % of its resources).
-const DEPTH: u32 = 32;
+pub const DEPTH: u32 = 32;
 /// Write-back's watermark: an assumption.
-const DIRTY_PERCENT: u8 = 50;
+pub const DIRTY_PERCENT: u8 = 50;
 /// The paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
-const SSD_TIMES: u8 = 16;
+pub const SSD_TIMES: u8 = 16;
 /// No SSD: what the others are compared with.
 const NONE: Kind = Kind::new(Variant::None, false, false);
+
+/// What the paper says of extents, N12.
+pub const OVER_EXTENTS: &str = "WEU (D, C) against extents (ND, NC): up to +120 % IOPS, −55 % response time; extents against WEU (ND, NC): \
+                                −13 to −22 % IOPS, +4 to +7 % response time";
 
 /// A system of the paper, warm or cold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,14 +192,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     let iops = warm.all(&Kind::WEUS, |paces, fiu, kind| paces.iops(fiu, kind, NONE));
     let response = warm.all(&Kind::WEUS, |paces, fiu, kind| paces.response(fiu, kind, NONE));
     let homes = warm.iops(Fiu::Homes, dc, NONE);
-    let n10 = Band::from(254.0).judge(&iops).and(Band::new(-100.0, -49.0).judge(&response));
     let dedup_first = warm.all(&[d], |paces, fiu, kind| paces.iops(fiu, kind, c));
-    let n11 = if dedup_first.is_empty() {
-        Holds::NotMeasured
-    } else {
-        let sum: f64 = dedup_first.iter().sum();
-        Holds::of(dedup_first.iter().all(|more| *more > 0.0), sum > 0.0)
-    };
     let over_extents = warm.all(&[dc], |paces, fiu, kind| paces.iops(fiu, kind, extent));
     let response_over = warm.all(&[dc], |paces, fiu, kind| paces.response(fiu, kind, extent));
     let extents_iops = warm.all(&[extent], |paces, fiu, kind| paces.iops(fiu, kind, plain));
@@ -208,7 +205,6 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     let cold = paces(true, false);
     let cold_iops = cold.all(&Kind::WEUS, |paces, fiu, kind| paces.iops(fiu, kind, NONE));
     let cold_response = cold.all(&Kind::WEUS, |paces, fiu, kind| paces.response(fiu, kind, NONE));
-    let n14 = Band::new(0.0, 520.0).judge(&cold_iops).and(Band::new(-29.0, -2.0).judge(&cold_response));
     let tps = paces(false, true);
     let tps_iops = tps.all(&Kind::WEUS, |paces, fiu, kind| paces.iops(fiu, kind, NONE));
     let tps_response = tps.all(&Kind::WEUS, |paces, fiu, kind| paces.response(fiu, kind, NONE));
@@ -222,26 +218,11 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         .and(Band::new(-100.0, -41.0).judge(&tps_response))
         .and(Band::new(-14.0, -5.0).judge(&fewer));
     vec![
-        Verdict::new(
-            "N10",
-            "COS: IOPS at least +254 % and read response time at least −49 % for every WEU variant, against no SSD; Homes (D, C) \
-             +673 %",
-            format!(
-                "IOPS {} to {}; response {} to {}; Homes (D, C) {}",
-                extreme(&iops, f64::min),
-                extreme(&iops, f64::max),
-                extreme(&response, f64::min),
-                extreme(&response, f64::max),
-                homes.map_or_else(|| "–".into(), |homes| percents(&[homes])),
-            ),
-            n10,
-        )
-        .because(WHY),
-        Verdict::new("N11", "(D, NC) has more IOPS than (ND, C) in every trace", percents(&dedup_first), n11).because(SAVED_WHY),
+        judge_warm(&iops, &response, homes).because(WHY),
+        judge_dedup_first(&dedup_first).because(SAVED_WHY),
         Verdict::new(
             "N12",
-            "WEU (D, C) against extents (ND, NC): up to +120 % IOPS, −55 % response time; extents against WEU (ND, NC): −13 to \
-             −22 % IOPS, +4 to +7 % response time",
+            OVER_EXTENTS,
             format!(
                 "(D, C): IOPS {}, response {}; extents: IOPS {}, response {}",
                 percents(&over_extents),
@@ -252,34 +233,54 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
             n12,
         )
         .because(EXTENTS_WHY),
-        Verdict::new(
-            "N14",
-            "cold cache: IOPS up to +520 %, response time −2 to −29 %",
-            format!(
-                "IOPS {} to {}; response {} to {}",
-                extreme(&cold_iops, f64::min),
-                extreme(&cold_iops, f64::max),
-                extreme(&cold_response, f64::min),
-                extreme(&cold_response, f64::max)
-            ),
-            n14,
-        )
-        .because(WHY),
+        judge_cold(&cold_iops, &cold_response).because(WHY),
         Verdict::new(
             "N15",
             "TPS: IOPS at least +75 %, response time at least −41 %; without recipes 5–14 % fewer read hits",
-            format!(
-                "IOPS {} to {}; response {} to {}; read hits beside COS {}",
-                extreme(&tps_iops, f64::min),
-                extreme(&tps_iops, f64::max),
-                extreme(&tps_response, f64::min),
-                extreme(&tps_response, f64::max),
-                percents(&fewer)
-            ),
+            format!("{}; read hits beside COS {}", ranges(&tps_iops, &tps_response), percents(&fewer)),
             n15,
         )
         .because(WHY),
     ]
+}
+
+/// N10: what a warm cache brings before a deduplicating origin. IOPS and response times of all variants and traces, in percent more than
+/// without an SSD; and the IOPS of Homes with (D, C).
+#[must_use]
+pub fn judge_warm(iops: &[f64], response: &[f64], homes: Option<f64>) -> Verdict {
+    let found = format!(
+        "{}; Homes (D, C) {}",
+        ranges(iops, response),
+        homes.map_or_else(|| "–".into(), |homes| percents(&[homes]))
+    );
+    let claim = "COS: IOPS at least +254 % and read response time at least −49 % for every WEU variant, against no SSD; Homes (D, C) \
+                 +673 %";
+    let holds = Band::from(254.0).judge(iops).and(Band::new(-100.0, -49.0).judge(response));
+    Verdict::new("N10", claim, found, holds)
+}
+
+/// N11, from the IOPS of (D, NC) in percent more than those of (ND, C), by trace.
+#[must_use]
+pub fn judge_dedup_first(more: &[f64]) -> Verdict {
+    let holds = match more {
+        [] => Holds::NotMeasured,
+        _ => Holds::of(more.iter().all(|more| *more > 0.0), more.iter().sum::<f64>() > 0.0),
+    };
+    Verdict::new("N11", "(D, NC) has more IOPS than (ND, C) in every trace", percents(more), holds)
+}
+
+/// N14, from what N10 takes, with a cold cache.
+#[must_use]
+pub fn judge_cold(iops: &[f64], response: &[f64]) -> Verdict {
+    let holds = Band::new(0.0, 520.0).judge(iops).and(Band::new(-29.0, -2.0).judge(response));
+    Verdict::new("N14", "cold cache: IOPS up to +520 %, response time −2 to −29 %", ranges(iops, response), holds)
+}
+
+/// From the least to the most.
+fn ranges(iops: &[f64], response: &[f64]) -> String {
+    let [(fewest, most), (shortest, longest)] =
+        [iops, response].map(|figures| (extreme(figures, f64::min), extreme(figures, f64::max)));
+    format!("IOPS {fewest} to {most}; response {shortest} to {longest}")
 }
 
 fn extreme(figures: &[f64], of: fn(f64, f64) -> f64) -> String {

@@ -25,21 +25,23 @@ use std::time::Duration;
 
 pub(super) type Disk = HddDevice<RamDevice, VirtualTime>;
 type Flash = SsdDevice<RamDevice, VirtualTime, AnyFtl>;
-type TestStore = Store<Disk>;
+pub(super) type TestStore = Store<Disk>;
 pub(super) type Object = nitro_cos::Volume<Disk>;
-type TestCache = Cache<Flash, VirtualTime>;
+pub(super) type TestCache = Cache<Flash, VirtualTime>;
 pub(super) type TestVolume = Volume<Flash, Object, VirtualTime>;
 
 /// Bytes of a chunk and of an extent.
 pub(super) const CHUNK_BYTES: u64 = 8192;
 /// What is written in one go.
-const WRITE_BYTES: u64 = 1 << 20;
+pub(super) const WRITE_BYTES: u64 = 1 << 20;
 /// Chunks that change together, at most: runs are 1, 2, 4 … of them long, each as often as the others.
 const RUN_CHUNKS_MAX_LOG: u64 = 6;
 /// The store's RAM for content and for recipes: this part of the volume each. Of 38 GB that is 76 MB.
 const RAM_PART: u64 = 512;
+/// Bytes of a write-evict unit: the least, since caches are small.
+pub(super) const WEU_BYTES: u64 = 512 << 10;
 /// By how much LZ4 makes the contents smaller.
-const RATIO: f64 = 2.0;
+pub(super) const RATIO: f64 = 2.0;
 /// The volume that is written; its snapshots are `vm@001` and so on.
 const VOLUME: &str = "vm";
 
@@ -90,7 +92,8 @@ fn model(span_bytes: u64) -> HddModel {
     HddModel::rpm_7200().with_span(span_bytes)
 }
 
-fn content(number: u64) -> Fingerprint {
+/// Content by its number.
+pub(super) fn content(number: u64) -> Fingerprint {
     let mut bytes = [0; 20];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes[8..16].copy_from_slice(&mix(number).to_le_bytes());
@@ -111,8 +114,8 @@ fn snapshot_name(generation: usize) -> String {
 }
 
 /// A store that is to be measured has as little RAM beside its volume as a real one.
-fn little_ram(scale: &Scale) -> nitro_cos::Settings {
-    let part = (scale.volume_bytes / RAM_PART).max(128 << 10);
+pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
+    let part = (volume_bytes / RAM_PART).max(128 << 10);
     nitro_cos::Settings { region_cache_bytes: part, recipe_cache_bytes: part, ..nitro_cos::Settings::default() }
 }
 
@@ -196,7 +199,7 @@ impl Bed {
     /// Opens the store again: with nothing in RAM, and little RAM.
     pub(super) async fn reopen(&mut self) -> Result<(), Error> {
         self.store.close().await.map_err(|e| failed(&e))?;
-        let store = Store::open(Arc::clone(&self.disk), little_ram(&self.scale)).await;
+        let store = Store::open(Arc::clone(&self.disk), little_ram(self.scale.volume_bytes)).await;
         self.store = Arc::new(store.map_err(|e| failed(&e))?);
         Ok(())
     }
@@ -266,9 +269,8 @@ pub(super) struct Cached {
 
 impl Cached {
     pub(super) async fn new(kind: CacheKind, clock: &VirtualTime, primary: Object) -> Result<Self, Error> {
-        let weu_bytes = 512 << 10;
-        let cache_bytes = (kind.bytes / weu_bytes).max(WEU_COUNT_MIN) * weu_bytes;
-        let mut manager = Settings { dedup: kind.dedup, weu_bytes: weu_bytes as u32, ..Settings::new(cache_bytes) };
+        let cache_bytes = whole_units(kind.bytes);
+        let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::new(cache_bytes) };
         manager.streams.readahead_bytes = 0;
         if kind.sequential {
             manager.streams.threshold_bytes = 0;
@@ -314,7 +316,12 @@ fn read_only(cache: &Arc<TestCache>, object: Object, number: u16) -> Arc<TestVol
     Volume::new(Arc::clone(cache), object, options)
 }
 
-fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
+/// A cache's bytes in whole write-evict units, of which there must be some.
+pub(super) fn whole_units(bytes: u64) -> u64 {
+    (bytes / WEU_BYTES).max(WEU_COUNT_MIN) * WEU_BYTES
+}
+
+pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
     let settings = FtlSettings::PageMapped(PageMappedSettings {
         over_provisioning: 0.07,
         victims: VictimPolicy::Greedy,

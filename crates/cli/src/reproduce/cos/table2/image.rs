@@ -1,0 +1,158 @@
+//! File systems as they are before they are measured: a store for each, in RAM, imported once and copied for each run.
+
+use super::super::bed::{CHUNK_BYTES, Disk, Object, RATIO, TestStore, WRITE_BYTES, content, failed, little_ram};
+use super::super::clock::VirtualTime;
+use super::Trace;
+use crate::error::Error;
+use bytes::Bytes;
+use nitro_cache::Fingerprint;
+use nitro_cos::{Plan, Settings, Store, StoreOptions};
+use nitro_device::hdd::HddModel;
+use nitro_device::{HddDevice, RamDevice};
+use nitro_engine::buf::BufMut;
+use nitro_engine::port::Device;
+use nitro_trace::content::fill;
+use nitro_trace::{Op, Reader, Request};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of the blocks that contents of traces are told of.
+pub(super) const BLOCK_BYTES: u64 = 4096;
+const CHUNK_BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES;
+const NAME: &str = "files";
+/// The simulator's two shelves of 23 disks, without those for parity.
+pub(super) const SPINDLES: u32 = 21;
+const STRIPE_BYTES: u64 = 256 << 10;
+/// Containers are as small beside these file systems as 4 MiB beside real ones, or as small as they can be.
+const CONTAINER_BYTES: u32 = 512 << 10;
+/// Containers of 4 MiB whose fingerprints a store keeps in RAM: that of a file system of the published size.
+const LOCALITY_CONTAINERS: f64 = 512.0;
+/// The least: with fewer, what is written would not find its own neighbours.
+const LOCALITY_CONTAINERS_MIN: usize = 8;
+/// What a chunk takes on the disk, for planning, in percent; Zstandard makes less of it.
+const STORED_PERCENT: u64 = 60;
+/// For the index, the journal, and containers that are being filled.
+const ROOM_BYTES: u64 = 64 << 20;
+
+/// What blocks of the footprint hold.
+type Contents = BTreeMap<u64, Fingerprint>;
+
+/// A store, closed.
+pub(super) struct Image {
+    ram: RamDevice,
+    trace: Trace,
+}
+
+/// A store that is to be measured.
+pub(super) struct Measured {
+    pub(super) disk: Arc<Disk>,
+    pub(super) store: Arc<TestStore>,
+}
+
+impl Measured {
+    /// The file system.
+    pub(super) fn object(&self) -> Result<Object, Error> {
+        self.store.open_volume(NAME).map_err(|e| failed(&e))
+    }
+}
+
+/// What a block holds that is written before anybody read it: something that nothing else has.
+fn unknown(block: u64) -> Fingerprint {
+    content(1 << 63 | block)
+}
+
+/// The bytes of blocks.
+pub(super) fn bytes_of(prints: &[Fingerprint]) -> Bytes {
+    let mut bytes = BufMut::with_len(prints.len() * BLOCK_BYTES as usize);
+    for (print, block) in prints.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES as usize)) {
+        fill(print, RATIO, block);
+    }
+    bytes.freeze()
+}
+
+/// What the footprint holds at a moment of a trace, and the chunks that are written from then on.
+fn contents(trace: &Trace, at_ns: u64) -> Result<(Contents, u64), Error> {
+    let mut contents = Contents::new();
+    let mut written = 0;
+    let mut reader = trace.open()?;
+    let mut request = Request::default();
+    while reader.next(&mut request).map_err(|e| failed(&e))? {
+        let (write, before) = (request.op == Op::Write, request.time_ns < at_ns);
+        if write && !before {
+            written += request.end().div_ceil(CHUNK_BYTES) - request.offset / CHUNK_BYTES;
+        }
+        for (block, print) in request.blocks(BLOCK_BYTES).zip(&request.fingerprints) {
+            match (write, before) {
+                (true, true) => drop(contents.insert(block, *print)),
+                (true, false) => drop(contents.entry(block).or_insert_with(|| unknown(block))),
+                (false, _) => drop(contents.entry(block).or_insert(*print)),
+            }
+        }
+    }
+    Ok((contents, written))
+}
+
+impl Image {
+    /// Imports what the file system holds when the trace has come so far.
+    pub(super) async fn new(trace: Trace, at_ns: u64, clock: &VirtualTime) -> Result<Self, Error> {
+        let (contents, written) = contents(&trace, at_ns)?;
+        let chunks = contents.len() as u64 / CHUNK_BLOCKS + written;
+        let size_bytes = (chunks * CHUNK_BYTES * STORED_PERCENT / 100 + ROOM_BYTES).next_multiple_of(1 << 20);
+        let options = StoreOptions { size_bytes, container_bytes: CONTAINER_BYTES, ..StoreOptions::default() };
+        let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
+        let disk = Arc::new(disk(RamDevice::new(size_bytes, BLOCK_BYTES as u32), clock));
+        let store = Store::create(Arc::clone(&disk), &plan, Settings::default()).await;
+        let store = Arc::new(store.map_err(|e| failed(&e))?);
+        store.create_volume(NAME, trace.volume_bytes(), Some(CHUNK_BYTES as u32), 0).map_err(|e| failed(&e))?;
+        let measured = Measured { disk, store };
+        import(&measured.object()?, &contents).await?;
+        measured.store.close().await.map_err(|e| failed(&e))?;
+        let ram = copy(measured.disk.inner()).await?;
+        Ok(Self { ram, trace })
+    }
+
+    /// Opens a copy of it.
+    pub(super) async fn open(&self, clock: &VirtualTime) -> Result<Measured, Error> {
+        let disk = Arc::new(disk(copy(&self.ram).await?, clock));
+        let small = f64::from(4 << 20) / f64::from(CONTAINER_BYTES);
+        let containers = (LOCALITY_CONTAINERS * small * self.trace.scale) as usize;
+        let locality_containers = containers.max(LOCALITY_CONTAINERS_MIN);
+        let settings = Settings { locality_containers, ..little_ram(self.trace.volume_bytes()) };
+        let store = Store::open(Arc::clone(&disk), settings).await;
+        Ok(Measured { disk, store: Arc::new(store.map_err(|e| failed(&e))?) })
+    }
+}
+
+fn disk(ram: RamDevice, clock: &VirtualTime) -> Disk {
+    HddDevice::new(ram, clock.clone(), HddModel::rpm_7200().with_spindles(SPINDLES, STRIPE_BYTES))
+}
+
+/// Writes contents, in the order of their addresses; what lies beside them in their chunks is written too.
+async fn import(object: &Object, contents: &Contents) -> Result<(), Error> {
+    let mut chunks: Vec<u64> = contents.keys().map(|block| block / CHUNK_BLOCKS).collect();
+    chunks.dedup();
+    let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
+    for run in chunks.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(at_once)) {
+        let blocks = run.iter().flat_map(|chunk| chunk * CHUNK_BLOCKS..(chunk + 1) * CHUNK_BLOCKS);
+        let prints: Vec<_> =
+            blocks.map(|block| contents.get(&block).copied().unwrap_or_else(|| unknown(block))).collect();
+        object.write_range(run[0] * CHUNK_BYTES, bytes_of(&prints)).await.map_err(|e| failed(&e))?;
+    }
+    Ok(())
+}
+
+/// A copy of what a device holds.
+async fn copy(ram: &RamDevice) -> Result<RamDevice, Error> {
+    let size_bytes = ram.geometry().size_bytes;
+    let copy = RamDevice::new(size_bytes, BLOCK_BYTES as u32);
+    let mut at = 0;
+    for run in ram.allocation(0, size_bytes).await.map_err(|e| failed(&e))? {
+        let end = at + run.len;
+        for start in (at..end).step_by(WRITE_BYTES as usize).filter(|_| !run.hole) {
+            let bytes = ram.read(start, WRITE_BYTES.min(end - start) as usize).await.map_err(|e| failed(&e))?;
+            copy.write(start, bytes).await.map_err(|e| failed(&e))?;
+        }
+        at = end;
+    }
+    Ok(copy)
+}
