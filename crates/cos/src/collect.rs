@@ -9,6 +9,7 @@ use crate::lane::{GC_DATA_LANE, GC_RECIPE_LANE};
 use crate::marks::Marks;
 use crate::object::Change;
 use crate::place::{Place, Reference};
+use crate::range_lock::ALL;
 use crate::refresh::Moves;
 use crate::slots::Slot;
 use crate::{Error, Progress, Store};
@@ -141,7 +142,7 @@ impl<D: Device> Store<D> {
     /// was there before is reached from what is returned.
     async fn begin_marking(&self) -> Vec<Reachable> {
         // Nothing is between being found, or stored, and being referred to.
-        let _nobody = self.mutating.write().await;
+        let _nobody = self.mutating.alone(ALL).await;
         let objects = self.objects.lock();
         let mut state = self.state.lock();
         let sealed = state.slots.iter().filter(|(_, s)| s.state == SlotState::Sealed);

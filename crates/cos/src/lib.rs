@@ -29,6 +29,7 @@ mod object;
 mod place;
 mod plan;
 mod quota;
+mod range_lock;
 mod recover;
 mod refresh;
 mod slots;

@@ -3,6 +3,7 @@
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::object::Object;
 use crate::plan::StoreOptions;
+use crate::range_lock::ALL;
 use crate::{Error, Store, Volume};
 use nitro_engine::port::Device;
 use serde::Serialize;
@@ -268,9 +269,9 @@ impl<D: Device> Store<D> {
         }
         {
             // No write is half in it.
-            let _alone = object.writing.write().await;
+            let _alone = object.writing.alone(ALL).await;
             self.flush_tree(&object).await?;
-            let _mutating = self.mutating.read().await;
+            let _mutating = self.mutating.shared(ALL).await;
             let record = object.state.lock().record.clone();
             if record.incomplete {
                 let why = "import it to its end first";

@@ -2,7 +2,7 @@
 
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::place::Reference;
-use async_lock::RwLock;
+use crate::range_lock::RangeLock;
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,8 @@ pub(crate) struct Object {
     pub(crate) durable_modified_ns: AtomicU64,
     /// Its recipe is being written.
     pub(crate) flushing: AsyncMutex<()>,
-    /// Writes of whole chunks share it; what reads, changes and writes a chunk has it alone.
-    pub(crate) writing: RwLock<()>,
+    /// Chunks that are being written: writes of whole ones share them; what reads, changes and writes a chunk has it alone.
+    pub(crate) writing: RangeLock,
 }
 
 /// What of an object changes.
@@ -59,7 +59,7 @@ impl Object {
                 unlogged: BTreeSet::new(),
             }),
             flushing: AsyncMutex::new(()),
-            writing: RwLock::new(()),
+            writing: RangeLock::default(),
         }
     }
 

@@ -11,11 +11,11 @@ use crate::lane::{LANES, Lane, Open};
 use crate::locality::Locality;
 use crate::namespace::Objects;
 use crate::plan::{Layout, Plan, index_plan};
+use crate::range_lock::RangeLock;
 use crate::recover;
 use crate::slots::Slots;
 use crate::summary::Summary;
 use crate::tree::NodeKey;
-use async_lock::RwLock;
 use futures_util::lock::Mutex as AsyncMutex;
 use hashbrown::HashMap;
 use lru::LruCache;
@@ -103,7 +103,7 @@ pub struct Store<D> {
     /// One collection at a time.
     pub(crate) collecting: AsyncMutex<()>,
     /// Shared by whoever is between finding or storing chunks and referring to them.
-    pub(crate) mutating: RwLock<()>,
+    pub(crate) mutating: RangeLock,
     /// Streams that are being imported.
     pub(crate) streams: AtomicUsize,
     poisoned: OnceLock<String>,
@@ -194,7 +194,7 @@ impl<D: Device> Store<D> {
             upto: Upto::default(),
             counters: Counting::default(),
             collecting: AsyncMutex::new(()),
-            mutating: RwLock::new(()),
+            mutating: RangeLock::default(),
             streams: AtomicUsize::new(0),
             poisoned: OnceLock::new(),
         }

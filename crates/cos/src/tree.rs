@@ -8,6 +8,7 @@ use crate::format::region::ChunkKind;
 use crate::lane::RECIPE_LANE;
 use crate::object::{Change, Object};
 use crate::place::Reference;
+use crate::range_lock::ALL;
 use crate::{Error, Store};
 use bytes::Bytes;
 use nitro_engine::manager::Fingerprint;
@@ -112,7 +113,7 @@ impl<D: Device> Store<D> {
     /// Has the recipe say what the overlay says.
     pub(crate) async fn flush_tree(&self, object: &Object) -> Result<(), Error> {
         let _flushing = object.flushing.lock().await;
-        let _mutating = self.mutating.read().await;
+        let _mutating = self.mutating.shared(ALL).await;
         let (root, changes, size) = {
             let state = object.state.lock();
             (state.record.root, state.overlay.clone(), state.record.size_bytes)

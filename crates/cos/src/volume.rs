@@ -7,6 +7,7 @@ use crate::format::region::ChunkKind;
 use crate::lane::DATA_LANES;
 use crate::object::{Change, Object};
 use crate::place::Reference;
+use crate::range_lock::ALL;
 use crate::{Error, Store};
 use bytes::Bytes;
 use nitro_engine::buf::{BufMut, is_zero};
@@ -240,8 +241,9 @@ impl<D: Device> Volume<D> {
         if !whole {
             return self.write_range(offset, data.slice(..len as usize)).await;
         }
-        let _shared = self.object.writing.read().await;
-        self.write_chunks(self.chunks(offset, data.len() as u64), data, &[]).await
+        let chunks = self.chunks(offset, data.len() as u64);
+        let _shared = self.object.writing.shared(chunks.clone()).await;
+        self.write_chunks(chunks, data, &[]).await
     }
 
     /// As [`write_range`](Self::write_range), with the fingerprints (BLAKE3, cut to 160 bits) of the chunks that it touches, as
@@ -256,10 +258,10 @@ impl<D: Device> Volume<D> {
         let chunks = self.chunks(offset, len);
         let (start, end) = (chunks.start * chunk_bytes, chunks.end * chunk_bytes);
         if (start, end) == (offset, offset + len) {
-            let _shared = self.object.writing.read().await;
+            let _shared = self.object.writing.shared(chunks.clone()).await;
             return self.write_chunks(chunks, data, known).await;
         }
-        let _alone = self.object.writing.write().await;
+        let _alone = self.object.writing.alone(chunks.clone()).await;
         let mut whole = BufMut::zeroed((end - start) as usize);
         let size = self.size_bytes();
         // The chunks at both ends keep what is not written.
@@ -277,7 +279,7 @@ impl<D: Device> Volume<D> {
 
     async fn write_chunks(&self, chunks: Range<u64>, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let chunk_bytes = self.object.chunk_bytes as usize;
-        let mutating = self.store.mutating.read().await;
+        let mutating = self.store.mutating.shared(ALL).await;
         let since = self.store.state.lock().slots.sequence();
         let mut pieces = Vec::with_capacity(data.len() / chunk_bytes);
         let mut numbers = Vec::with_capacity(pieces.capacity());
@@ -332,8 +334,8 @@ impl<D: Device> Volume<D> {
                 self.write_range(from, BufMut::zeroed((to - from) as usize).freeze()).await?;
             }
         }
-        let _shared = self.object.writing.read().await;
         let (mut first, last) = (whole.start / chunk_bytes, whole.end / chunk_bytes);
+        let _shared = self.object.writing.shared(first..last).await;
         while first < last {
             let next = last.min(first + RESOLVED_AT_ONCE);
             // What is a hole already needs no word.
