@@ -38,15 +38,18 @@ impl CacheManager {
     }
 
     /// As [`insert_duplicate`](Self::insert_duplicate), for content that the origin has not got; with its version. Content
-    /// of a clean WEU that is not on the SSD yet is passed over: the journal must not name what may never get there.
+    /// of a clean WEU that is not on the SSD yet is passed over: the journal must not name what may never get there. So is that
+    /// of a WEU that would have to be pinned for it, where as many as `pins_max` are.
     pub fn insert_dirty_duplicate(
         &mut self,
         key: ExtentKey,
         fingerprint: &Fingerprint,
         now: u32,
+        pins_max: u32,
     ) -> Option<(Location, u64)> {
         let location = self.lookup_fingerprint(fingerprint)?;
-        if !self.weus.is_safe_to_name(location.weu) {
+        let may_pin = self.weus.is_pinned(location.weu) || self.weus.pinned_count() < pins_max;
+        if !may_pin || !self.weus.is_safe_to_name(location.weu) {
             return None;
         }
         self.touch_restoring(key);

@@ -224,6 +224,10 @@ impl WeuTable {
         }
     }
 
+    pub(crate) fn is_pinned(&self, weu: WeuId) -> bool {
+        self.slot(weu).pins > 0
+    }
+
     pub(crate) fn pinned_count(&self) -> u32 {
         self.pinned
     }

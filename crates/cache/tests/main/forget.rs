@@ -62,7 +62,7 @@ fn what_is_dirty_is_discarded_with_its_pins_and_told_to_the_journal() {
     manager.keep_journal();
     let (weu, _) = manager.open_dirty_weu(512).unwrap();
     manager.append_dirty(weu, key(1, 0), Some(&fingerprint(0)), Stored::Packed(4000), 0);
-    manager.insert_dirty_duplicate(key(1, 1), &fingerprint(0), 0).unwrap();
+    manager.insert_dirty_duplicate(key(1, 1), &fingerprint(0), 0, u32::MAX).unwrap();
     let version = manager.version();
     forget(&mut manager, 1);
     assert_eq!((manager.dirty_count(), manager.pinned_count()), (2, 1), "dirty extents are not forgotten");
@@ -76,4 +76,23 @@ fn what_is_dirty_is_discarded_with_its_pins_and_told_to_the_journal() {
     for index in 0..2 {
         assert!(told.iter().any(|(k, v)| *k == key(1, index) && *v > version), "extent {index}");
     }
+}
+
+#[test]
+fn dirty_duplicates_pin_no_more_units_than_they_may() {
+    let mut manager = CacheManager::new(Settings::new(16 << 20)).unwrap();
+    manager.keep_journal();
+    // Two units, two contents each.
+    for unit in 0..2 {
+        let (weu, _) = manager.open_weu().unwrap();
+        for index in [unit * 2, unit * 2 + 1] {
+            manager.append(weu, key(1, index), Some(&fingerprint(index)), Stored::Packed(4000));
+        }
+        manager.seal(weu);
+        manager.stored(weu);
+    }
+    let mut duplicate = |of| manager.insert_dirty_duplicate(key(2, of), &fingerprint(of), 0, 1).is_some();
+    // The first pins its unit, the third another, which is one too many; the second finds its own pinned.
+    assert_eq!([duplicate(0), duplicate(2), duplicate(1)], [true, false, true]);
+    assert_eq!((manager.dirty_count(), manager.pinned_count()), (2, 1));
 }

@@ -93,13 +93,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
         true
     }
 
-    /// Refers to content that is cached already.
+    /// Refers to content that is cached already; but once destage is wanted not such that keeps yet another unit from being evicted:
+    /// a few extents scattered over many would soon leave none. They are stored again, together.
     fn put_duplicate(&self, job: &Job, fingerprint: &Fingerprint) -> bool {
         let mut manager = self.manager.lock();
         if job.token.is_void() {
             return true;
         }
-        let Some((location, version)) = manager.insert_dirty_duplicate(job.key, fingerprint, self.seconds()) else {
+        let pins_max = self.weu_count() * u32::from(self.settings.dirty_start_percent) / 100;
+        let Some((location, version)) = manager.insert_dirty_duplicate(job.key, fingerprint, self.seconds(), pins_max)
+        else {
             return false;
         };
         let (key, weu) = (job.key, location.weu);

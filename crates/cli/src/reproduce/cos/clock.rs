@@ -10,9 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Polls without a timer, after which the next one is due all the same.
-const POLLS_MAX: usize = 16;
-
 #[derive(Default)]
 struct Timers {
     now: Duration,
@@ -50,23 +47,13 @@ impl VirtualTime {
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut future = pin!(future);
-        let mut polls = 0;
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Some(output);
             }
-            polls += 1;
-            // Those who wake one another while they wait do not stop the time.
-            let idle = !woken.0.swap(false, Relaxed);
-            if idle || polls >= POLLS_MAX {
-                polls = 0;
+            if !woken.0.swap(false, Relaxed) {
                 let mut timers = self.0.lock();
-                let Some(((at, _), waker)) = timers.waiting.pop_first() else {
-                    if idle {
-                        return None;
-                    }
-                    continue;
-                };
+                let ((at, _), waker) = timers.waiting.pop_first()?;
                 timers.now = timers.now.max(at);
                 drop(timers);
                 waker.wake();

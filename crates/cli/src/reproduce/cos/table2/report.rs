@@ -149,13 +149,13 @@ fn work(all: &[Outcomes], warm: bool) -> Table {
 }
 
 fn verdicts(all: &[Outcomes]) -> Vec<Verdict> {
-    const WHY: &str = "without an SSD the store completes parts of chunks one at a time, whatever else a volume is asked to write: what a \
-                       cache gains by acknowledging writes and giving the store whole chunks is the larger. With it more of the 32 \
-                       requests that are always under way are reads, and those that miss wait for one another, and for destage, at the disks; reuse \
-                       is the synthetic traces'";
+    const WHY: &str = "without an SSD this store acknowledges a write when RAM has it, and writes to the disks one long stream, whatever the \
+                       addresses: an SSD gains little by acknowledging writes. Once half of the cache is dirty they wait for destage, which \
+                       flushes the store after 4 MiB at most. More of the 32 requests that are always under way are reads then, and \
+                       those that miss wait for one another, and for destage, at the disks; reuse is the synthetic traces'";
     const SAVED_WHY: &str = "before this store, which finds duplicates again by itself, a content that is known in the cache saves no request of \
-                             the disks but for reads found by recipes. Why (D, NC) has fewer IOPS where it hits more was not \
-                             looked into";
+                             the disks but for reads found by recipes; and where contents shrink by half, compression keeps more of \
+                             them than deduplication does";
     const EXTENTS_WHY: &str = "the engine caches in write-evict units only: what is judged is whether (D, C) is faster than WEU (ND, NC), which \
                                the paper has 15 to 28 % above extents";
     let [dc, d, c, plain] = Kind::ALL;
