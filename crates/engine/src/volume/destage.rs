@@ -280,7 +280,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let run_max = (RUN_BYTES / self.extent_bytes() as usize).max(1);
         let runs = batch.chunk_by(|a, b| a.key.index().0 + 1 == b.key.index().0).flat_map(|run| run.chunks(run_max));
         let writes: Vec<_> = runs.map(|run| self.destage_run(run)).collect();
-        let at_once = if self.origin_reading.load(Ordering::Relaxed) > 0 { RUNS_BESIDE_READS } else { RUNS_ALONE };
+        let at_once = if self.destage_disturbs_reads() { RUNS_BESIDE_READS } else { RUNS_ALONE };
         let mut writes = stream::iter(writes).buffered(at_once);
         let (mut done, mut failed) = (Vec::new(), None);
         // To the end, also after a failure: a write left under way could arrive over a later one.
@@ -302,6 +302,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.clean(&done).await?;
         self.cache.room.notify(usize::MAX);
         Ok(done.len())
+    }
+
+    /// Whether clients read from an origin that has to find a place on its disk for each write. One that knows contents by
+    /// fingerprint writes them one after the other, but may have to look for each.
+    fn destage_disturbs_reads(&self) -> bool {
+        self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none()
     }
 
     /// Writes neighbours to the origin, with one write if all can be read.
