@@ -5,8 +5,10 @@ use compio::driver::ProactorBuilder;
 use compio::runtime::{Runtime, RuntimeBuilder};
 use nitro_engine::port::Clock;
 use std::any::Any;
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,10 +20,13 @@ const RING_ENTRIES: u32 = 1024;
 const TASKS_PER_POLL: usize = 256;
 /// Wake-ups from other threads that fit without making the waker wait.
 const REMOTE_WAKES: usize = 1024;
+/// How long a reactor that ends waits for requests that nobody waits for any more, and how often it looks.
+const REQUESTS_WAIT: Duration = Duration::from_secs(5);
+const REQUESTS_TURN: Duration = Duration::from_micros(200);
 
 /// A single-threaded reactor: an executor with its own ring.
 pub struct Reactor {
-    runtime: Runtime,
+    runtime: Rc<Runtime>,
 }
 
 impl Reactor {
@@ -42,7 +47,7 @@ impl Reactor {
             .or_else(|_| build(&cooperative))
             .or_else(|_| build(&proactor()))
             .or_else(|_| build(&polling))
-            .map(|runtime| Self { runtime })
+            .map(|runtime| Self { runtime: Rc::new(runtime) })
             .map_err(|e| Error::from_io(e, "start", "the reactor"))
     }
 
@@ -55,6 +60,49 @@ impl Reactor {
     /// Runs `future`, and whatever is spawned meanwhile, on this thread until `future` ends.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
+    }
+}
+
+/// A ring that is closed lets go of its requests some time later: until then the kernel reads and writes their memory. So they are
+/// waited for.
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        self.block_on(async {
+            while Request::count() > 0 && begun.elapsed() < REQUESTS_WAIT {
+                compio::time::sleep(REQUESTS_TURN).await;
+            }
+        });
+        if Request::count() > 0 {
+            // A device hangs: its requests keep their memory, and the ring, for good.
+            std::mem::forget(Rc::clone(&self.runtime));
+        }
+    }
+}
+
+thread_local! {
+    static REQUESTS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Part of a request that memory was lent to: dropped when the kernel has answered, however early those who asked went away.
+pub(crate) struct Request(());
+
+impl Request {
+    pub(crate) fn new() -> Self {
+        REQUESTS.set(REQUESTS.get() + 1);
+        Self(())
+    }
+
+    /// Those of this thread that are under way.
+    fn count() -> usize {
+        REQUESTS.get()
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // While a thread ends its count may be gone.
+        let _ = REQUESTS.try_with(|requests| requests.set(requests.get() - 1));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::output::{Format, json_line};
 use crate::progress::Progress;
 use crate::size::Size;
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
+use futures_util::stream::{self, StreamExt};
 use nitro_cos::{Settings, Volume};
 use nitro_device::AnyDevice;
 use nitro_engine::buf::is_zero;
@@ -105,6 +105,15 @@ impl Shared for Target {
 }
 
 impl Target {
+    /// Writes what was read of a segment.
+    fn take(&self, (from, data): (u64, Option<Bytes>)) -> Result<(), Failed> {
+        if let Some(data) = data {
+            self.file.write_all_at(&data, from).map_err(Failed::File)?;
+        }
+        self.bytes.fetch_add(SEGMENT_BYTES.min(self.size - from), SeqCst);
+        Ok(())
+    }
+
     /// Reads the segment that begins at `from`; `None`: the target has it already, by having nothing there.
     async fn segment(&self, volume: &Volume<AnyDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
         let len = SEGMENT_BYTES.min(self.size - from);
@@ -174,13 +183,15 @@ async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target) -> Result<
     };
     let reads = stream::iter(std::iter::from_fn(next)).map(|from| shared.segment(volume, from));
     let mut reads = reads.buffer_unordered(SEGMENTS_AHEAD);
-    while let Some((from, data)) = reads.try_next().await? {
-        if let Some(data) = data {
-            shared.file.write_all_at(&data, from).map_err(Failed::File)?;
+    let mut done = Ok(());
+    // To the end, also after a failure: no read that is under way is given up.
+    while let Some(read) = reads.next().await {
+        done = done.and_then(|()| shared.take(read?));
+        if done.is_err() {
+            shared.end();
         }
-        shared.bytes.fetch_add(SEGMENT_BYTES.min(shared.size - from), SeqCst);
     }
-    Ok(())
+    done
 }
 
 /// Whose turn it is to write to standard output.
@@ -191,6 +202,11 @@ struct Turn {
 }
 
 impl Turn {
+    /// Whether somebody failed.
+    fn is_over(&self) -> bool {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
     /// Waits for the turn of a segment; false: somebody failed.
     fn wait(&self, segment: u64) -> bool {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,6 +241,19 @@ impl Shared for Output {
     }
 }
 
+impl Output {
+    /// Writes a segment, when it has its turn.
+    fn write(&self, segment: u64, data: Result<Bytes, nitro_cos::Error>) -> Result<(), Failed> {
+        let data = data.map_err(Failed::Store)?;
+        if self.turn.wait(segment) {
+            (&self.out).write_all(&data).map_err(Failed::File)?;
+            self.bytes.fetch_add(data.len() as u64, SeqCst);
+            self.turn.end(segment);
+        }
+        Ok(())
+    }
+}
+
 /// The threads take segments in turn; each writes its own, when those before are written.
 async fn to_stdout(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let size = volume.size_bytes();
@@ -254,15 +283,14 @@ async fn write_segments(
         let len = SEGMENT_BYTES.min(volume.size_bytes() - from);
         (segment, volume.read_range(from, len as usize).await)
     });
-    let mut reads = stream::iter(reads).buffered(SEGMENTS_AHEAD);
+    let mut reads = stream::iter(reads.take_while(|_| !shared.turn.is_over())).buffered(SEGMENTS_AHEAD);
+    let mut done = Ok(());
+    // To the end, also after a failure: no read that is under way is given up.
     while let Some((segment, data)) = reads.next().await {
-        let data = data.map_err(Failed::Store)?;
-        if !shared.turn.wait(segment) {
-            return Ok(());
+        done = done.and_then(|()| shared.write(segment, data));
+        if done.is_err() {
+            shared.end();
         }
-        (&shared.out).write_all(&data).map_err(Failed::File)?;
-        shared.bytes.fetch_add(data.len() as u64, SeqCst);
-        shared.turn.end(segment);
     }
-    Ok(())
+    done
 }

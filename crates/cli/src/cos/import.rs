@@ -9,6 +9,7 @@ use crate::output::{Format, json_line, print};
 use crate::progress::Progress;
 use crate::size::Size;
 use bytes::Bytes;
+use event_listener::Event;
 use nitro_cos::{Settings, StreamPart, Volume};
 use nitro_device::AnyDevice;
 use nitro_engine::buf::BufMut;
@@ -17,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, stdin};
@@ -25,7 +26,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Bytes that one thread takes at a time.
@@ -174,7 +175,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
     });
     let workers = Workers::start("import", count(args.tuning.threads), &shared, |thread, shared| {
         let volume = volume.in_lane(thread);
-        move || async move { at_once(|| import_segments(&volume, &shared)).await }
+        move || async move { at_once(&*shared, || import_segments(&volume, &shared)).await }
     })?;
     let progress = Progress::new(size, "imported");
     let mut noted = from;
@@ -218,7 +219,10 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Resul
 /// Bytes of a stream that one thread takes at a time.
 const PART_BYTES: usize = 4 << 20;
 
-/// How soon a thread that waits for a stream's source notices that it is to end.
+/// Parts that are cut ahead of the threads that store them.
+const PARTS_CUT_AHEAD: usize = 4;
+
+/// How soon the thread that waits for a stream's source notices that it is to end.
 const READ_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Cuts a stream into parts, in order.
@@ -265,9 +269,19 @@ impl Cutter {
     }
 }
 
+/// Parts that are to be stored.
+#[derive(Default)]
+struct Cut {
+    parts: VecDeque<Part>,
+    /// No more will come.
+    is_whole: bool,
+}
+
 /// What the threads of a stream's import share.
 struct StreamShared {
-    cutter: Mutex<Cutter>,
+    cut: Mutex<Cut>,
+    /// There are more parts, or fewer, or it is to end.
+    changed: Event,
     /// Parts that are stored, and not in the recipe yet.
     stored: Mutex<BTreeMap<u64, (u64, StreamPart)>>,
     ended: AtomicBool,
@@ -276,6 +290,48 @@ struct StreamShared {
 }
 
 impl StreamShared {
+    fn cut(&self) -> MutexGuard<'_, Cut> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a part where others find it, when there is room for it.
+    async fn put_cut(&self, part: Part) {
+        loop {
+            let changed = self.changed.listen();
+            if self.ended.load(SeqCst) {
+                return;
+            }
+            {
+                let mut cut = self.cut();
+                if cut.parts.len() < PARTS_CUT_AHEAD {
+                    cut.parts.push_back(part);
+                    break;
+                }
+            }
+            changed.await;
+        }
+        self.changed.notify(usize::MAX);
+    }
+
+    /// The next part that is to be stored.
+    async fn take_cut(&self) -> Option<Part> {
+        loop {
+            let changed = self.changed.listen();
+            let (part, is_whole) = {
+                let mut cut = self.cut();
+                (cut.parts.pop_front(), cut.is_whole)
+            };
+            if part.is_some() {
+                self.changed.notify(usize::MAX);
+                return part;
+            }
+            if is_whole || self.ended.load(SeqCst) {
+                return None;
+            }
+            changed.await;
+        }
+    }
+
     fn take_stored(&self, number: u64) -> Option<(u64, StreamPart)> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
@@ -284,6 +340,7 @@ impl StreamShared {
 impl Shared for StreamShared {
     fn end(&self) {
         self.ended.store(true, SeqCst);
+        self.changed.notify(usize::MAX);
     }
 }
 
@@ -293,16 +350,24 @@ const PARTS_AHEAD: u64 = 64;
 async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
     let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
     let mut import = store.import_stream(&args.name, now()).map_err(fail)?;
-    let cutter = Cutter { input, rest: Vec::new(), number: 0, is_at_end: false };
+    let cutter = Mutex::new(Some(Cutter { input, rest: Vec::new(), number: 0, is_at_end: false }));
     let shared = Arc::new(StreamShared {
-        cutter: Mutex::new(cutter),
+        cut: Mutex::default(),
+        changed: Event::new(),
         stored: Mutex::new(BTreeMap::new()),
         ended: AtomicBool::new(false),
         pushed: AtomicU64::new(0),
     });
-    let workers = Workers::start("import", count(args.tuning.threads), &shared, |lane, shared| {
+    // The first thread waits for the source, which may take its time; that holds up none of those that store.
+    let workers = Workers::start("import", 1 + count(args.tuning.threads), &shared, |number, shared| {
         let store = Arc::clone(store);
-        move || async move { at_once(|| store_parts(&store, lane, &shared)).await }
+        let cutter = cutter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        move || async move {
+            match cutter {
+                Some(cutter) => cut_parts(cutter, &store, &shared).await,
+                None => at_once(&*shared, || store_parts(&store, number - 1, &shared)).await,
+            }
+        }
     })?;
     let (mut next, mut bytes) = (0, 0);
     let push = async || {
@@ -319,13 +384,17 @@ async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File)
     Ok(bytes)
 }
 
+async fn cut_parts(mut cutter: Cutter, store: &CosStore, shared: &StreamShared) -> Result<(), Failed> {
+    while let Some(part) = cutter.next(store, &shared.ended).map_err(Failed::File)? {
+        shared.put_cut(part).await;
+    }
+    shared.cut().is_whole = true;
+    shared.changed.notify(usize::MAX);
+    Ok(())
+}
+
 async fn store_parts(store: &CosStore, lane: usize, shared: &StreamShared) -> Result<(), Failed> {
-    loop {
-        let part = {
-            let mut cutter = shared.cutter.lock().unwrap_or_else(PoisonError::into_inner);
-            cutter.next(store, &shared.ended).map_err(Failed::File)?
-        };
-        let Some((number, data, cuts)) = part else { return Ok(()) };
+    while let Some((number, data, cuts)) = shared.take_cut().await {
         while number > shared.pushed.load(SeqCst) + PARTS_AHEAD {
             if shared.ended.load(SeqCst) {
                 return Ok(());
@@ -336,4 +405,5 @@ async fn store_parts(store: &CosStore, lane: usize, shared: &StreamShared) -> Re
         let part = store.store_part(lane, data, &cuts).await.map_err(Failed::Store)?;
         shared.stored.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (len, part));
     }
+    Ok(())
 }

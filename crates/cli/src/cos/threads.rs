@@ -2,7 +2,7 @@
 
 use super::failed;
 use crate::error::Error;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
 use nitro_engine::port::Clock;
 use std::fmt::Display;
@@ -117,9 +117,20 @@ impl<S: Shared> Drop for Workers<S> {
     }
 }
 
-/// Does the same several times at once: while some wait for the store, another works.
-pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(work: impl Fn() -> F) -> Result<(), Failed> {
-    try_join_all((0..AT_ONCE).map(|_| work())).await.map(drop)
+/// Does the same several times at once: while some wait for the store, another works. When one fails the others are ended, and
+/// waited for: a request that is under way is never given up.
+pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(
+    shared: &impl Shared,
+    work: impl Fn() -> F,
+) -> Result<(), Failed> {
+    let each = (0..AT_ONCE).map(|_| async {
+        let done = work().await;
+        if done.is_err() {
+            shared.end();
+        }
+        done
+    });
+    join_all(each).await.into_iter().collect()
 }
 
 /// Waits until others may have come further.

@@ -9,13 +9,14 @@ mod space;
 pub use open::FileOptions;
 
 use crate::buffer::IoBuffer;
+use crate::runtime::Request;
 use bytes::{Buf, Bytes};
 use compio::driver::op::{Asyncify, ReadAt, Sync as SyncOp, WriteAt};
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
 use nitro_engine::buf::{BufMut, is_aligned};
 use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,10 @@ impl FileDevice {
         if self.direct { len - len % self.geometry.block_bytes as usize } else { len }
     }
 
+    fn lend(&self) -> Lent {
+        Lent { fd: Arc::clone(&self.fd), _request: Request::new() }
+    }
+
     /// Runs `work` on a thread where it may block.
     async fn blocking<T, W>(&self, work: W) -> T
     where
@@ -89,6 +94,18 @@ impl FileDevice {
         let fd = Arc::clone(&self.fd);
         let BufResult(_, op) = submit(Asyncify::new(move || BufResult(Ok(0), work(&fd)))).await;
         op.into_inner()
+    }
+}
+
+/// A file that a request is for.
+struct Lent {
+    fd: Arc<OwnedFd>,
+    _request: Request,
+}
+
+impl AsFd for Lent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -105,7 +122,7 @@ impl Device for FileDevice {
         let mut retries = Retries::new();
         while done < len {
             let target = IoBuffer::new(buf, done);
-            let BufResult(result, op) = submit(ReadAt::new(Arc::clone(&self.fd), offset + done as u64, target)).await;
+            let BufResult(result, op) = submit(ReadAt::new(self.lend(), offset + done as u64, target)).await;
             buf = op.into_inner().into_buf();
             match result {
                 Ok(read) if done + read == len => break,
@@ -129,7 +146,7 @@ impl Device for FileDevice {
                 rest = BufMut::copy_of(&rest).freeze();
             }
             let at = offset + len - rest.len() as u64;
-            let BufResult(result, op) = submit(WriteAt::new(Arc::clone(&self.fd), at, rest)).await;
+            let BufResult(result, op) = submit(WriteAt::new(self.lend(), at, rest)).await;
             rest = op.into_inner();
             match result {
                 Ok(written) if written == rest.len() => break,
@@ -147,7 +164,7 @@ impl Device for FileDevice {
         }
         let mut retries = Retries::new();
         loop {
-            let BufResult(result, _) = submit(SyncOp::new(Arc::clone(&self.fd), true)).await;
+            let BufResult(result, _) = submit(SyncOp::new(self.lend(), true)).await;
             let fail = |e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes);
             match result {
                 Ok(_) => return Ok(()),
