@@ -124,7 +124,7 @@ impl<D: Device> Store<D> {
         let objects = self.objects.lock().all();
         for object in objects {
             match self.flush_tree(&object).await {
-                Err(error @ (Error::Full { .. } | Error::Quota { .. })) => {
+                Err(error) if error.is_full() => {
                     tracing::warn!("{:?} keeps what was overwritten: {error}", object.name());
                 }
                 result => result?,

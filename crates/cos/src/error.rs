@@ -111,6 +111,13 @@ pub enum Error {
     Busy(&'static str),
 }
 
+impl Error {
+    /// Whether new content found no room.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Quota { .. })
+    }
+}
+
 impl From<nitro_index::Error> for Error {
     fn from(error: nitro_index::Error) -> Self {
         Self::Index(std::sync::Arc::new(error))

@@ -380,7 +380,7 @@ impl<D: Device> Volume<D> {
 fn device_error(error: Error, operation: Operation, offset: u64, len: u64) -> DeviceError {
     let kind = match &error {
         Error::Device(inner) => inner.kind,
-        Error::Full { .. } | Error::Quota { .. } => ErrorKind::NoSpace,
+        full if full.is_full() => ErrorKind::NoSpace,
         Error::OutOfRange { .. } => ErrorKind::OutOfRange,
         Error::ReadOnly(_) | Error::WrongKind { .. } => ErrorKind::ReadOnly,
         _ => ErrorKind::Io,
