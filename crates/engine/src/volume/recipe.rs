@@ -21,10 +21,15 @@ pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Device) -> boo
 }
 
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// Whether fingerprints are handed on between origin and cache.
+    fn goes_by_recipes(&self) -> bool {
+        self.has_recipes && self.is_cached()
+    }
+
     /// The fingerprints of the extents that a write touches, for the origin and the cache both: of those that it covers whole and
     /// not with zeroes. Empty where the origin does not go by them.
     pub(super) fn fingerprints(&self, offset: u64, data: &[u8]) -> Recipe {
-        if !self.has_recipes || !self.is_cached() {
+        if !self.goes_by_recipes() {
             return Recipe::new();
         }
         let extent_bytes = self.extent_bytes();
@@ -49,7 +54,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// What the origin says that extents hold; empty where it cannot tell.
     async fn known_recipe(&self, extents: &Range<u64>) -> Recipe {
-        if !self.has_recipes || !self.is_cached() {
+        if !self.goes_by_recipes() {
             return Recipe::new();
         }
         let offset = extents.start * self.extent_bytes();
