@@ -73,6 +73,13 @@ impl Draws {
     }
 }
 
+impl Work {
+    /// So far.
+    pub(super) fn new(clock: &VirtualTime, disk: &Disk, store: &TestStore) -> Self {
+        Self { time: clock.now(), requests: disk.stats().requests, store: store.counters() }
+    }
+}
+
 pub(super) struct Bed {
     pub(super) clock: VirtualTime,
     disk: Arc<Disk>,
@@ -220,7 +227,7 @@ impl Bed {
 
     /// How much the disk and the store have done so far.
     pub(super) fn work(&self) -> Work {
-        Work { time: self.clock.now(), requests: self.disk.stats().requests, store: self.store.counters() }
+        Work::new(&self.clock, &self.disk, &self.store)
     }
 
     /// Checks that what was read of a generation is what was written.

@@ -14,7 +14,6 @@ use futures_util::future::join3;
 use image::{Image, Measured};
 use nitro_cache::{ObjectId, Settings};
 use nitro_engine::metrics::VolumeCounters;
-use nitro_engine::port::Clock;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_sim::experiments::{DIRTY_PERCENT, Fiu, SSD_TIMES, Section, WARM_NS, Work as TraceWork};
 use nitro_trace::Reader;
@@ -102,8 +101,7 @@ struct Figures {
 
 impl Figures {
     fn new(measured: &Measured, target: &Target, clock: &VirtualTime) -> Self {
-        let work =
-            Work { time: clock.now(), requests: measured.disk.stats().requests, store: measured.store.counters() };
+        let work = Work::new(clock, &measured.disk, &measured.store);
         let counters = match target {
             Target::Store(_) => None,
             Target::Cached(volume) => Some(volume.counters()),

@@ -1,6 +1,6 @@
 //! Plays a trace: so many requests at a time, each when another is done.
 
-use super::super::bed::{Object, TestVolume, failed};
+use super::super::bed::{CHUNK_BYTES, Object, TestVolume, failed};
 use super::super::clock::VirtualTime;
 use super::Trace;
 use super::image::{BLOCK_BYTES, bytes_of};
@@ -18,7 +18,6 @@ use std::time::Duration;
 
 /// Requests from which on an earlier one of the same place is surely done.
 const DONE_AFTER: u64 = 4096;
-const EXTENT_BYTES: u64 = 8192;
 
 /// What requests go to.
 pub(super) enum Target {
@@ -140,7 +139,7 @@ impl Player {
             let next = self.place.borrow_mut().next(until_ns)?;
             let Some((request, held)) = next else { return Ok(tally) };
             let begun = self.clock.now();
-            let extents = request.blocks(EXTENT_BYTES).count() as u64;
+            let extents = request.blocks(CHUNK_BYTES).count() as u64;
             self.clock.sleep(Duration::from_nanos(Cpu::default().request_ns * extents)).await;
             if request.op == Op::Write {
                 target.write(request.offset, bytes_of(&request.fingerprints)).await?;
