@@ -8,6 +8,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -20,6 +21,11 @@ const RING_ENTRIES: u32 = 1024;
 const TASKS_PER_POLL: usize = 256;
 /// Wake-ups from other threads that fit without making the waker wait.
 const REMOTE_WAKES: usize = 1024;
+/// Worker threads that the kernel may start for one reactor's requests that block, regular files and block devices together. Its own
+/// limit, four a processor, is less than a few devices that hang can take.
+const KERNEL_WORKERS_MAX: u32 = 1024;
+/// Threads that a reactor without io_uring may start.
+const POOL_THREADS_MAX: usize = 1024;
 /// How long a reactor that ends waits for requests that nobody waits for any more, and how often it looks.
 const REQUESTS_WAIT: Duration = Duration::from_secs(5);
 const REQUESTS_TURN: Duration = Duration::from_micros(200);
@@ -47,7 +53,11 @@ impl Reactor {
             .or_else(|_| build(&cooperative))
             .or_else(|_| build(&proactor()))
             .or_else(|_| build(&polling))
-            .map(|runtime| Self { runtime: Rc::new(runtime) })
+            .map(|runtime| {
+                let reactor = Self { runtime: Rc::new(runtime) };
+                IS_IO_URING.set(reactor.is_io_uring());
+                reactor
+            })
             .map_err(|e| Error::from_io(e, "start", "the reactor"))
     }
 
@@ -81,7 +91,13 @@ impl Drop for Reactor {
 }
 
 thread_local! {
+    static IS_IO_URING: Cell<bool> = const { Cell::new(true) };
     static REQUESTS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether requests of this thread's reactor go through io_uring.
+pub(crate) fn is_io_uring() -> bool {
+    IS_IO_URING.get()
 }
 
 /// Part of a request that memory was lent to: dropped when the kernel has answered, however early those who asked went away.
@@ -108,7 +124,7 @@ impl Drop for Request {
 
 fn proactor() -> ProactorBuilder {
     let mut builder = ProactorBuilder::new();
-    builder.capacity(RING_ENTRIES);
+    builder.capacity(RING_ENTRIES).thread_pool_limit(POOL_THREADS_MAX);
     builder
 }
 
@@ -119,6 +135,28 @@ fn build(proactor: &ProactorBuilder) -> io::Result<Runtime> {
         .sync_queue_size(REMOTE_WAKES)
         .local_queue_size(REMOTE_WAKES)
         .build()
+        .inspect(allow_workers)
+}
+
+/// Lets the kernel start enough worker threads for requests that block. An older kernel keeps its limit.
+#[expect(unsafe_code, reason = "no safe wrapper exists")]
+fn allow_workers(runtime: &Runtime) {
+    /// `IORING_REGISTER_IOWQ_MAX_WORKERS` of `linux/io_uring.h` (Linux 5.15).
+    const MAX_WORKERS: libc::c_uint = 19;
+    if !runtime.driver_type().is_iouring() {
+        return;
+    }
+    // Of bounded workers (files, block devices) and unbounded ones (sockets); 0 leaves a limit as it is.
+    let mut limits: [libc::c_uint; 2] = [KERNEL_WORKERS_MAX, 0];
+    let count: libc::c_uint = 2;
+    // SAFETY: the ring's descriptor is open for as long as the runtime is borrowed; the call reads and writes two unsigned ints.
+    let registered = unsafe {
+        libc::syscall(libc::SYS_io_uring_register, runtime.as_raw_fd(), MAX_WORKERS, limits.as_mut_ptr(), count)
+    };
+    if registered < 0 {
+        let error = io::Error::last_os_error();
+        tracing::debug!(%error, "the kernel keeps its limit of worker threads");
+    }
 }
 
 /// Starts a thread called `name` with a reactor of its own, and there runs the future that `make` makes. The future

@@ -2,6 +2,8 @@
 //!
 //! Requests bypass the page cache (`O_DIRECT`) where the file system allows it: the cache in front is ours.
 
+mod blocking;
+mod bound;
 mod open;
 mod probe;
 mod space;
@@ -9,9 +11,11 @@ mod space;
 pub use open::FileOptions;
 
 use crate::buffer::IoBuffer;
-use crate::runtime::Request;
+use crate::runtime::{Request, is_io_uring};
+use blocking::Blocking;
+use bound::{Flushes, Turns};
 use bytes::{Buf, Bytes};
-use compio::driver::op::{Asyncify, ReadAt, Sync as SyncOp, WriteAt};
+use compio::driver::op::{ReadAt, Sync as SyncOp, WriteAt};
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
 use nitro_engine::buf::{BufMut, is_aligned};
@@ -35,14 +39,24 @@ pub enum Medium {
     Block,
 }
 
-/// A regular file or a block device. Its requests are to be polled inside a [`Reactor`](crate::Reactor).
+/// A regular file or a block device. Its requests are to be polled inside a [`Reactor`](crate::Reactor). What may be under way
+/// of it is bounded, by all reactors together; requests beyond that wait.
 #[derive(Debug)]
 pub struct FileDevice {
     fd: Arc<OwnedFd>,
+    under_way: Box<UnderWay>,
     geometry: Geometry,
     medium: Medium,
     direct: bool,
     read_only: bool,
+}
+
+/// What is under way of a device.
+#[derive(Debug, Default)]
+struct UnderWay {
+    blocking: Blocking,
+    turns: Turns,
+    flushes: Flushes,
 }
 
 impl FileDevice {
@@ -86,14 +100,30 @@ impl FileDevice {
     }
 
     /// Runs `work` on a thread where it may block.
-    async fn blocking<T, W>(&self, work: W) -> T
+    async fn blocking<T, W>(&self, work: W) -> io::Result<T>
     where
         T: Send + 'static,
         W: FnOnce(&OwnedFd) -> T + Send + 'static,
     {
         let fd = Arc::clone(&self.fd);
-        let BufResult(_, op) = submit(Asyncify::new(move || BufResult(Ok(0), work(&fd)))).await;
-        op.into_inner()
+        self.under_way.blocking.run(move || work(&fd)).await
+    }
+
+    /// Waits until another read or write of the device may begin.
+    async fn turn(&self) -> bound::Turn<'_> {
+        self.under_way.turns.take(if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX }).await
+    }
+
+    async fn flush_once(&self) -> Result<(), DeviceError> {
+        let mut retries = Retries::new();
+        loop {
+            let BufResult(result, _) = submit(SyncOp::new(self.lend(), true)).await;
+            let fail = |e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes);
+            match result {
+                Ok(_) => return Ok(()),
+                Err(e) => retries.pause(e).await.map_err(fail)?,
+            }
+        }
     }
 }
 
@@ -117,6 +147,7 @@ impl Device for FileDevice {
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         self.check(Operation::Read, offset, len as u64)?;
         let fail = |e| DeviceError::from_io(e, Operation::Read, offset, len as u64);
+        let _turn = self.turn().await;
         let mut buf = BufMut::with_len(len);
         let mut done = 0;
         let mut retries = Retries::new();
@@ -139,6 +170,7 @@ impl Device for FileDevice {
         let len = data.len() as u64;
         self.check_writable(Operation::Write, offset, len)?;
         let fail = |e| DeviceError::from_io(e, Operation::Write, offset, len);
+        let _turn = self.turn().await;
         let mut rest = data;
         let mut retries = Retries::new();
         while !rest.is_empty() {
@@ -162,27 +194,21 @@ impl Device for FileDevice {
         if self.read_only {
             return Ok(());
         }
-        let mut retries = Retries::new();
-        loop {
-            let BufResult(result, _) = submit(SyncOp::new(self.lend(), true)).await;
-            let fail = |e| DeviceError::from_io(e, Operation::Flush, 0, self.geometry.size_bytes);
-            match result {
-                Ok(_) => return Ok(()),
-                Err(e) => retries.pause(e).await.map_err(fail)?,
-            }
-        }
+        self.under_way.flushes.run(async || self.flush_once().await).await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.check_writable(Operation::Discard, offset, len)?;
         let medium = self.medium;
         let result = self.blocking(move |fd| space::discard(fd, medium, offset, len)).await;
+        let result = result.map_err(|e| DeviceError::from_io(e, Operation::Discard, offset, len))?;
         result.map_err(|e| space::device_error(e, Operation::Discard, offset, len))
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
         self.check_writable(Operation::WriteZeroes, offset, len)?;
         let result = self.blocking(move |fd| space::write_zeroes(fd, offset, len, may_unmap)).await;
+        let result = result.map_err(|e| DeviceError::from_io(e, Operation::WriteZeroes, offset, len))?;
         result.map_err(|e| space::device_error(e, Operation::WriteZeroes, offset, len))
     }
 
@@ -191,7 +217,8 @@ impl Device for FileDevice {
         if self.medium == Medium::Block {
             return Ok(vec![Allocation { len, hole: false }]);
         }
-        Ok(self.blocking(move |fd| space::allocation(fd, offset, len)).await)
+        let runs = self.blocking(move |fd| space::allocation(fd, offset, len)).await;
+        runs.map_err(|e| DeviceError::from_io(e, Operation::Allocation, offset, len))
     }
 }
 

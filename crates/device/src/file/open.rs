@@ -1,7 +1,7 @@
 //! Opening, locking and creating.
 
 use super::probe::Probe;
-use super::{FileDevice, Medium};
+use super::{FileDevice, Medium, UnderWay};
 use crate::error::{Error, ErrorKind};
 use crate::linger::patiently;
 use rustix::fd::OwnedFd;
@@ -116,6 +116,7 @@ impl FileOptions {
             geometry: probe.geometry(block_bytes),
             medium: probe.medium,
             fd: Arc::new(fd),
+            under_way: Box::new(UnderWay::default()),
             direct: direct.is_some(),
             read_only: self.read_only,
         })

@@ -1,4 +1,4 @@
-//! Assigning and releasing storage. These calls block and run on the runtime's helper threads.
+//! Assigning and releasing storage. These calls block and run on threads of the device.
 
 use super::Medium;
 use crate::ioctl;

@@ -1,0 +1,177 @@
+//! System calls that may block for long, on a few threads of the device's own: one that hangs keeps no other device, and no
+//! reactor, waiting.
+
+use futures_channel::oneshot;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Calls of one device under way at once. Further calls wait their turn, in order, without a thread.
+const THREADS_MAX: usize = 4;
+/// A thread without work ends after this time.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    pushed: Condvar,
+}
+
+/// Threads for one device's blocking calls; started when needed.
+#[derive(Default)]
+pub(super) struct Blocking(Arc<Shared>);
+
+impl std::fmt::Debug for Blocking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.0.state.lock();
+        f.debug_struct("Blocking").field("waiting", &state.jobs.len()).field("threads", &state.threads).finish()
+    }
+}
+
+impl Blocking {
+    /// Runs `work` on one of the threads. A call that is dropped before its turn is not made.
+    ///
+    /// # Errors
+    /// When no thread can be started, or `work` panicked.
+    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(move || {
+            if !answer.is_canceled() {
+                // Nobody may be waiting any more.
+                let _ = answer.send(work());
+            }
+        });
+        self.push(job)?;
+        answered.await.map_err(|_| io::Error::other("the thread of a blocking call ended"))
+    }
+
+    fn push(&self, job: Job) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        state.jobs.push_back(job);
+        if state.idle >= state.jobs.len() || state.threads == THREADS_MAX {
+            self.0.pushed.notify_one();
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.0);
+        let started = std::thread::Builder::new().name("nitro-blocking".to_owned()).spawn(move || work(&shared));
+        match started {
+            Ok(_) => state.threads += 1,
+            Err(error) if state.threads == 0 => {
+                state.jobs.pop_back();
+                return Err(error);
+            }
+            // The threads that exist take it.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Counts a thread out, also one that panics.
+struct Thread<'a>(&'a Shared);
+
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().threads -= 1;
+    }
+}
+
+fn work(shared: &Shared) {
+    let thread = Thread(shared);
+    let mut state = shared.state.lock();
+    loop {
+        while let Some(job) = state.jobs.pop_front() {
+            drop(state);
+            job();
+            state = shared.state.lock();
+        }
+        state.idle += 1;
+        let timed_out = shared.pushed.wait_for(&mut state, IDLE_MAX).timed_out();
+        state.idle -= 1;
+        if timed_out && state.jobs.is_empty() {
+            // Under the lock: a job that comes later finds one thread less.
+            state.threads -= 1;
+            std::mem::forget(thread);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use std::sync::mpsc;
+    use std::thread::ThreadId;
+
+    fn reactor() -> crate::Reactor {
+        crate::Reactor::new().unwrap()
+    }
+
+    #[test]
+    fn a_device_whose_calls_hang_takes_few_threads_and_no_turn_of_another() {
+        let (hung, other) = (Blocking::default(), Blocking::default());
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        reactor().block_on(async {
+            let mut calls: Vec<_> = (0..300)
+                .map(|_| {
+                    let released = Arc::clone(&released);
+                    Box::pin(hung.run(move || released.lock().recv().is_err()))
+                })
+                .collect();
+            assert!(calls.iter_mut().all(|call| call.now_or_never().is_none()));
+            assert!(hung.0.state.lock().threads <= THREADS_MAX);
+            for number in 0..1000 {
+                assert_eq!(other.run(move || number).await.unwrap(), number);
+            }
+            drop(release);
+            assert!(join_all(calls).await.into_iter().all(|hung_up| hung_up.unwrap()));
+        });
+    }
+
+    #[test]
+    fn a_call_that_was_dropped_before_its_turn_is_not_made() {
+        let blocking = Blocking::default();
+        let (release, released) = mpsc::channel::<()>();
+        let (made, calls) = mpsc::channel::<ThreadId>();
+        let released = Arc::new(Mutex::new(released));
+        reactor().block_on(async {
+            let mut hung: Vec<_> = (0..THREADS_MAX)
+                .map(|_| {
+                    let released = Arc::clone(&released);
+                    Box::pin(blocking.run(move || released.lock().recv().is_err()))
+                })
+                .collect();
+            assert!(hung.iter_mut().all(|call| call.now_or_never().is_none()));
+            assert!(blocking.run(move || made.send(std::thread::current().id())).now_or_never().is_none());
+            drop(release);
+            join_all(hung).await;
+            blocking.run(|| ()).await.unwrap();
+        });
+        assert!(calls.recv().is_err(), "the call was made");
+    }
+
+    #[test]
+    fn a_call_that_panics_is_an_error_and_the_next_one_is_made() {
+        let blocking = Blocking::default();
+        reactor().block_on(async {
+            for _ in 0..2 * THREADS_MAX {
+                assert!(blocking.run(|| panic!("on purpose")).await.is_err());
+            }
+            assert_eq!(blocking.run(|| 7).await.unwrap(), 7);
+        });
+    }
+}
