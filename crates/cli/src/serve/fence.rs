@@ -58,6 +58,12 @@ impl Mark {
         }
     }
 
+    /// Whether two marks name the same volume of the same cache, at the same place.
+    fn is_same(&self, other: &Self) -> bool {
+        let named = |mark: &Self| (mark.cache_uuid.clone(), mark.cache_path.clone(), mark.volume.clone());
+        named(self) == named(other)
+    }
+
     fn text(&self) -> io::Result<String> {
         let fields = toml::to_string(self).map_err(io::Error::other)?;
         Ok(format!(
@@ -131,10 +137,19 @@ impl Fence {
     /// Makes the mark, durably.
     fn raise(&self, mark: &Mark) -> Result<(), Error> {
         let Some(place) = self.places.first() else { return Ok(()) };
-        write_durably(place, mark).map_err(|e| {
+        let raised = match self.find() {
+            // Not written anew: there may be no room for a second one while the first stands.
+            Ok(Some((place, found))) if found.is_same(mark) => make_durable(&place),
+            _ => write_durably(place, mark),
+        };
+        raised.map_err(|e| {
             let what = format!("mark {}", place.display());
+            let way_out = match e.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+                _ => "make its folder writable for this user",
+            };
             Error::new(what, format_args!("write-back needs it to protect the origin: {e}"))
-                .or("make its folder writable for this user, or use write-through")
+                .or(format_args!("{way_out}, or use write-through"))
         })
     }
 
@@ -161,6 +176,12 @@ fn write_durably(place: &Path, mark: &Mark) -> io::Result<()> {
     file.write_all(mark.text()?.as_bytes())?;
     file.sync_all()?;
     fs::rename(&draft, place)?;
+    sync_folder(place)
+}
+
+/// Makes a mark durable that may be as young as the last crash.
+fn make_durable(place: &Path) -> io::Result<()> {
+    File::open(place)?.sync_all()?;
     sync_folder(place)
 }
 
@@ -271,5 +292,21 @@ mod tests {
         assert!(!place.exists());
         fs::write(&place, "nonsense").unwrap();
         assert!(Fence::of(&origin).unwrap().find().is_err());
+    }
+
+    #[test]
+    fn a_mark_that_stands_is_not_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = folder.path().join("vm.img");
+        fs::write(&origin, "x").unwrap();
+        let mark = Mark::new(Uuid([7; 16]), Path::new("/fast/cache.img"), "vm");
+        Guard::new(Fence::of(&origin).unwrap(), mark.clone()).raise().unwrap();
+        // As where there is no room: no further file can be written.
+        fs::create_dir(folder.path().join("vm.img.nitro-dirty.new")).unwrap();
+        let since = "2001-01-01T00:00:00Z".to_owned();
+        Guard::new(Fence::of(&origin).unwrap(), Mark { since, ..mark.clone() }).raise().unwrap();
+        assert_eq!(Fence::of(&origin).unwrap().find().unwrap().unwrap().1, mark);
+        let other = Mark { volume: "db".to_owned(), ..mark };
+        assert!(Guard::new(Fence::of(&origin).unwrap(), other).raise().is_err());
     }
 }
