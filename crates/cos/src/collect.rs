@@ -119,20 +119,6 @@ impl<D: Device> Store<D> {
         Ok(collected)
     }
 
-    /// Has recipes say what their objects are, as far as there is room for that: what was overwritten is reached no more.
-    async fn flush_trees(&self) -> Result<(), Error> {
-        let objects = self.objects.lock().all();
-        for object in objects {
-            match self.flush_tree(&object).await {
-                Err(error) if error.is_full() => {
-                    tracing::warn!("{:?} keeps what was overwritten: {error}", object.name());
-                }
-                result => result?,
-            }
-        }
-        Ok(())
-    }
-
     fn used_bytes(&self) -> u64 {
         let state = self.state.lock();
         u64::from(state.slots.used()) * u64::from(self.superblock.container_bytes)
@@ -222,15 +208,27 @@ impl<D: Device> Store<D> {
         let mut failed = self.commit().await.err();
         let mut emptied = Vec::new();
         for container in leaving {
-            let copied =
-                if failed.is_none() { self.copy_alive(&container, moves).await.map(|()| true) } else { Ok(false) };
-            match copied {
-                Ok(true) => {
+            let mut copied = 0;
+            let result = loop {
+                let result = match &failed {
+                    Some(_) => Ok(()),
+                    None => self.copy_alive(&container, &mut copied, moves).await,
+                };
+                match result {
+                    // What was emptied before has room for the rest.
+                    Err(error) if error.is_full() && !emptied.is_empty() => {
+                        failed = self.release(std::mem::take(&mut emptied), collected).await.err();
+                    }
+                    result => break result,
+                }
+            };
+            match result {
+                Ok(()) if failed.is_none() => {
                     collected.copied_chunks += container.alive.len() as u64;
                     emptied.push(container);
                     continue;
                 }
-                Ok(false) => {}
+                Ok(()) => {}
                 Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) => {
                     tracing::warn!(container.slot, "a container is left as it is: {error}");
                 }
@@ -275,13 +273,13 @@ impl<D: Device> Store<D> {
         leaving
     }
 
-    /// Copies what is alive in a container elsewhere.
-    async fn copy_alive(&self, container: &Leaving, moves: &mut Moves) -> Result<(), Error> {
+    /// Copies what is alive in a container elsewhere, from chunk `copied` on.
+    async fn copy_alive(&self, container: &Leaving, copied: &mut usize, moves: &mut Moves) -> Result<(), Error> {
         let lane = match container.kind {
             ChunkKind::Data => GC_DATA_LANE,
             ChunkKind::Recipe => GC_RECIPE_LANE,
         };
-        for some in container.alive.chunks(COPIED_AT_ONCE) {
+        for some in container.alive[*copied..].chunks(COPIED_AT_ONCE) {
             let bytes = self.read_chunks(some).await?;
             let mut source = BufMut::with_len(bytes.iter().map(Bytes::len).sum());
             let mut pieces = Vec::with_capacity(some.len());
@@ -293,6 +291,7 @@ impl<D: Device> Store<D> {
             }
             let places = self.copy_chunks((container.kind, lane), &source.freeze(), &pieces).await?;
             some.iter().zip(places).for_each(|(reference, place)| moves.note(reference, place));
+            *copied += some.len();
         }
         self.counters.copied_chunks.add(container.alive.len() as u64);
         Ok(())

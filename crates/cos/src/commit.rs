@@ -1,13 +1,12 @@
 //! Making durable what was done: first contents, then the journal's word for them.
 
-use crate::format::record::{Record, SlotState};
+use crate::format::record::{Record, SlotRecord, SlotState};
 use crate::journal::Journal;
 use crate::lane::LANES;
-use crate::object::{Change, Object};
+use crate::object::{Change, Object, Untold};
 use crate::{Error, Store};
 use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,8 +23,7 @@ struct Gathered {
 /// What was taken from an object.
 struct Taken {
     object: Arc<Object>,
-    is_changed: bool,
-    unlogged: BTreeSet<u64>,
+    untold: Untold,
     modified_ns: u64,
 }
 
@@ -36,10 +34,10 @@ impl<D: Device> Store<D> {
     /// When the device fails, or there is no room for recipes. What was not durable before may then be lost by a crash.
     pub async fn commit(&self) -> Result<(), Error> {
         self.check_poison()?;
-        let objects = self.objects.lock().all();
-        for object in objects {
-            if object.state.lock().unlogged.len() > LOGGED_MAX {
-                self.flush_tree(&object).await?;
+        for id in self.ledger.dirty() {
+            let object = self.objects.lock().by_id(id);
+            if let Some(object) = object.filter(|object| object.state.lock().unlogged() > LOGGED_MAX) {
+                self.flush_tree_if_room(&object).await?;
             }
         }
         let mut journal = self.journal.lock().await;
@@ -52,8 +50,9 @@ impl<D: Device> Store<D> {
 
     /// Has the journal know what changed, or all there is. False: it has no room for the former.
     async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
-        let gathered = self.gather(all);
-        let result = self.write_gathered(journal, &gathered, all).await;
+        let mut gathered = self.gather(all);
+        let records = std::mem::take(&mut gathered.records);
+        let result = self.write_records(journal, records, all).await;
         match result {
             Ok(true) => {
                 gathered.objects.iter().for_each(|t| t.object.durable_modified_ns.store(t.modified_ns, Relaxed));
@@ -63,11 +62,10 @@ impl<D: Device> Store<D> {
         result
     }
 
-    async fn write_gathered(&self, journal: &mut Journal, gathered: &Gathered, all: bool) -> Result<bool, Error> {
+    async fn write_records(&self, journal: &mut Journal, mut records: Vec<Record>, all: bool) -> Result<bool, Error> {
         for lane in 0..LANES {
             self.write_lane(lane).await?;
         }
-        let mut records = gathered.records.clone();
         let changed = {
             let mut state = self.state.lock();
             let changed = state.slots.take_changed();
@@ -88,8 +86,14 @@ impl<D: Device> Store<D> {
         if all {
             records.push(Record::Indexed { sequence: self.upto.indexed() });
             records.push(Record::Summarised { sequence: self.upto.summarised() });
-            journal.checkpoint(&*self.device, &records).await.map_err(|e| self.poison(&e))?;
-        } else if !journal.append(&*self.device, &records).await.map_err(|e| self.poison(&e))? {
+            let written = journal.checkpoint(&*self.device, &records).await;
+            let bytes = written.map_err(|e| self.untold(&changed, &e))?;
+            debug_assert!(
+                bytes <= self.ledger.bounds().checkpoint_bytes || !self.ledger.is_bounded(),
+                "a checkpoint of {bytes} bytes: {:?}",
+                self.ledger
+            );
+        } else if !journal.append(&*self.device, &records).await.map_err(|e| self.untold(&changed, &e))? {
             self.state.lock().slots.put_back_changed(&changed);
             return Ok(false);
         }
@@ -99,6 +103,12 @@ impl<D: Device> Store<D> {
         Ok(true)
     }
 
+    /// The journal was not told of slots. Unless there was no room, nothing is known any more of what is durable.
+    fn untold(&self, changed: &[SlotRecord], error: &Error) -> Error {
+        self.state.lock().slots.put_back_changed(changed);
+        self.poison_unless_full(error)
+    }
+
     /// What the journal is to be told: what changed, or all there is.
     fn gather(&self, all: bool) -> Gathered {
         let mut objects = self.objects.lock();
@@ -106,10 +116,15 @@ impl<D: Device> Store<D> {
         if !all {
             gathered.records.extend(gathered.removed.iter().map(|id| Record::Removed { id: *id }));
         }
-        for object in objects.all() {
+        let dirty = self.ledger.take_dirty();
+        let objects = match all {
+            true => objects.all(),
+            false => dirty.iter().filter_map(|id| objects.by_id(*id)).collect(),
+        };
+        for object in objects {
             let mut state = object.state.lock();
-            let state = &mut *state;
-            if all || state.is_changed {
+            let untold = state.take_untold();
+            if all || untold.is_changed {
                 gathered.records.push(Record::Object(Box::new(state.record.clone())));
             }
             let chunk = |index: &u64, change: Option<&Change>| Record::Chunk {
@@ -119,37 +134,21 @@ impl<D: Device> Store<D> {
             };
             match all {
                 true => gathered.records.extend(state.overlay.iter().map(|(index, c)| chunk(index, Some(c)))),
-                false => gathered.records.extend(state.unlogged.iter().map(|i| chunk(i, state.overlay.get(i)))),
+                false => gathered.records.extend(untold.unlogged.iter().map(|i| chunk(i, state.overlay.get(i)))),
             }
-            if state.is_changed || !state.unlogged.is_empty() {
-                gathered.objects.push(Taken {
-                    object: Arc::clone(&object),
-                    is_changed: std::mem::take(&mut state.is_changed),
-                    unlogged: std::mem::take(&mut state.unlogged),
-                    modified_ns: state.record.modified_ns,
-                });
+            if untold.is_changed || !untold.unlogged.is_empty() {
+                let modified_ns = state.record.modified_ns;
+                gathered.objects.push(Taken { object: Arc::clone(&object), untold, modified_ns });
             }
         }
         gathered
     }
 
     fn put_back(&self, gathered: Gathered) {
-        for Taken { object, is_changed, mut unlogged, .. } in gathered.objects {
-            let mut state = object.state.lock();
-            state.is_changed |= is_changed;
-            unlogged.retain(|index| state.overlay.contains_key(index));
-            state.unlogged.extend(unlogged);
+        for Taken { object, untold, .. } in gathered.objects {
+            object.state.lock().put_back(untold);
         }
         self.objects.lock().put_back_removed(gathered.removed);
-    }
-
-    /// The journal knows that these slots are free.
-    async fn freed(&self, slots: impl Iterator<Item = u32>) {
-        for slot in slots {
-            // A device that cannot discard only keeps bytes that nobody needs.
-            let _ = self.device.discard(self.container_at(slot), self.superblock.container_bytes.into()).await;
-            self.state.lock().slots.reuse(slot);
-        }
     }
 
     /// Makes the index durable, and has the next commit say so: a start need not enter older containers again.
@@ -171,10 +170,7 @@ impl<D: Device> Store<D> {
     /// As [`commit`](Self::commit).
     pub async fn checkpoint(&self) -> Result<(), Error> {
         self.check_poison()?;
-        let objects = self.objects.lock().all();
-        for object in objects {
-            self.flush_tree(&object).await?;
-        }
+        self.flush_trees().await?;
         self.seal_lanes().await?;
         self.sync_index().await?;
         // What the device has of the summary vector is complete unless there are newer containers.

@@ -3,7 +3,7 @@
 use crate::Kind;
 use nitro_engine::format::FormatError;
 use nitro_engine::manager::Fingerprint;
-use nitro_engine::port::DeviceError;
+use nitro_engine::port::{DeviceError, ErrorKind};
 use std::fmt;
 
 /// A failed operation.
@@ -41,6 +41,9 @@ pub enum Error {
         /// Containers of the store.
         containers: u32,
     },
+    /// The filesystem beneath has no room for another container.
+    #[error("the filesystem that holds the store is full; make room there, or delete what is not needed and run gc")]
+    NoRoom(#[source] DeviceError),
     /// The quota leaves no room for new content.
     #[error(
         "the store's quota of {quota_bytes} bytes leaves no room, {used_bytes} are in use; delete what is not needed and run gc, or \
@@ -51,6 +54,15 @@ pub enum Error {
         used_bytes: u64,
         /// See [`Store::set_quota`](crate::Store::set_quota).
         quota_bytes: u64,
+    },
+    /// The journal has no room for another object.
+    #[error(
+        "the store has as many objects as its journal has room for ({namespace_bytes} bytes of names and states); delete some, or make \
+         a larger store"
+    )]
+    Objects {
+        /// Bytes that the journal has for objects.
+        namespace_bytes: u64,
     },
     /// Bytes on the device are not what was written there.
     #[error("damaged: {what}")]
@@ -112,9 +124,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether new content found no room.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::Quota { .. })
+    /// Whether new content found no room: in the store, within its quota, or on what the store stands on.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::Quota { .. } | Self::NoRoom(_) => true,
+            Self::Device(error) => error.kind == ErrorKind::NoSpace,
+            _ => false,
+        }
     }
 }
 

@@ -56,24 +56,26 @@ impl Journal {
         self.used - self.checkpoint_bytes.min(self.used) > (self.area_bytes - self.checkpoint_bytes) / 2
     }
 
-    /// Begins the other area with a checkpoint, not yet durable.
-    pub(crate) async fn checkpoint(&mut self, device: &impl Device, records: &[Record]) -> Result<(), Error> {
+    /// Begins the other area with a checkpoint, not yet durable. Returns the bytes that it takes; the caller sees to it that they
+    /// are half an area at most, see [`ledger`](crate::ledger).
+    ///
+    /// # Errors
+    /// When writing fails. Then only another checkpoint can follow: what is appended to the area in use would be lost if the one
+    /// that failed is whole after all.
+    pub(crate) async fn checkpoint(&mut self, device: &impl Device, records: &[Record]) -> Result<u64, Error> {
         let bytes = encoded(records);
         let len = batch::batch_bytes(bytes.len()) as u64;
-        // Room for what comes behind it.
-        if len > self.area_bytes / 4 * 3 {
-            return Err(Error::Setting {
-                what: "number of objects",
-                given: records.len() as u64,
-                why: "the store's journal has no room for more; delete some".to_owned(),
-            });
+        if len > self.area_bytes {
+            let what = format!("the journal: {} records have no room in {} bytes", records.len(), self.area_bytes);
+            return Err(Error::Damaged { what });
         }
+        self.used = self.area_bytes;
         let out = batch::encode(&bytes, (self.epoch + 1, 0), self.seed);
         device.write(self.area(self.epoch + 1), out.freeze()).await?;
         self.epoch += 1;
         self.number = 1;
         (self.used, self.checkpoint_bytes) = (len, len);
-        Ok(())
+        Ok(len)
     }
 
     /// Reads what a journal says, oldest first, and the newest epoch.

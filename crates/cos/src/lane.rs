@@ -5,11 +5,12 @@ use crate::format::container::{self, ContainerChunk};
 use crate::format::record::SlotState;
 use crate::format::region::{ChunkKind, Prepared};
 use crate::format::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
+use crate::known::State;
 use crate::place::Place;
 use crate::slots::Slots;
 use crate::{Error, Store};
 use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_engine::port::{Device, ErrorKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -152,6 +153,30 @@ impl Open {
 /// What a lane fills.
 pub(crate) type Lane = Option<Arc<Open>>;
 
+/// A free slot that was taken; put back unless it is kept.
+struct Claimed<'a> {
+    slot: Option<u32>,
+    state: &'a Mutex<State>,
+}
+
+impl Claimed<'_> {
+    fn slot(&self) -> u32 {
+        self.slot.unwrap_or_default()
+    }
+
+    fn keep(mut self) -> u32 {
+        self.slot.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.state.lock().slots.put_back(slot);
+        }
+    }
+}
+
 impl<D: Device> Store<D> {
     /// A container's first byte on the device.
     pub(crate) fn container_at(&self, slot: u32) -> u64 {
@@ -166,7 +191,7 @@ impl<D: Device> Store<D> {
             let put = loop {
                 let open = match &*held {
                     Some(open) => Arc::clone(open),
-                    None => self.open_container(lane, region.kind, &mut held)?,
+                    None => self.open_container(lane, region.kind, &mut held).await?,
                 };
                 if let Some(put) = open.put(region, self.superblock.seed, self.container_at(open.slot)) {
                     break put;
@@ -189,23 +214,88 @@ impl<D: Device> Store<D> {
         Ok(places)
     }
 
-    fn open_container(&self, lane: usize, kind: ChunkKind, held: &mut Lane) -> Result<Arc<Open>, Error> {
+    async fn open_container(&self, lane: usize, kind: ChunkKind, held: &mut Lane) -> Result<Arc<Open>, Error> {
         self.check_poison()?;
-        let reserve = match lane {
-            RECIPE_LANE => RECIPE_RESERVE,
-            GC_DATA_LANE | GC_RECIPE_LANE => 0,
-            _ => DATA_RESERVE,
-        };
+        let slot = self.claim_slot(lane, kind).await?;
         let mut state = self.state.lock();
-        let Some((slot, sequence)) = state.slots.open(kind, reserve) else {
-            return Err(self.full(&state.slots));
-        };
+        let sequence = state.slots.begin(slot, kind);
         let open = Arc::new(Open::new(slot, sequence, self.superblock.container_bytes as usize));
         // Under the lock of the slots: whoever sees the slot open finds it here.
         self.opened.lock().insert(slot, Arc::clone(&open));
         drop(state);
         *held = Some(Arc::clone(&open));
         Ok(open)
+    }
+
+    /// Takes a free slot that has storage for a whole container, so that what is put into it is sure to find room.
+    async fn claim_slot(&self, lane: usize, kind: ChunkKind) -> Result<u32, Error> {
+        let spared = match lane {
+            RECIPE_LANE => RECIPE_RESERVE,
+            GC_DATA_LANE | GC_RECIPE_LANE => 0,
+            _ => DATA_RESERVE,
+        };
+        let claimed = {
+            let mut state = self.state.lock();
+            let taken = state.slots.take(kind, spared);
+            Claimed { slot: Some(taken.ok_or_else(|| self.full(&state.slots))?), state: &self.state }
+        };
+        match self.reserve_container(claimed.slot()).await {
+            Ok(()) => Ok(claimed.keep()),
+            Err(error) if error.is_full() => {
+                drop(claimed);
+                self.state.lock().slots.take_reserved(spared).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the device keep storage for the container of a slot.
+    async fn reserve_container(&self, slot: u32) -> Result<(), Error> {
+        let (at, len) = (self.container_at(slot), u64::from(self.superblock.container_bytes));
+        let result = self.device.reserve(at, len).await;
+        match result {
+            Err(error) if error.kind == ErrorKind::NoSpace => {
+                // A part of it may have been assigned; whether that can be undone makes no difference here.
+                let _ = self.device.discard(at, len).await;
+                Err(Error::NoRoom(error))
+            }
+            Err(error) if error.kind != ErrorKind::Unsupported => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the device keep storage for what is needed to free some: the metadata before the containers, and a few containers.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], or when the device fails.
+    pub(crate) async fn fill_reserve(&self) -> Result<(), Error> {
+        match self.device.reserve(0, self.layout.containers_at).await {
+            Err(error) if error.kind == ErrorKind::NoSpace => return Err(Error::NoRoom(error)),
+            Err(error) if error.kind != ErrorKind::Unsupported => return Err(error.into()),
+            _ => {}
+        }
+        loop {
+            let taken = self.state.lock().slots.take_for_reserve();
+            let Some(slot) = taken else { return Ok(()) };
+            let claimed = Claimed { slot: Some(slot), state: &self.state };
+            self.reserve_container(slot).await?;
+            self.state.lock().slots.reserve(claimed.keep());
+        }
+    }
+
+    /// The journal knows that these slots are free: they may be used again, and the device may have their storage back, but for
+    /// what is reserved.
+    pub(crate) async fn freed(&self, slots: impl Iterator<Item = u32>) {
+        for slot in slots {
+            let is_wanted = self.state.lock().slots.wants_reserved();
+            if is_wanted && self.reserve_container(slot).await.is_ok() {
+                self.state.lock().slots.reserve(slot);
+                continue;
+            }
+            // A device that cannot discard only keeps bytes that nobody needs.
+            let _ = self.device.discard(self.container_at(slot), self.superblock.container_bytes.into()).await;
+            self.state.lock().slots.reuse(slot);
+        }
     }
 
     fn full(&self, slots: &Slots) -> Error {

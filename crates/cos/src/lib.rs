@@ -22,6 +22,7 @@ pub mod fuzzing;
 mod journal;
 mod known;
 mod lane;
+mod ledger;
 mod locality;
 mod marks;
 mod namespace;

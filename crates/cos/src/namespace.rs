@@ -1,10 +1,12 @@
 //! Names: objects, and snapshots of them.
 
 use crate::format::record::{Kind, ObjectRecord, Root};
+use crate::ledger::Ledger;
 use crate::object::Object;
 use crate::plan::StoreOptions;
 use crate::range_lock::ALL;
 use crate::{Error, Store, Volume};
+use hashbrown::HashMap;
 use nitro_engine::port::Device;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,16 +17,29 @@ const NAME_BYTES_MAX: usize = 255;
 /// What separates an object's name from a snapshot's.
 const SNAPSHOT: char = '@';
 
-/// The objects of a store, by name.
-#[derive(Default)]
+/// The objects of a store.
 pub(crate) struct Objects {
     by_name: BTreeMap<String, Arc<Object>>,
+    by_id: HashMap<u64, Arc<Object>>,
+    ledger: Arc<Ledger>,
     next_id: u64,
     /// The journal does not know that they were removed.
     removed: Vec<u64>,
 }
 
 impl Objects {
+    pub(crate) fn new(ledger: Arc<Ledger>) -> Self {
+        Self { by_name: BTreeMap::new(), by_id: HashMap::new(), ledger, next_id: 0, removed: Vec::new() }
+    }
+
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub(crate) fn by_id(&self, id: u64) -> Option<Arc<Object>> {
+        self.by_id.get(&id).cloned()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Object>> {
         self.by_name.values().cloned().collect()
     }
@@ -33,22 +48,29 @@ impl Objects {
         self.by_name.get(name).cloned()
     }
 
-    pub(crate) fn put(&mut self, object: Object) -> Arc<Object> {
+    /// Takes in an object that the ledger counts.
+    fn put(&mut self, object: Object) -> Arc<Object> {
         self.next_id = self.next_id.max(object.id + 1);
         let object = Arc::new(object);
+        self.by_id.insert(object.id, Arc::clone(&object));
         self.by_name.insert(object.name(), Arc::clone(&object));
         object
     }
 
-    fn next_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id - 1
+    /// Takes over an object that the journal knows.
+    pub(crate) fn restore(&mut self, mut object: Object) {
+        let state = object.state.get_mut();
+        self.ledger.restore_object(&state.record);
+        self.ledger.restore_changes(state.overlay.len());
+        *object.durable_modified_ns.get_mut() = state.record.modified_ns;
+        self.put(object);
     }
 
     fn remove(&mut self, name: &str) -> Option<Arc<Object>> {
         let object = self.by_name.remove(name)?;
+        self.by_id.remove(&object.id);
         self.removed.push(object.id);
-        object.state.lock().is_removed = true;
+        object.state.lock().remove();
         Some(object)
     }
 
@@ -119,8 +141,9 @@ impl<D: Device> Store<D> {
         if objects.get(name).is_some() {
             return Err(Error::Exists(name.to_owned()));
         }
-        let id = objects.next_id();
-        Ok(objects.put(Object::new(record(id))))
+        let record = record(objects.next_id);
+        self.ledger.add_object(&record)?;
+        Ok(objects.put(Object::new(record, &self.ledger)))
     }
 
     pub(crate) fn create_object(
@@ -211,7 +234,8 @@ impl<D: Device> Store<D> {
     pub async fn note_import(&self, volume: &Volume<D>, imported_bytes: u64) -> Result<(), Error> {
         {
             let mut state = volume.object().state.lock();
-            (state.record.imported_bytes, state.is_changed) = (imported_bytes, true);
+            state.record.imported_bytes = imported_bytes;
+            state.note_changed();
         }
         self.commit().await
     }
@@ -223,9 +247,26 @@ impl<D: Device> Store<D> {
     pub async fn finish_import(&self, volume: &Volume<D>) -> Result<(), Error> {
         {
             let mut state = volume.object().state.lock();
-            (state.record.incomplete, state.record.token, state.is_changed) = (false, 0, true);
+            (state.record.incomplete, state.record.token) = (false, 0);
+            state.note_changed();
         }
         self.flush_tree(volume.object()).await?;
+        self.commit().await
+    }
+
+    /// Gives up an import that cannot be completed: the object is removed, and what only it had is freed by the next collection.
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn abandon_import(&self, volume: &Volume<D>) -> Result<(), Error> {
+        let name = volume.name();
+        let mut objects = self.objects.lock();
+        let is_it = objects.get(&name).is_some_and(|object| object.id == volume.object().id);
+        if is_it && volume.object().state.lock().record.incomplete {
+            objects.remove(&name);
+        }
+        drop(objects);
         self.commit().await
     }
 

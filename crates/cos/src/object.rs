@@ -1,11 +1,13 @@
 //! An object: its recipe on the device, and what changed since that was written.
 
 use crate::format::record::{Kind, ObjectRecord, Root};
+use crate::ledger::{Ledger, Permit};
 use crate::place::Reference;
 use crate::range_lock::RangeLock;
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,28 +38,38 @@ pub(crate) struct Object {
 pub(crate) struct ObjectState {
     pub(crate) record: ObjectRecord,
     /// The journal does not know the record as it is.
-    pub(crate) is_changed: bool,
-    pub(crate) is_removed: bool,
+    is_changed: bool,
+    is_removed: bool,
     /// What the recipe does not say yet ("delayed metadata updates").
     pub(crate) overlay: BTreeMap<u64, Change>,
     /// Chunks of the overlay that the journal does not know.
+    unlogged: BTreeSet<u64>,
+    /// Counts the changes in overlays, and knows which objects the journal does not know.
+    ledger: Arc<Ledger>,
+}
+
+/// What of an object the journal is to be told.
+pub(crate) struct Untold {
+    pub(crate) is_changed: bool,
     pub(crate) unlogged: BTreeSet<u64>,
 }
 
 impl Object {
-    pub(crate) fn new(record: ObjectRecord) -> Self {
+    /// An object that the journal does not know.
+    pub(crate) fn new(record: ObjectRecord, ledger: &Arc<Ledger>) -> Self {
+        let mut object = Self::restored(record, ledger);
+        object.state.get_mut().note_changed();
+        object
+    }
+
+    /// An object that the journal knows.
+    pub(crate) fn restored(record: ObjectRecord, ledger: &Arc<Ledger>) -> Self {
         Self {
             id: record.id,
             kind: record.kind,
             chunk_bytes: record.chunk_bytes,
             durable_modified_ns: AtomicU64::new(record.modified_ns),
-            state: Mutex::new(ObjectState {
-                record,
-                is_changed: true,
-                is_removed: false,
-                overlay: BTreeMap::new(),
-                unlogged: BTreeSet::new(),
-            }),
+            state: Mutex::new(ObjectState::of(record, ledger)),
             flushing: AsyncMutex::new(()),
             writing: RangeLock::default(),
         }
@@ -69,9 +81,27 @@ impl Object {
 }
 
 impl ObjectState {
-    pub(crate) fn change(&mut self, index: u64, change: Change) {
-        self.overlay.insert(index, change);
+    fn of(record: ObjectRecord, ledger: &Arc<Ledger>) -> Self {
+        Self {
+            record,
+            is_changed: false,
+            is_removed: false,
+            overlay: BTreeMap::new(),
+            unlogged: BTreeSet::new(),
+            ledger: Arc::clone(ledger),
+        }
+    }
+
+    /// A chunk has changed; `permit` is for that. Of an object that is removed nothing changes any more.
+    pub(crate) fn change(&mut self, index: u64, change: Change, permit: &mut Permit<'_>) {
+        if self.is_removed {
+            return;
+        }
+        if self.overlay.insert(index, change).is_none() {
+            permit.spend();
+        }
         self.unlogged.insert(index);
+        self.ledger.note_dirty(self.record.id);
     }
 
     /// It was changed just now.
@@ -79,21 +109,60 @@ impl ObjectState {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         // However the clock is set, a change shows.
         self.record.modified_ns = now.max(self.record.modified_ns + 1);
+        self.note_changed();
+    }
+
+    /// The record has changed: the journal is to know.
+    pub(crate) fn note_changed(&mut self) {
         self.is_changed = true;
+        self.ledger.note_dirty(self.record.id);
     }
 
     /// The recipe says now what `written` says.
     pub(crate) fn flushed(&mut self, root: Option<Root>, written: &BTreeMap<u64, Change>) {
         self.record.root = root;
         self.record.recipe += 1;
-        self.is_changed = true;
+        let before = self.overlay.len();
         for (index, change) in written {
             if self.overlay.get(index) == Some(change) {
                 self.overlay.remove(index);
                 self.unlogged.remove(index);
             }
         }
+        if !self.is_removed {
+            self.ledger.give_back(before - self.overlay.len());
+        }
         // A start forgets what was logged before a recipe: what came since has to be said again.
         self.unlogged.extend(self.overlay.keys());
+        self.note_changed();
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
+    /// There is no such object any more; whoever has it open may go on to read what it was.
+    pub(crate) fn remove(&mut self) {
+        if !std::mem::replace(&mut self.is_removed, true) {
+            self.ledger.remove_object(&self.record);
+            self.ledger.give_back(self.overlay.len());
+        }
+    }
+
+    /// Chunks that the journal does not know.
+    pub(crate) fn unlogged(&self) -> usize {
+        self.unlogged.len()
+    }
+
+    /// Takes what the journal does not know.
+    pub(crate) fn take_untold(&mut self) -> Untold {
+        Untold { is_changed: std::mem::take(&mut self.is_changed), unlogged: std::mem::take(&mut self.unlogged) }
+    }
+
+    /// The journal has not been told after all.
+    pub(crate) fn put_back(&mut self, untold: Untold) {
+        self.is_changed |= untold.is_changed;
+        self.unlogged.extend(untold.unlogged.into_iter().filter(|index| self.overlay.contains_key(index)));
+        self.ledger.note_dirty(self.record.id);
     }
 }

@@ -15,7 +15,7 @@ const INDEX_SHAPE: Shape = Shape { key_bytes: 20, value_bytes: Place::BYTES as u
 const STORED_SHARE: f64 = 0.4;
 /// Bits of the summary vector for each chunk: one look-up in a hundred for new content.
 const SUMMARY_BITS: u64 = 10;
-const JOURNAL_BYTES_MIN: u64 = 1 << 20;
+const JOURNAL_BYTES_DEFAULT_MIN: u64 = 1 << 20;
 /// Journal for objects.
 const JOURNAL_OBJECTS_BYTES: u64 = 16 << 20;
 const JOURNAL_BYTES_A_SLOT: u64 = 64;
@@ -35,6 +35,9 @@ pub struct StoreOptions {
     pub container_bytes: u32,
     /// How regions are compressed.
     pub compression: Compression,
+    /// Bytes of each half of the journal, [`JOURNAL_BYTES_MIN`](Self::JOURNAL_BYTES_MIN) and 64 for each container at least; `None`: by the
+    /// store's size. How many objects there can be depends on it, and how many overwritten chunks wait to be written into recipes.
+    pub journal_bytes: Option<u64>,
 }
 
 impl Default for StoreOptions {
@@ -45,11 +48,14 @@ impl Default for StoreOptions {
             region_bytes: 64 << 10,
             container_bytes: 4 << 20,
             compression: Compression::Zstd,
+            journal_bytes: None,
         }
     }
 }
 
 impl StoreOptions {
+    /// The least journal.
+    pub const JOURNAL_BYTES_MIN: u64 = 64 << 10;
     /// The smallest chunks, and the largest.
     pub const CHUNK_BYTES: std::ops::RangeInclusive<u32> = 4096..=128 << 10;
     /// The smallest containers, and the largest.
@@ -93,7 +99,9 @@ impl Layout {
     /// `None`: the sizes are not of this world.
     pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
         let Superblock { chunk_bytes, region_bytes, container_bytes, compression, .. } = *superblock;
-        StoreOptions { size_bytes: 0, chunk_bytes, region_bytes, container_bytes, compression }.check().ok()?;
+        StoreOptions { size_bytes: 0, chunk_bytes, region_bytes, container_bytes, compression, journal_bytes: None }
+            .check()
+            .ok()?;
         let align = |at: u64| at.checked_next_multiple_of(superblock.container_bytes.max(BLOCK_BYTES as u32).into());
         let summary_at = superblock.journal_bytes.checked_mul(2)?.checked_add(SUPERBLOCKS_BYTES)?;
         let index_at = align(summary_at.checked_add(superblock.summary_bytes)?)?;
@@ -145,9 +153,12 @@ impl Plan {
         let chunks = (stored as f64 / (f64::from(options.chunk_bytes) * STORED_SHARE)) as u64;
         let index_entries = chunks.max(1 << 10);
         let (index_bytes, index_ram_bytes) = index_needs(index_entries)?;
-        let journal_bytes = (JOURNAL_OBJECTS_BYTES.min(stored / 64).max(JOURNAL_BYTES_MIN)
-            + u64::from(containers) * JOURNAL_BYTES_A_SLOT)
-            .next_multiple_of(BLOCK_BYTES as u64);
+        let objects_bytes = match options.journal_bytes {
+            Some(bytes) => bytes.clamp(StoreOptions::JOURNAL_BYTES_MIN, JOURNAL_OBJECTS_BYTES),
+            None => JOURNAL_OBJECTS_BYTES.min(stored / 64).max(JOURNAL_BYTES_DEFAULT_MIN),
+        };
+        let journal_bytes =
+            (objects_bytes + u64::from(containers) * JOURNAL_BYTES_A_SLOT).next_multiple_of(BLOCK_BYTES as u64);
         Ok(Superblock {
             container_bytes: options.container_bytes,
             chunk_bytes: options.chunk_bytes,

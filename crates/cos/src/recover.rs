@@ -30,7 +30,7 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
                     state.record = *record;
                 }
                 None => {
-                    found.insert(record.id, Object::new(*record));
+                    found.insert(record.id, Object::restored(*record, objects.ledger()));
                 }
             },
             Record::Removed { id } => {
@@ -52,12 +52,7 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
         }
     }
     slots.restored();
-    for mut object in found.into_values() {
-        let state = object.state.get_mut();
-        state.is_changed = false;
-        *object.durable_modified_ns.get_mut() = state.record.modified_ns;
-        objects.put(object);
-    }
+    found.into_values().for_each(|object| objects.restore(object));
     Ok(upto)
 }
 
@@ -70,6 +65,10 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
         let first = indexed.min(summarised);
         state.slots.iter().filter(|(_, s)| s.state != SlotState::Free && (s.sequence > first || s.leaving)).collect()
     };
+    match store.fill_reserve().await {
+        Err(error @ Error::NoRoom(_)) => tracing::warn!("the store has no reserve to collect with: {error}"),
+        result => result?,
+    }
     newer.sort_by_key(|(_, slot)| slot.sequence);
     for (slot, held) in newer {
         if held.state == SlotState::Open {

@@ -59,9 +59,7 @@ impl<D: Device> Store<D> {
         let objects = self.objects.lock().all();
         for object in objects {
             match self.refresh_object(&object, moves).await {
-                Err(
-                    error @ (Error::Full { .. } | Error::Quota { .. } | Error::Missing { .. } | Error::Damaged { .. }),
-                ) => {
+                Err(error) if error.is_full() || matches!(error, Error::Missing { .. } | Error::Damaged { .. }) => {
                     tracing::warn!("{:?} goes on to name old places: {error}", object.name());
                 }
                 result => result?,
@@ -89,7 +87,7 @@ impl<D: Device> Store<D> {
             if state.record.root == Some(root) {
                 let reference = Reference { place, ..root.reference };
                 state.record.root = Some(Root { reference, ..root });
-                state.is_changed = true;
+                state.note_changed();
                 return Ok(());
             }
         }

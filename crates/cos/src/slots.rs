@@ -18,6 +18,9 @@ pub(crate) struct Slot {
     pub(crate) sequence: u64,
 }
 
+/// Free slots whose storage the device keeps: one for each of the collector's lanes, two for recipes.
+const RESERVED: usize = 4;
+
 const FREE: Slot =
     Slot { state: SlotState::Free, kind: ChunkKind::Data, leaving: false, sectors: 0, chunks: 0, sequence: 0 };
 
@@ -26,6 +29,8 @@ const FREE: Slot =
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
+    /// Those that are free too, and whose storage the device keeps.
+    reserved: BTreeSet<u32>,
     /// The journal does not know them as they are.
     changed: BTreeSet<u32>,
     sequence: u64,
@@ -39,6 +44,7 @@ impl Slots {
         Self {
             slots: vec![FREE; count as usize],
             free: (0..count).collect(),
+            reserved: BTreeSet::new(),
             changed: BTreeSet::new(),
             sequence: 0,
             quota: None,
@@ -51,7 +57,7 @@ impl Slots {
     }
 
     pub(crate) fn free(&self) -> u32 {
-        self.free.len() as u32
+        (self.free.len() + self.reserved.len()) as u32
     }
 
     pub(crate) fn used(&self) -> u32 {
@@ -96,15 +102,48 @@ impl Slots {
         (0..).zip(self.slots.iter().copied())
     }
 
-    /// Opens a slot, if there is room for more than `reserve`; with 0, any that is free.
-    pub(crate) fn open(&mut self, kind: ChunkKind, reserve: u32) -> Option<(u32, u64)> {
-        if reserve > 0 && self.room(kind) <= reserve {
+    /// Takes a free slot, if more than `spared` are free, or `spared` is 0. It is to be [begun](Self::begin) or put back.
+    pub(crate) fn take(&mut self, kind: ChunkKind, spared: u32) -> Option<u32> {
+        if spared > 0 && self.room(kind) <= spared {
             return None;
         }
-        let slot = self.free.pop_front()?;
+        self.free.pop_front().or_else(|| self.take_reserved(spared))
+    }
+
+    /// Takes a free slot whose storage is kept, if there are more than `spared`.
+    pub(crate) fn take_reserved(&mut self, spared: u32) -> Option<u32> {
+        if self.reserved.len() <= spared as usize {
+            return None;
+        }
+        self.reserved.pop_first()
+    }
+
+    /// Takes the free slot that would be used last, if there are to be more whose storage is kept.
+    pub(crate) fn take_for_reserve(&mut self) -> Option<u32> {
+        if self.wants_reserved() { self.free.pop_back() } else { None }
+    }
+
+    /// Nothing came of a slot that was taken.
+    pub(crate) fn put_back(&mut self, slot: u32) {
+        self.free.push_front(slot);
+    }
+
+    /// Whether the storage of too few free slots is kept.
+    pub(crate) fn wants_reserved(&self) -> bool {
+        self.reserved.len() < RESERVED
+    }
+
+    /// The device keeps a free slot's storage.
+    pub(crate) fn reserve(&mut self, slot: u32) {
+        self.reserved.insert(slot);
+        self.changed.insert(slot);
+    }
+
+    /// Begins a container in a slot that was taken. Returns its sequence number.
+    pub(crate) fn begin(&mut self, slot: u32, kind: ChunkKind) -> u64 {
         self.sequence += 1;
         self.slots[slot as usize] = Slot { state: SlotState::Open, kind, sequence: self.sequence, ..FREE };
-        Some((slot, self.sequence))
+        self.sequence
     }
 
     /// So much of an open container is on the device.
@@ -146,25 +185,34 @@ impl Slots {
     /// The journal has not been told after all.
     pub(crate) fn put_back_changed(&mut self, changed: &[SlotRecord]) {
         self.changed.extend(changed.iter().map(|record| record.slot));
+        self.quota_changed = true;
     }
 
     fn record(&self, slot: u32) -> SlotRecord {
         let Slot { state, kind, leaving, sectors, chunks, sequence } = self.get(slot);
-        let state = if leaving { SlotState::Leaving } else { state };
+        let state = match state {
+            SlotState::Free if self.reserved.contains(&slot) => SlotState::Reserved,
+            _ if leaving => SlotState::Leaving,
+            state => state,
+        };
         SlotRecord { slot, state, kind, sectors, chunks, sequence }
     }
 
-    /// All that a checkpoint has to say: slots that are not free.
+    /// All that a checkpoint has to say: slots that are not free, and those whose storage is kept.
     pub(crate) fn records(&self) -> impl Iterator<Item = SlotRecord> {
-        self.iter().filter(|(_, s)| s.state != SlotState::Free).map(|(slot, _)| self.record(slot))
+        self.iter().map(|(slot, _)| self.record(slot)).filter(|record| record.state != SlotState::Free)
     }
 
     /// Takes over what the journal said, at a start.
     pub(crate) fn restore(&mut self, record: &SlotRecord) -> bool {
         let Some(slot) = self.slots.get_mut(record.slot as usize) else { return false };
         let SlotRecord { state, kind, sectors, chunks, sequence, .. } = *record;
+        match state {
+            SlotState::Reserved => self.reserved.insert(record.slot),
+            _ => self.reserved.remove(&record.slot),
+        };
         *slot = match state {
-            SlotState::Free => FREE,
+            SlotState::Free | SlotState::Reserved => FREE,
             SlotState::Leaving => Slot { state: SlotState::Sealed, kind, leaving: true, sectors, chunks, sequence },
             SlotState::Open | SlotState::Sealed => Slot { state, kind, leaving: false, sectors, chunks, sequence },
         };
@@ -174,6 +222,7 @@ impl Slots {
 
     /// The end of [`restore`](Self::restore): finds the free slots.
     pub(crate) fn restored(&mut self) {
-        self.free = self.iter().filter(|(_, s)| s.state == SlotState::Free).map(|(slot, _)| slot).collect();
+        let is_free = |slot: u32, held: &Slot| held.state == SlotState::Free && !self.reserved.contains(&slot);
+        self.free = self.iter().filter(|(slot, held)| is_free(*slot, held)).map(|(slot, _)| slot).collect();
     }
 }

@@ -8,6 +8,7 @@ use crate::format::superblock::Superblock;
 use crate::journal::Journal;
 use crate::known::State;
 use crate::lane::{LANES, Lane, Open};
+use crate::ledger::{Bounds, Ledger};
 use crate::locality::Locality;
 use crate::namespace::Objects;
 use crate::plan::{Layout, Plan, index_plan};
@@ -95,6 +96,7 @@ pub struct Store<D> {
     pub(crate) index: Silt<SliceDevice<Arc<D>>>,
     pub(crate) summary: Summary,
     pub(crate) objects: Mutex<Objects>,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) journal: AsyncMutex<Journal>,
     pub(crate) regions: Mutex<Regions>,
     pub(crate) nodes: Mutex<LruCache<NodeKey, Arc<Node>>>,
@@ -125,7 +127,8 @@ impl<D: Device> Store<D> {
     /// Makes a store on `device`, in place of whatever it holds.
     ///
     /// # Errors
-    /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
+    /// [`Error::Setting`] when the device is too small for `plan`, [`Error::NoRoom`] when it has no storage for the least that is
+    /// needed; or when the device fails.
     pub async fn create(device: Arc<D>, plan: &Plan, settings: Settings) -> Result<Self, Error> {
         let superblock = plan.superblock;
         let layout = check_size(&*device, &superblock)?;
@@ -140,7 +143,11 @@ impl<D: Device> Store<D> {
         device.flush().await?;
         superblock.write(&*device).await?;
         let slots = Slots::new(superblock.containers);
-        Ok(Self::with(device, (superblock, layout), settings, slots, index, summary, journal))
+        let objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
+        let store = Self::with(device, (superblock, layout), settings, (slots, objects), index, summary, journal);
+        store.fill_reserve().await?;
+        store.commit().await?;
+        Ok(store)
     }
 
     /// Opens the store on `device`: it holds all that was made durable.
@@ -155,13 +162,12 @@ impl<D: Device> Store<D> {
         let index = Silt::open(index_device(&device, &superblock, &layout)?, Rates::default()).await?;
         let journal = Journal::new(layout.journals_at, bytes, seed, epoch);
         let mut slots = Slots::new(superblock.containers);
-        let mut objects = Objects::default();
+        let mut objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
         let upto = recover::replay(records, &mut slots, &mut objects)?;
         let read = Summary::read(&*device, layout.summary_at, superblock.summary_bytes, seed).await?;
         let is_read = read.is_some();
         let summary = read.unwrap_or_else(|| Summary::new(superblock.summary_bytes));
-        let store = Self::with(device, (superblock, layout), settings, slots, index, summary, journal);
-        *store.objects.lock() = objects;
+        let store = Self::with(device, (superblock, layout), settings, (slots, objects), index, summary, journal);
         recover::finish(&store, (upto.0, if is_read { upto.1 } else { 0 })).await?;
         Ok(store)
     }
@@ -170,7 +176,7 @@ impl<D: Device> Store<D> {
         device: Arc<D>,
         (superblock, layout): (Superblock, Layout),
         settings: Settings,
-        slots: Slots,
+        (slots, objects): (Slots, Objects),
         index: Silt<SliceDevice<Arc<D>>>,
         summary: Summary,
         journal: Journal,
@@ -187,7 +193,8 @@ impl<D: Device> Store<D> {
             lanes: (0..LANES).map(|_| AsyncMutex::new(None)).collect(),
             index,
             summary,
-            objects: Mutex::new(Objects::default()),
+            ledger: Arc::clone(objects.ledger()),
+            objects: Mutex::new(objects),
             journal: AsyncMutex::new(journal),
             regions: Mutex::new(LruCache::new(entries(settings.region_cache_bytes, region_bytes))),
             nodes: Mutex::new(LruCache::new(entries(settings.recipe_cache_bytes, 24 << 10))),
@@ -220,6 +227,11 @@ impl<D: Device> Store<D> {
             Some(why) => Err(Error::Poisoned(why.clone())),
             None => Ok(()),
         }
+    }
+
+    /// As [`poison`](Self::poison), unless there was no room: then nothing was written that counts, and it can be tried again.
+    pub(crate) fn poison_unless_full(&self, error: &Error) -> Error {
+        if error.is_full() { error.clone() } else { self.poison(error) }
     }
 
     /// What is durable is not known any more: nothing is promised from here on.

@@ -141,6 +141,26 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
+    /// As [`flush_tree`](Self::flush_tree), as far as there is room: else the overlay stays as it is, and the journal has it.
+    pub(crate) async fn flush_tree_if_room(&self, object: &Object) -> Result<(), Error> {
+        match self.flush_tree(object).await {
+            Err(error) if error.is_full() => {
+                tracing::warn!("the recipe of {:?} is not written anew: {error}", object.name());
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Has recipes say what their objects are, as far as there is room for that.
+    pub(crate) async fn flush_trees(&self) -> Result<(), Error> {
+        let objects = self.objects.lock().all();
+        for object in objects {
+            self.flush_tree_if_room(&object).await?;
+        }
+        Ok(())
+    }
+
     async fn root_entry(&self, root: &Root) -> Result<Entry, Error> {
         let node = self.node(&root.reference).await?;
         Ok(Entry { reference: root.reference, bytes: node.entries.iter().flatten().map(|e| e.bytes).sum() })

@@ -5,6 +5,7 @@ use crate::format::node::Entry;
 use crate::format::record::Kind;
 use crate::format::region::ChunkKind;
 use crate::lane::DATA_LANES;
+use crate::ledger::Permit;
 use crate::object::{Change, Object};
 use crate::place::Reference;
 use crate::range_lock::ALL;
@@ -17,8 +18,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Changes of an object from which on its recipe is written.
-const OVERLAY_MAX: usize = 32 << 10;
 /// Chunks whose references are looked at in one go.
 const RESOLVED_AT_ONCE: u64 = 4096;
 /// How often a read begins again because its recipe was replaced meanwhile.
@@ -112,7 +111,7 @@ impl<D: Device> Volume<D> {
         self.store.check_poison()?;
         let state = self.object.state.lock();
         let name = || state.record.name.clone();
-        if state.is_removed {
+        if state.is_removed() {
             return Err(Error::NoObject(name()));
         }
         if self.object.kind == Kind::Stream {
@@ -277,8 +276,24 @@ impl<D: Device> Volume<D> {
         self.write_chunks(chunks, whole.freeze(), &known).await
     }
 
+    /// Writes whole chunks, in parts that the journal has room for.
     async fn write_chunks(&self, chunks: Range<u64>, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let chunk_bytes = self.object.chunk_bytes as usize;
+        let at_once = self.store.ledger.bounds().changes_at_once();
+        let count = (chunks.end - chunks.start) as usize;
+        for from in (0..count).step_by(at_once) {
+            let to = count.min(from + at_once);
+            let part = chunks.start + from as u64..chunks.start + to as u64;
+            let known = known.get(from..).unwrap_or_default();
+            self.write_part(part, data.slice(from * chunk_bytes..to * chunk_bytes), known).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_part(&self, chunks: Range<u64>, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
+        let chunk_bytes = self.object.chunk_bytes as usize;
+        // Before the lock, which whoever makes room takes, too.
+        let permit = self.store.permit((chunks.end - chunks.start) as usize).await?;
         let mutating = self.store.mutating.shared(ALL).await;
         let since = self.store.state.lock().slots.sequence();
         let mut pieces = Vec::with_capacity(data.len() / chunk_bytes);
@@ -296,21 +311,16 @@ impl<D: Device> Volume<D> {
         let references = self.store.store_chunks((ChunkKind::Data, self.lane), &data, &pieces).await?;
         let changes =
             numbers.into_iter().zip(references.into_iter().map(Some)).chain(holes.into_iter().map(|i| (i, None)));
-        let is_large = self.change(changes.map(|(index, reference)| (index, Change { reference, since })));
+        self.change(changes.map(|(index, reference)| (index, Change { reference, since })), permit);
         drop(mutating);
-        self.flush_if(is_large).await
+        self.store.relieve_if_high().await
     }
 
-    /// Notes changes. True: there are so many that the recipe is to be written.
-    fn change(&self, changes: impl Iterator<Item = (u64, Change)>) -> bool {
+    /// Notes changes.
+    fn change(&self, changes: impl Iterator<Item = (u64, Change)>, mut permit: Permit<'_>) {
         let mut state = self.object.state.lock();
-        changes.for_each(|(index, change)| state.change(index, change));
+        changes.for_each(|(index, change)| state.change(index, change, &mut permit));
         state.touch();
-        state.overlay.len() > OVERLAY_MAX
-    }
-
-    async fn flush_if(&self, is_large: bool) -> Result<(), Error> {
-        if is_large { self.store.flush_tree(&self.object).await } else { Ok(()) }
     }
 
     /// Makes a range all zeroes, without storing any.
@@ -336,13 +346,18 @@ impl<D: Device> Volume<D> {
         }
         let (mut first, last) = (whole.start / chunk_bytes, whole.end / chunk_bytes);
         let _shared = self.object.writing.shared(first..last).await;
+        let at_once = (self.store.ledger.bounds().changes_at_once() as u64).min(RESOLVED_AT_ONCE);
         while first < last {
-            let next = last.min(first + RESOLVED_AT_ONCE);
+            let next = last.min(first + at_once);
             // What is a hole already needs no word.
             let resolved = self.store.resolve(&self.object, first..next).await?;
-            let filled = (first..next).zip(resolved).filter(|(_, r)| r.is_some());
-            let is_large = self.change(filled.map(|(index, _)| (index, Change { reference: None, since: 0 })));
-            self.flush_if(is_large).await?;
+            let filled: Vec<u64> = (first..next).zip(resolved).filter_map(|(i, r)| r.map(|_| i)).collect();
+            if !filled.is_empty() {
+                let permit = self.store.permit(filled.len()).await?;
+                let hole = Change { reference: None, since: 0 };
+                self.change(filled.into_iter().map(|index| (index, hole)), permit);
+                self.store.relieve_if_high().await?;
+            }
             first = next;
         }
         Ok(())

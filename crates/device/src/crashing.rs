@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 
 /// What is written whole, or not at all.
 const SECTOR_BYTES: usize = 512;
+/// Storage is assigned in blocks of this size.
+const ROOM_BLOCK_BYTES: u64 = 4096;
 /// A request takes fewer turns than this.
 const TURNS: u64 = 4;
 
@@ -18,6 +20,36 @@ struct Written {
     data: Bytes,
     returned: bool,
     number: u64,
+}
+
+/// Storage as a sparse file has it: blocks get some when they are written to, or reserved, as long as there is any.
+struct Room {
+    left: u64,
+    /// Blocks that have storage.
+    backed: Vec<bool>,
+}
+
+impl Room {
+    /// Gives storage to the blocks of a range, first to last. Returns how many bytes from the start have it.
+    fn back(&mut self, offset: u64, len: u64) -> u64 {
+        let block = ROOM_BLOCK_BYTES;
+        for number in offset / block..(offset + len).div_ceil(block) {
+            let backed = &mut self.backed[number as usize];
+            if !*backed && self.left == 0 {
+                return (number * block).saturating_sub(offset);
+            }
+            self.left -= u64::from(!*backed);
+            *backed = true;
+        }
+        len
+    }
+
+    fn release(&mut self, offset: u64, len: u64) {
+        let block = ROOM_BLOCK_BYTES;
+        for number in offset.div_ceil(block)..(offset + len) / block {
+            self.left += u64::from(std::mem::take(&mut self.backed[number as usize]));
+        }
+    }
 }
 
 struct State {
@@ -30,6 +62,8 @@ struct State {
     /// Writes and flushes until power fails.
     left: Option<u64>,
     operations: u64,
+    /// `None`: all blocks have storage.
+    room: Option<Room>,
 }
 
 impl State {
@@ -71,6 +105,7 @@ impl CrashingDevice {
             random: seed,
             left: None,
             operations: 0,
+            room: None,
         };
         let geometry = Geometry { size_bytes, block_bytes, preferred_bytes: 4096, rotational: false };
         Self { geometry, state: Mutex::new(state) }
@@ -79,6 +114,22 @@ impl CrashingDevice {
     /// Power fails when so many more writes and flushes have begun; from then on every request fails.
     pub fn fail_power_after(&self, operations: u64) {
         self.state.lock().left = Some(operations);
+    }
+
+    /// From now on the device is as a sparse file on a filesystem that has so many bytes left. Blocks have storage as they had it
+    /// before; of a device without such a limit, none.
+    pub fn set_room(&self, bytes: u64) {
+        let blocks = self.geometry.size_bytes.div_ceil(ROOM_BLOCK_BYTES) as usize;
+        let state = &mut *self.state.lock();
+        let room = state.room.get_or_insert_with(|| Room { left: 0, backed: vec![false; blocks] });
+        room.left = bytes / ROOM_BLOCK_BYTES;
+    }
+
+    /// Bytes that have storage.
+    pub fn backed_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let backed = |room: &Room| room.backed.iter().filter(|backed| **backed).count() as u64 * ROOM_BLOCK_BYTES;
+        state.room.as_ref().map_or(self.geometry.size_bytes, backed)
     }
 
     /// Writes and flushes so far.
@@ -114,7 +165,10 @@ impl CrashingDevice {
         }
         let seed = state.random();
         state.left = Some(0);
-        Self::with_image(image, self.geometry.block_bytes, seed)
+        let room = state.room.take();
+        let crashed = Self::with_image(image, self.geometry.block_bytes, seed);
+        crashed.state.lock().room = room;
+        crashed
     }
 
     /// Whether the device has power still, after one more operation.
@@ -154,6 +208,10 @@ impl Device for CrashingDevice {
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
         self.admit(Operation::Write, offset, data.len() as u64)?;
+        let len = data.len() as u64;
+        let room = self.state.lock().room.as_mut().map_or(len, |room| room.back(offset, len));
+        // What found room is written, as by a filesystem.
+        let data = data.slice(..room as usize);
         let number = {
             let state = &mut *self.state.lock();
             state.next += 1;
@@ -167,7 +225,10 @@ impl Device for CrashingDevice {
             write.returned = true;
         }
         if state.left == Some(0) {
-            return Err(DeviceError::new(ErrorKind::Io, Operation::Write, offset, data.len() as u64));
+            return Err(DeviceError::new(ErrorKind::Io, Operation::Write, offset, len));
+        }
+        if room < len {
+            return Err(DeviceError::new(ErrorKind::NoSpace, Operation::Write, offset, len));
         }
         Ok(())
     }
@@ -191,7 +252,22 @@ impl Device for CrashingDevice {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        Err(DeviceError::new(ErrorKind::Unsupported, Operation::Discard, offset, len))
+        DeviceError::check(&self.geometry, Operation::Discard, offset, len)?;
+        let state = &mut *self.state.lock();
+        let unsupported = DeviceError::new(ErrorKind::Unsupported, Operation::Discard, offset, len);
+        state.room.as_mut().ok_or(unsupported)?.release(offset, len);
+        // What is discarded reads as zeroes, now and after power failed.
+        state.unflushed.retain(|w| w.offset >= offset + len || w.offset + w.data.len() as u64 <= offset);
+        for image in [&mut state.image, &mut state.durable] {
+            image[offset as usize..(offset + len) as usize].fill(0);
+        }
+        Ok(())
+    }
+
+    async fn reserve(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        DeviceError::check(&self.geometry, Operation::Reserve, offset, len)?;
+        let room = self.state.lock().room.as_mut().map_or(len, |room| room.back(offset, len));
+        if room < len { Err(DeviceError::new(ErrorKind::NoSpace, Operation::Reserve, offset, len)) } else { Ok(()) }
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, _may_unmap: bool) -> Result<(), DeviceError> {

@@ -249,7 +249,7 @@ impl<D: Device, C: Clock> FaultyDevice<D, C> {
                 Operation::Write => state.counters.writes += 1,
                 Operation::Flush => state.counters.flushes += 1,
                 Operation::Discard | Operation::WriteZeroes => state.counters.discards += 1,
-                Operation::Allocation | Operation::Open => {}
+                Operation::Allocation | Operation::Reserve | Operation::Open => {}
             }
             state.judge(operation, offset, len)
         };
@@ -301,6 +301,11 @@ impl<D: Device, C: Clock> Device for FaultyDevice<D, C> {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         self.meet(Operation::Discard, offset, len).await?;
         self.inner.discard(offset, len).await
+    }
+
+    async fn reserve(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.meet(Operation::Reserve, offset, len).await?;
+        self.inner.reserve(offset, len).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {

@@ -54,6 +54,14 @@ pub trait Device: Send + Sync + 'static {
     /// [`ErrorKind::Unsupported`] where it cannot; the caller then goes on without.
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>>;
 
+    /// Has storage assigned to a range, so that later writes to it find room; what it holds stays. A device that has all its
+    /// storage does nothing. [`ErrorKind::NoSpace`] where there is not enough, of which some may have been assigned then;
+    /// [`ErrorKind::Unsupported`] where it cannot.
+    fn reserve(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>> {
+        let _ = (offset, len);
+        async { Ok(()) }
+    }
+
     /// Makes a range read as zeroes without transferring them. With `may_unmap`, storage may be released.
     /// [`ErrorKind::Unsupported`] where that is not faster than writing zeroes; nothing has changed then.
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>>;
@@ -113,6 +121,10 @@ impl<D: Device> Device for Arc<D> {
         (**self).discard(offset, len)
     }
 
+    fn reserve(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>> {
+        (**self).reserve(offset, len)
+    }
+
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>> {
         (**self).write_zeroes(offset, len, may_unmap)
     }
@@ -161,6 +173,8 @@ pub enum Operation {
     Flush,
     /// [`Device::discard`].
     Discard,
+    /// [`Device::reserve`].
+    Reserve,
     /// [`Device::write_zeroes`].
     WriteZeroes,
     /// [`Device::allocation`].
@@ -175,6 +189,7 @@ impl fmt::Display for Operation {
             Self::Write => "write",
             Self::Flush => "flush",
             Self::Discard => "discard",
+            Self::Reserve => "reserve",
             Self::WriteZeroes => "write zeroes",
             Self::Allocation => "allocation map",
         })

@@ -51,6 +51,10 @@ impl<D: Device> Device for SliceDevice<D> {
         self.device.discard(self.place(Operation::Discard, offset, len)?, len).await
     }
 
+    async fn reserve(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.device.reserve(self.place(Operation::Reserve, offset, len)?, len).await
+    }
+
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
         self.device.write_zeroes(self.place(Operation::WriteZeroes, offset, len)?, len, may_unmap).await
     }

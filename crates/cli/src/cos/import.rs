@@ -118,6 +118,8 @@ struct Segments {
     done: Mutex<(u64, BTreeMap<u64, u64>)>,
     bytes: AtomicU64,
     ended: AtomicBool,
+    /// The store had no room.
+    is_full: AtomicBool,
 }
 
 impl Shared for Segments {
@@ -172,6 +174,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         done: Mutex::new((from, BTreeMap::new())),
         bytes: AtomicU64::new(from),
         ended: AtomicBool::new(false),
+        is_full: AtomicBool::new(false),
     });
     let workers = Workers::start("import", count(args.tuning.threads), &shared, |thread, shared| {
         let volume = volume.in_lane(thread);
@@ -188,11 +191,21 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         noted = prefix;
         store.note_import(&volume, prefix).await.map_err(fail)
     };
-    let done = workers.finish((&args.store.store, path.display()), note).await;
+    let mut done = workers.finish((&args.store.store, path.display()), note).await;
     progress.end();
-    done?;
-    store.finish_import(&volume).await.map_err(fail)?;
-    Ok((size, from))
+    if done.is_ok() {
+        let finished = store.finish_import(&volume).await;
+        shared.is_full.fetch_or(finished.as_ref().is_err_and(nitro_cos::Error::is_full), SeqCst);
+        done = finished.map_err(fail);
+    }
+    if done.is_err() && shared.is_full.load(SeqCst) {
+        // Unlike one that was broken off, it could not go on: its room is of more use.
+        store.abandon_import(&volume).await.map_err(fail)?;
+    }
+    done.map(|()| (size, from)).map_err(|error| match shared.is_full.load(SeqCst) {
+        true => error.or("nothing of the import is kept; `nitro cos gc` frees the room that it took"),
+        false => error,
+    })
 }
 
 async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Result<(), Failed> {
@@ -210,7 +223,10 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Resul
             let mut data = BufMut::with_len(len.next_multiple_of(chunk_bytes as usize));
             shared.source.read_exact_at(&mut data[..len], start).map_err(Failed::File)?;
             data[len..].fill(0);
-            volume.write_padded(start, data.freeze()).await.map_err(Failed::Store)?;
+            volume.write_padded(start, data.freeze()).await.map_err(|error| {
+                shared.is_full.fetch_or(error.is_full(), SeqCst);
+                Failed::Store(error)
+            })?;
         }
         shared.finish(from, to);
     }

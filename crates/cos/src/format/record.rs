@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | object | id (8), kind (1), flags (1: 1 read-only, 2 incomplete), levels (1; 0: no recipe), bytes of a chunk (4), bytes of the object (8), root's fingerprint (20) and place (8), created (8), import token (8), imported bytes (8), number of the recipe (8), modification time in ns since 1970 (8), bytes of the name (2), name |
 //! | 2 | object removed | id (8) |
-//! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
+//! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied, 4 free with its storage kept), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
 //! | 5 | fingerprints indexed | the index holds all containers up to this sequence number (8) |
 //! | 6 | fingerprints summarised | the summary vector on the device holds all containers up to this sequence number (8) |
@@ -15,6 +15,14 @@ use crate::format::region::ChunkKind;
 use crate::place::{Place, Reference};
 use nitro_engine::format::FormatError;
 use nitro_engine::manager::Fingerprint;
+
+/// Bytes of an object's record, but for its name.
+pub(crate) const OBJECT_BYTES: usize = 1 + 8 + 3 + 4 + 8 + REFERENCE_BYTES + 5 * 8 + 2;
+/// Bytes of a container's record.
+pub(crate) const SLOT_BYTES: usize = 1 + 4 + 2 + 2 + 2 + 8;
+/// Bytes of the record of an object's chunk.
+pub(crate) const CHUNK_BYTES: usize = 1 + 2 * 8 + REFERENCE_BYTES;
+const REFERENCE_BYTES: usize = 20 + 8;
 
 /// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -65,6 +73,13 @@ pub(crate) struct ObjectRecord {
     pub(crate) name: String,
 }
 
+impl ObjectRecord {
+    /// Bytes of its record.
+    pub(crate) fn journal_bytes(&self) -> usize {
+        OBJECT_BYTES + self.name.len()
+    }
+}
+
 /// What a slot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -74,6 +89,8 @@ pub(crate) enum SlotState {
     Sealed = 2,
     /// Sealed, and being emptied: the index may name places of its chunks that the journal does not know yet.
     Leaving = 3,
+    /// Free, and the device keeps its storage: recipes and the collector find room there though there is none elsewhere.
+    Reserved = 4,
 }
 
 /// A slot, as it stands in the journal.
@@ -241,6 +258,7 @@ impl<'a> Fields<'a> {
             1 => SlotState::Open,
             2 => SlotState::Sealed,
             3 => SlotState::Leaving,
+            4 => SlotState::Reserved,
             other => return Err(refuse("state of a container", other.into())),
         };
         let kind = ChunkKind::from_number(kind).ok_or(refuse("kind of a container", kind.into()))?;
@@ -291,7 +309,17 @@ mod tests {
             Record::Quota { containers: 6 },
         ];
         let mut bytes = Vec::new();
-        records.iter().for_each(|r| r.encode(&mut bytes));
+        for record in &records {
+            let before = bytes.len();
+            record.encode(&mut bytes);
+            let len = match record {
+                Record::Object(object) => object.journal_bytes(),
+                Record::Slot(_) => SLOT_BYTES,
+                Record::Chunk { .. } => CHUNK_BYTES,
+                _ => continue,
+            };
+            assert_eq!(bytes.len() - before, len, "{record:?}");
+        }
         let mut rest = &bytes[..];
         for record in &records {
             assert_eq!(&Record::decode(&mut rest).unwrap(), record);

@@ -3,6 +3,8 @@
 
 mod crash;
 mod format_doc;
+mod many;
 mod model;
 mod quota;
+mod room;
 mod streams;

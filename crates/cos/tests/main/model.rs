@@ -58,7 +58,13 @@ pub fn content(number: u64) -> Vec<u8> {
 
 /// A small store.
 pub fn plan(size_bytes: u64, seed: u64) -> Plan {
+    plan_with(size_bytes, None, seed)
+}
+
+/// A small store with a journal of that size.
+pub fn plan_with(size_bytes: u64, journal_bytes: Option<u64>, seed: u64) -> Plan {
     let options = StoreOptions {
+        journal_bytes,
         size_bytes,
         chunk_bytes: CHUNK as u32,
         region_bytes: 16 << 10,

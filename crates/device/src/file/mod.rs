@@ -205,6 +205,14 @@ impl Device for FileDevice {
         result.map_err(|e| space::device_error(e, Operation::Discard, offset, len))
     }
 
+    async fn reserve(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.check_writable(Operation::Reserve, offset, len)?;
+        let medium = self.medium;
+        let result = self.blocking(move |fd| space::reserve(fd, medium, offset, len)).await;
+        let result = result.map_err(|e| DeviceError::from_io(e, Operation::Reserve, offset, len))?;
+        result.map_err(|e| space::device_error(e, Operation::Reserve, offset, len))
+    }
+
     async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
         self.check_writable(Operation::WriteZeroes, offset, len)?;
         let result = self.blocking(move |fd| space::write_zeroes(fd, offset, len, may_unmap)).await;

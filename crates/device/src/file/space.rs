@@ -23,6 +23,14 @@ pub(super) fn discard(fd: &OwnedFd, medium: Medium, offset: u64, len: u64) -> Re
     })
 }
 
+/// A block device has its storage; one that is thinly provisioned cannot be asked to.
+pub(super) fn reserve(fd: &OwnedFd, medium: Medium, offset: u64, len: u64) -> Result<(), Errno> {
+    if len == 0 || medium == Medium::Block {
+        return Ok(());
+    }
+    retry_on_intr(|| fallocate(fd, FallocateFlags::KEEP_SIZE, offset, len))
+}
+
 pub(super) fn write_zeroes(fd: &OwnedFd, offset: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
     if len == 0 {
         return Ok(());

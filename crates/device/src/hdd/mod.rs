@@ -192,6 +192,10 @@ impl<D: Device, C: Clock> Device for HddDevice<D, C> {
         Err(DeviceError::new(ErrorKind::Unsupported, Operation::Discard, offset, len))
     }
 
+    async fn reserve(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.reserve(offset, len).await
+    }
+
     async fn write_zeroes(&self, offset: u64, len: u64, _may_unmap: bool) -> Result<(), DeviceError> {
         Err(DeviceError::new(ErrorKind::Unsupported, Operation::WriteZeroes, offset, len))
     }

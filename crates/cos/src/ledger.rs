@@ -1,0 +1,252 @@
+//! The bound on what the journal has to hold.
+//!
+//! The journal has two areas of A bytes each. A checkpoint names all containers in use, all objects, and all changes in
+//! overlays, those that no recipe says yet. It always fits into half an area:
+//!
+//! ```text
+//! header and fixed records + S + N + O <= A / 2
+//! ```
+//!
+//! - S: the records of containers. The store has so many slots; [`Bounds::of`] counts a record for each.
+//! - N: the records of objects, at most [`Bounds::namespace_bytes`]. The constant size and the length of the name make a
+//!   record, neither of which changes; [`Ledger::add_object`] refuses an object whose record has no room.
+//! - O: the records of changes, at most [`Bounds::changes`] of one size. Whoever is about to change chunks has a [`Permit`] for
+//!   them *before* anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound. When there is
+//!   none to be had, the overlays with the most changes are written into their recipes, and the writer waits for that; readers
+//!   do not.
+//!
+//! Bounds are chosen such that the sum holds, and a checkpoint asserts it. What is appended behind a checkpoint has the other half of
+//! the area, and more; a batch that finds no room there gives way to a checkpoint, which has room. So no number of objects or changes
+//! stops commits.
+
+use crate::format::BLOCK_BYTES;
+use crate::format::record::{CHUNK_BYTES, ObjectRecord, SLOT_BYTES};
+use crate::format::superblock::Superblock;
+use crate::object::Object;
+use crate::{Error, Store};
+use event_listener::{Event, EventListener};
+use futures_util::lock::Mutex as AsyncMutex;
+use nitro_engine::port::Device;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+/// A checkpoint's header, its records of a fixed number, and its last block's rest.
+const FIXED_BYTES: u64 = 2 * BLOCK_BYTES as u64;
+/// A request takes this share of all changes at most; larger ones are done in parts.
+const PERMIT_SHARE: usize = 16;
+/// More changes than this are never made in one part.
+const PERMIT_MAX: usize = 4096;
+
+/// What a journal has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Bytes of a checkpoint.
+    pub(crate) checkpoint_bytes: u64,
+    /// Bytes of the records of all objects.
+    pub(crate) namespace_bytes: u64,
+    /// Changes in all overlays.
+    pub(crate) changes: usize,
+}
+
+impl Bounds {
+    pub(crate) fn of(superblock: &Superblock) -> Self {
+        let checkpoint_bytes = superblock.journal_bytes / 2;
+        let slots = u64::from(superblock.containers) * SLOT_BYTES as u64;
+        let rest = checkpoint_bytes.saturating_sub(slots + FIXED_BYTES);
+        Self { checkpoint_bytes, namespace_bytes: rest / 2, changes: (rest / 2) as usize / CHUNK_BYTES }
+    }
+
+    /// Changes that a request makes in one part, at most.
+    pub(crate) fn changes_at_once(&self) -> usize {
+        (self.changes / PERMIT_SHARE).clamp(1, PERMIT_MAX)
+    }
+}
+
+/// What the journal has to hold, and who has something to tell it.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    bounds: Bounds,
+    /// Changes in overlays, and those that permits allow.
+    changes: AtomicUsize,
+    namespace_bytes: AtomicU64,
+    /// Objects of which the journal does not know everything, by number.
+    dirty: Mutex<BTreeSet<u64>>,
+    given_back: Event,
+    /// One writes overlays into recipes for all who wait.
+    relieving: AsyncMutex<()>,
+}
+
+/// Leave to make so many changes.
+#[derive(Debug)]
+pub(crate) struct Permit<'a> {
+    ledger: &'a Ledger,
+    left: usize,
+}
+
+impl Permit<'_> {
+    /// One of the changes was made: it counts as one of an overlay's from now on.
+    pub(crate) fn spend(&mut self) {
+        debug_assert!(self.left > 0, "a change without leave");
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.ledger.give_back(self.left);
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            changes: AtomicUsize::new(0),
+            namespace_bytes: AtomicU64::new(0),
+            dirty: Mutex::default(),
+            given_back: Event::new(),
+            relieving: AsyncMutex::new(()),
+        }
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// Whether all is within the bounds; what an area holds that this program did not write may not be.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.changes.load(SeqCst) <= self.bounds.changes
+            && self.namespace_bytes.load(SeqCst) <= self.bounds.namespace_bytes
+    }
+
+    /// An object is to be told to the journal from now on.
+    ///
+    /// # Errors
+    /// [`Error::Objects`] when its record has no room.
+    pub(crate) fn add_object(&self, record: &ObjectRecord) -> Result<(), Error> {
+        let more = record.journal_bytes() as u64;
+        let add = |bytes: u64| Some(bytes + more).filter(|bytes| *bytes <= self.bounds.namespace_bytes);
+        match self.namespace_bytes.fetch_update(SeqCst, SeqCst, add) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Objects { namespace_bytes: self.bounds.namespace_bytes }),
+        }
+    }
+
+    /// The journal has an object already, at a start.
+    pub(crate) fn restore_object(&self, record: &ObjectRecord) {
+        self.namespace_bytes.fetch_add(record.journal_bytes() as u64, SeqCst);
+    }
+
+    pub(crate) fn remove_object(&self, record: &ObjectRecord) {
+        self.namespace_bytes.fetch_sub(record.journal_bytes() as u64, SeqCst);
+    }
+
+    /// The journal has changes already, at a start.
+    pub(crate) fn restore_changes(&self, changes: usize) {
+        self.changes.fetch_add(changes, SeqCst);
+    }
+
+    pub(crate) fn give_back(&self, changes: usize) {
+        if changes > 0 {
+            self.changes.fetch_sub(changes, SeqCst);
+            self.given_back.notify(usize::MAX);
+        }
+    }
+
+    fn try_permit(&self, changes: usize) -> Option<Permit<'_>> {
+        let add = |taken: usize| taken.checked_add(changes).filter(|taken| *taken <= self.bounds.changes);
+        self.changes.fetch_update(SeqCst, SeqCst, add).ok()?;
+        Some(Permit { ledger: self, left: changes })
+    }
+
+    fn has_room(&self, changes: usize) -> bool {
+        self.changes.load(SeqCst).saturating_add(changes) <= self.bounds.changes
+    }
+
+    /// Whether overlays should be written into recipes before anybody has to wait for it.
+    fn is_high(&self) -> bool {
+        self.changes.load(SeqCst) > self.bounds.changes / 4 * 3
+    }
+
+    fn listen(&self) -> EventListener {
+        self.given_back.listen()
+    }
+
+    /// The journal does not know everything of an object.
+    pub(crate) fn note_dirty(&self, id: u64) {
+        self.dirty.lock().insert(id);
+    }
+
+    /// The objects of which the journal does not know everything.
+    pub(crate) fn dirty(&self) -> Vec<u64> {
+        self.dirty.lock().iter().copied().collect()
+    }
+
+    /// As [`dirty`](Self::dirty); whoever takes them tells the journal.
+    pub(crate) fn take_dirty(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.dirty.lock())
+    }
+}
+
+impl<D: Device> Store<D> {
+    /// Leave to make changes, [`Bounds::changes_at_once`] at most. Waits while overlays are written into recipes to make room.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when recipes have no room either, or when the device fails.
+    pub(crate) async fn permit(&self, changes: usize) -> Result<Permit<'_>, Error> {
+        loop {
+            if let Some(permit) = self.ledger.try_permit(changes) {
+                return Ok(permit);
+            }
+            let _alone = self.ledger.relieving.lock().await;
+            let given_back = self.ledger.listen();
+            if self.ledger.has_room(changes) {
+                continue;
+            }
+            if !self.relieve().await? {
+                // Others have leave for all there is, and are about to use it.
+                given_back.await;
+            }
+        }
+    }
+
+    /// Writes overlays into recipes if there is little room left, unless somebody does that already.
+    pub(crate) async fn relieve_if_high(&self) -> Result<(), Error> {
+        if !self.ledger.is_high() {
+            return Ok(());
+        }
+        let Some(_alone) = self.ledger.relieving.try_lock() else { return Ok(()) };
+        match self.relieve().await {
+            // Whoever needs the room that there is not is told.
+            Err(error) if error.is_full() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// Writes the overlays with the most changes into their recipes, until a quarter of all changes is. False: there are no
+    /// changes in overlays.
+    async fn relieve(&self) -> Result<bool, Error> {
+        let objects = self.objects.lock().all();
+        let mut overlays: Vec<(usize, Arc<Object>)> = objects
+            .into_iter()
+            .map(|object| {
+                let changes = object.state.lock().overlay.len();
+                (changes, object)
+            })
+            .filter(|(changes, _)| *changes > 0)
+            .collect();
+        overlays.sort_by_key(|(changes, _)| std::cmp::Reverse(*changes));
+        let is_any = !overlays.is_empty();
+        let mut wanted = self.ledger.bounds.changes / 4 + 1;
+        for (changes, object) in overlays {
+            self.flush_tree(&object).await?;
+            wanted = wanted.saturating_sub(changes);
+            if wanted == 0 {
+                break;
+            }
+        }
+        Ok(is_any)
+    }
+}
