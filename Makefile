@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long bench bench-index bench-cos build setup lint unit clients readme cos reproduction clean help
+.PHONY: demo test test-long bench bench-index bench-cos build setup lint unit clients readme cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ build:
 clients: build
 	scripts/test-clients
 
+faults: build
+	scripts/test-faults
+
 readme: build
 	scripts/test-readme
 
@@ -37,7 +40,7 @@ cos: build
 reproduction: build
 	scripts/test-reproduce
 
-test-long: ## the slow ones: long simulations, kills, power cuts in a virtual machine, databases, fuzzing
+test-long: ## the slow ones: long simulations, faults, kills, power cuts in a virtual machine, databases, fuzzing
 	@scripts/setup long
 	@scripts/setup-long
 	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main
@@ -46,6 +49,7 @@ test-long: ## the slow ones: long simulations, kills, power cuts in a virtual ma
 	scripts/test-mutations --minutes 40
 	$(MAKE) --no-print-directory build
 	scripts/test-clients --long
+	scripts/test-faults --minutes 30
 	scripts/test-long
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done
 

@@ -93,6 +93,20 @@ class Oracle:
         if durable or self.durable_at_once:
             self._settle(range(write.first, write.first + write.sectors), [write], self.clock + 1)
 
+    def failed(self, write):
+        """A write is answered with an error: it may have happened or not, in parts, too."""
+        write.certain, write.completed = False, self.now()
+
+    def ended(self):
+        """The server has ended in order: what it acknowledged is durable, what was under way may have happened or not."""
+        now = self.now()
+        self.reads.clear()
+        for sector in self.undecided:
+            for write in self.sectors[sector]:
+                if write.completed is None:
+                    write.certain, write.completed = False, now
+        self.flushed(self.now())
+
     def flushed(self, sent):
         """A flush that was sent at `sent` is acknowledged."""
         self._settle(list(self.undecided), None, sent)

@@ -1,0 +1,120 @@
+"""Runs scenarios in modes, one after the other, and tells how each went."""
+import argparse
+import asyncio
+import importlib
+import multiprocessing
+import os
+import pkgutil
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+
+import nbd
+
+from . import scenarios
+from .server import Failure
+from .stage import MODES, Skip, Stage
+
+QUICK_S, LONG_S = 1.5, 8
+QUICK_JOBS = 3
+SCENARIO_S = 600
+
+
+def all_scenarios():
+    names = sorted(module.name for module in pkgutil.iter_modules(scenarios.__path__))
+    return {name.replace("_", "-"): importlib.import_module(f"{scenarios.__name__}.{name}") for name in names}
+
+
+def figures(stage, long):
+    """What is told of a run that passed: RAM, the time that its end took, and latencies in ms, median/99 %."""
+    told = [f"{stage.figures['rss_mib']} MiB" + (f" of {stage.figures['need_mib']}" if "need_mib" in stage.figures else "")] \
+        if "rss_mib" in stage.figures else []
+    if "end_s" in stage.figures:
+        told.append(f"ended in {stage.figures['end_s']:.1f} s")
+    told += stage.figures.get("told", [])
+    told += [f"{volume.name} refused " + ", ".join(f"{count} {error}" for error, count in sorted(volume.refused.items()))
+             for volume in stage.modelled() if volume.refused]
+    found = stage.latencies()
+    if "ratio" in found and long:
+        before, fault, ratio = found["before"], found["fault"], found["ratio"]
+        told.append(f"neighbours {before[0]:.1f}/{before[1]:.0f} ms, with the fault {fault[0]:.1f}/{fault[1]:.0f} ms, "
+                    f"ratio {ratio[0]:.1f}/{ratio[1]:.1f}")
+    elif "fault" in found:
+        told.append(f"slowest neighbour {found['fault'][2]:.0f} ms")
+    return ", ".join(told)
+
+
+def run_one(arguments, name, mode, seed):
+    """One scenario in one mode: `passed`, `FAILED` or `skipped`, and what there is to tell."""
+    module = all_scenarios()[name]
+    work = tempfile.mkdtemp(prefix="nf.", dir=os.environ.get("TMPDIR", "/var/tmp"))
+    seconds = LONG_S if arguments.long else QUICK_S
+    stage = Stage(arguments.nitro, work, f"{seed}.{name}", mode, seconds, quick=not arguments.long)
+    begun = time.monotonic()
+    try:
+        asyncio.run(asyncio.wait_for(module.run(stage), SCENARIO_S))
+        verdict, told = "passed", figures(stage, arguments.long)
+    except Skip as skip:
+        verdict, told = "skipped", str(skip)
+    except (Failure, nbd.Refused, asyncio.TimeoutError, OSError) as failure:
+        verdict, told = "FAILED", f"{type(failure).__name__}: {failure}" + ("" if isinstance(failure, Failure) else f"\n{traceback.format_exc()}")
+    finally:
+        stage.clear()
+    print(f"{verdict:8} {name}, {mode}, {time.monotonic() - begun:.1f} s: {told}", flush=True)
+    if verdict == "FAILED":
+        print(f"         again: scripts/test-faults --seed {seed} --mode {mode}{' --long' if arguments.long else ''} {name}", flush=True)
+        if arguments.keep:
+            shutil.copytree(work, os.path.join(arguments.keep, f"{name}.{mode}.{seed}"), dirs_exist_ok=True,
+                            ignore=shutil.ignore_patterns("*.sock"))
+    shutil.rmtree(work, ignore_errors=True)
+    return verdict
+
+
+def main(root):
+    found = all_scenarios()
+    listing = "\n".join(f"  {name}: {module.__doc__.strip().splitlines()[0]}" for name, module in found.items())
+    parser = argparse.ArgumentParser(
+        prog="test-faults", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="The real server under faults: nothing that was flushed is lost, nothing stale is read, neighbours go on, the end is bounded.",
+        epilog=f"scenarios:\n{listing}\nNITRO is the program to test (target/release/nitro).")
+    parser.add_argument("scenario", nargs="*", help="all if not given")
+    parser.add_argument("--long", action="store_true", help="each in every mode, with longer faults; tells the ratio of latencies")
+    parser.add_argument("--minutes", type=float, help="goes on with new seeds for so long (implies --long)")
+    parser.add_argument("--seed", type=int, help="what a run that failed named; replays its schedule")
+    parser.add_argument("--mode", choices=MODES, help="all volumes in write-through, or in write-back, with or without a write log")
+    parser.add_argument("--jobs", type=int, help=f"runs at a time (1 with --long, else {QUICK_JOBS})")
+    parser.add_argument("--keep", metavar="FOLDER", help="keeps the files of what failed")
+    arguments = parser.parse_args()
+    arguments.nitro = os.environ.get("NITRO", os.path.join(root, "target/release/nitro"))
+    arguments.long = arguments.long or arguments.minutes is not None
+    for name in arguments.scenario:
+        if name not in found:
+            parser.error(f"no scenario {name}; see --help")
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}", flush=True)
+    until = time.monotonic() + (arguments.minutes or 0) * 60
+    count = {"passed": 0, "FAILED": 0, "skipped": 0}
+    # Forked for each run, so that nothing of one is left for the next.
+    jobs = arguments.jobs or (1 if arguments.long else QUICK_JOBS)
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        while True:
+            runs = []
+            for index, name in enumerate(arguments.scenario or found):
+                if not (arguments.long or arguments.scenario) and getattr(found[name], "LONG_ONLY", False):
+                    continue
+                modes = getattr(found[name], "MODES", MODES)
+                if arguments.mode:
+                    chosen = [arguments.mode] if arguments.mode in modes else []
+                else:
+                    chosen = modes if arguments.long else [modes[(seed + index) % len(modes)]]
+                runs += [pool.apply_async(run_one, (arguments, name, mode, seed)) for mode in chosen]
+            for run in runs:
+                count[run.get()] += 1
+            if time.monotonic() >= until:
+                break
+            seed += 1
+    print(f"{count['passed']} passed, {count['FAILED']} failed, {count['skipped']} skipped")
+    sys.exit(1 if count["FAILED"] else 0)
