@@ -25,8 +25,11 @@ pub(crate) struct Held {
     pub(crate) version: u64,
     /// `None`: lost.
     pub(crate) target: Option<(WeuId, u16)>,
-    /// When it became dirty, in seconds of the caller's clock.
+    /// The first write that its origin has not got, in seconds of the caller's clock: when it became dirty, or when it was
+    /// written to while an older version was brought to the origin.
     pub(crate) since: u32,
+    /// The last write, in the same seconds.
+    pub(crate) written: u32,
     /// The origin has it, and the journal is being told so.
     pub(crate) cleaning: bool,
     /// It could not be read when it was to be destaged.
@@ -35,7 +38,7 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new(version: u64, target: Option<(WeuId, u16)>, since: u32) -> Self {
-        Self { version, target, since, cleaning: false, unreadable: false }
+        Self { version, target, since, written: since, cleaning: false, unreadable: false }
     }
 
     /// Whether it can be destaged, as far as is known.

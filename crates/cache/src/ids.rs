@@ -21,10 +21,14 @@ impl ExtentIndex {
 pub struct ExtentKey(u64);
 
 impl ExtentKey {
-    /// Packs object and index. Only the low 48 bits of the index are kept; see [`ExtentIndex::MAX`].
+    /// Packs object and index.
+    ///
+    /// # Panics
+    /// If the index is above [`ExtentIndex::MAX`]: the key would be that of another extent.
     #[must_use]
     pub const fn new(object: ObjectId, index: ExtentIndex) -> Self {
-        Self((object.0 as u64) << 48 | index.0 & ExtentIndex::MAX.0)
+        assert!(index.0 <= ExtentIndex::MAX.0, "an extent's number has 48 bits");
+        Self((object.0 as u64) << 48 | index.0)
     }
 
     /// The key whose packed form is `raw`; every value is a key.
@@ -110,5 +114,22 @@ impl Location {
     pub const fn span(&self) -> std::ops::Range<u32> {
         let start = self.offset / SECTOR_BYTES * SECTOR_BYTES;
         start..start + self.sectors as u32 * SECTOR_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_extent_of_an_object_keeps_its_number() {
+        let key = ExtentKey::new(ObjectId(7), ExtentIndex::MAX);
+        assert_eq!((key.object(), key.index()), (ObjectId(7), ExtentIndex::MAX));
+    }
+
+    #[test]
+    #[should_panic(expected = "48 bits")]
+    fn an_extent_behind_the_last_does_not_become_another() {
+        let _ = ExtentKey::new(ObjectId(7), ExtentIndex(ExtentIndex::MAX.0 + 1));
     }
 }

@@ -69,9 +69,16 @@ impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
         self.link_newest(at);
         self.bytes += bytes;
         while self.bytes > self.bytes_max {
-            let Some(oldest) = self.nodes[self.oldest as usize].as_ref().map(|n| n.key) else { return };
-            self.remove(&oldest);
+            if self.pop_oldest().is_none() {
+                return;
+            }
         }
+    }
+
+    /// Removes the least recently used value.
+    pub fn pop_oldest(&mut self) -> Option<(K, V)> {
+        let key = self.nodes.get(self.oldest as usize)?.as_ref()?.key;
+        self.remove(&key).map(|value| (key, value))
     }
 
     /// Removes a key.

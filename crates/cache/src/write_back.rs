@@ -61,7 +61,11 @@ impl CacheManager {
 
     fn mark_dirty(&mut self, key: ExtentKey, weu: WeuId, entry: u16, now: u32) {
         self.weus.pin(weu);
-        let held = Held::new(self.version, Some((weu, entry)), now);
+        let mut held = Held::new(self.version, Some((weu, entry)), now);
+        if let Some(old) = self.dirty.get(key) {
+            // Else an extent that is written to again and again would never be old enough to be destaged.
+            held.since = if old.cleaning { now } else { old.since };
+        }
         if let Some(Held { target: Some((old, _)), .. }) = self.dirty.insert(key, held) {
             self.dirty.supersede(old);
         }
@@ -165,8 +169,16 @@ impl CacheManager {
     /// Notes that the origin has that version of an extent, and that the journal says so. `false`: it has been written
     /// to since, and is still dirty.
     pub fn cleaned(&mut self, key: ExtentKey, version: u64) -> bool {
-        if self.dirty.get(key).is_none_or(|held| held.version != version) {
-            return false;
+        match self.dirty.get_mut(key) {
+            None => return false,
+            Some(held) if held.version != version => {
+                // The origin has what was written before that version was read.
+                if held.version > version {
+                    held.since = held.written;
+                }
+                return false;
+            }
+            Some(_) => {}
         }
         if let Some(Held { target: Some((weu, _)), .. }) = self.dirty.remove(key) {
             self.weus.unpin(weu);

@@ -319,7 +319,7 @@ impl Export for VolumeExport {
         match context {
             Context::BaseAllocation => self.allocation(offset, len.into()).await,
             Context::NitroCache => {
-                let runs = self.volume.cached_runs(offset, len.into()).map_err(errno)?;
+                let runs = self.volume.cached_runs(offset, len.into()).await.map_err(errno)?;
                 let flags = |cached| if cached { STATE_CACHED } else { 0 };
                 Ok(runs.into_iter().map(|run| StatusExtent { len: run.len, flags: flags(run.cached) }).collect())
             }

@@ -38,7 +38,24 @@ pub struct Stats {
     pub counters: Counters,
 }
 
+/// RAM of a container's fingerprints, and of a container among all.
+const LOCALITY_BYTES: u64 = 50 << 10;
+const SLOT_BYTES: u64 = 128;
+/// Open containers, requests under way, overlays and the journal's batches.
+const WORKING_BYTES: u64 = 64 << 20;
+
 impl<D: Device> Store<D> {
+    /// The most RAM in bytes that the store takes while it is open.
+    pub fn ram_need_bytes(&self) -> u64 {
+        self.superblock.index_ram_bytes
+            + self.superblock.summary_bytes
+            + self.settings.locality_containers as u64 * LOCALITY_BYTES
+            + self.settings.region_cache_bytes
+            + self.settings.recipe_cache_bytes
+            + u64::from(self.state.lock().slots.count()) * SLOT_BYTES
+            + WORKING_BYTES
+    }
+
     /// What it holds.
     pub fn stats(&self) -> Stats {
         let objects = self.list();

@@ -7,47 +7,101 @@ use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
 pub const BUF_ALIGNMENT_BYTES: usize = 4096;
 
 /// Buffers above this many pages are not pooled.
 const POOLED_PAGES_MAX: usize = 2048;
-/// At most this many bytes are pooled per thread.
-const POOLED_BYTES_MAX: usize = 16 << 20;
+/// At most this many bytes are pooled by one thread.
+const THREAD_POOLED_BYTES_MAX: usize = 16 << 20;
+/// At most this many bytes are pooled by all threads together.
+pub const POOLED_BYTES_MAX: usize = 64 << 20;
+/// A thread takes its share of [`POOLED_BYTES_MAX`] in steps of this size, so that threads seldom meet there.
+const POOL_STEP_BYTES: usize = 1 << 20;
+/// Counters of held memory, one for each few threads.
+const COUNTERS: usize = 16;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGNMENT_BYTES]);
+
+/// Bytes that the threads' pools may hold by now, of [`POOLED_BYTES_MAX`].
+static POOLED: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
 struct Pool {
     /// Free buffers by their size in pages.
     free: Vec<Vec<Vec<Page>>>,
     bytes: usize,
+    /// This thread's part of [`POOLED`].
+    share: usize,
 }
 
 thread_local! {
     static POOL: RefCell<Pool> = RefCell::new(Pool::default());
+    static COUNTER: usize = NEXT_COUNTER.fetch_add(1, Ordering::Relaxed) % COUNTERS;
+}
+
+/// A counter in a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counter(AtomicI64);
+
+static HELD: [Counter; COUNTERS] = [const { Counter(AtomicI64::new(0)) }; COUNTERS];
+static NEXT_COUNTER: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts memory that a buffer takes, or gives back.
+fn count(bytes: i64) {
+    let counter = COUNTER.try_with(|counter| *counter).unwrap_or(0);
+    HELD[counter].0.fetch_add(bytes, Ordering::Relaxed);
+}
+
+/// Bytes of all buffers of the process that are in use; what is pooled does not count.
+#[must_use]
+pub fn bytes_in_use() -> u64 {
+    let sum: i64 = HELD.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
+    u64::try_from(sum).unwrap_or(0)
 }
 
 impl Pool {
     fn take(&mut self, pages: usize) -> Option<Vec<Page>> {
         let taken = self.free.get_mut(pages)?.pop()?;
-        self.bytes -= pages * BUF_ALIGNMENT_BYTES;
+        self.bytes -= (pages + 1) * BUF_ALIGNMENT_BYTES;
         Some(taken)
     }
 
     fn put(&mut self, memory: Vec<Page>) {
         let pages = memory.len();
-        if pages == 0 || pages > POOLED_PAGES_MAX || self.bytes + pages * BUF_ALIGNMENT_BYTES > POOLED_BYTES_MAX {
+        if pages == 0 || pages > POOLED_PAGES_MAX || !self.has_room((pages + 1) * BUF_ALIGNMENT_BYTES) {
             return;
         }
         if self.free.len() <= pages {
             self.free.resize_with(pages + 1, Vec::new);
         }
-        self.bytes += pages * BUF_ALIGNMENT_BYTES;
+        // As held_bytes counts them.
+        self.bytes += (pages + 1) * BUF_ALIGNMENT_BYTES;
         self.free[pages].push(memory);
+    }
+
+    /// Whether so many bytes more may be pooled here.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let wanted = self.bytes + bytes;
+        if wanted > self.share && wanted <= THREAD_POOLED_BYTES_MAX {
+            let step = (wanted - self.share).next_multiple_of(POOL_STEP_BYTES);
+            let grown = |pooled: usize| Some(pooled + step).filter(|pooled| *pooled <= POOLED_BYTES_MAX);
+            if POOLED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok() {
+                self.share += step;
+            }
+        }
+        wanted <= self.share
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        POOLED.fetch_sub(self.share, Ordering::Relaxed);
     }
 }
 
@@ -58,6 +112,12 @@ fn size_class(pages: usize) -> usize {
         Some(log) if log >= 4 => pages.next_multiple_of(1 << (log - 2)),
         _ => pages,
     }
+}
+
+/// The RAM that a buffer of `len` bytes takes: its pages, and one that the allocator loses by aligning them.
+#[must_use]
+pub fn held_bytes(len: usize) -> u64 {
+    ((size_class(len.div_ceil(BUF_ALIGNMENT_BYTES)) + 1) * BUF_ALIGNMENT_BYTES) as u64
 }
 
 /// A page-aligned buffer with one owner. Its memory starts at a page and spans whole pages, maybe more than it needs; its length is
@@ -73,6 +133,7 @@ impl BufMut {
     pub fn with_len(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
         let pages = POOL.with(|p| p.borrow_mut().take(count)).unwrap_or_else(|| vec![Page::zeroed(); count]);
+        self::count((count * BUF_ALIGNMENT_BYTES) as i64);
         Self { pages, len }
     }
 
@@ -126,6 +187,7 @@ impl DerefMut for BufMut {
 impl Drop for BufMut {
     fn drop(&mut self) {
         let pages = std::mem::take(&mut self.pages);
+        count(-((pages.len() * BUF_ALIGNMENT_BYTES) as i64));
         // While a thread ends its pool may be gone; then the memory is simply freed.
         let _ = POOL.try_with(|p| p.borrow_mut().put(pages));
     }

@@ -9,6 +9,7 @@ use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock
 use crate::health::{Health, Watch};
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Identity, Journal};
+use crate::kept::Meter;
 use crate::metrics::{CacheCounters, CacheMetrics};
 use crate::port::{Clock, Device};
 use crate::recovery::State;
@@ -76,6 +77,8 @@ pub struct Cache<F, C> {
     pub(crate) queue: InsertQueue,
     pub(crate) ram: Mutex<LruMap<ExtentKey, Bytes>>,
     pub(crate) prefetched: Mutex<LruMap<ExtentKey, Prefetched>>,
+    /// What `prefetched` keeps alive.
+    pub(crate) prefetched_bytes: Arc<Meter>,
     pub(crate) watch: Watch,
     /// How often the cache has been started, this time included.
     pub(crate) start: u32,
@@ -220,6 +223,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             queue: InsertQueue::new(settings.insert_queue_bytes),
             ram: Mutex::new(LruMap::new(settings.ram_cache_bytes)),
             prefetched: Mutex::new(LruMap::new(settings.readahead_ram_bytes)),
+            prefetched_bytes: Meter::new(settings.readahead_ram_bytes),
             watch: Watch::default(),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
@@ -485,10 +489,24 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Place { epoch: self.superblock.epoch, start, weu, generation, offset }
     }
 
+    /// The largest origin whose extents all have a number, in bytes.
+    pub fn origin_bytes_max(&self) -> u64 {
+        (ExtentIndex::MAX.0 + 1).saturating_mul(self.extent_bytes() as u64)
+    }
+
+    /// Whether an origin of that size can be served.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`].
+    pub fn check_origin_size(&self, size_bytes: u64) -> Result<(), Error> {
+        let size_bytes_max = self.origin_bytes_max();
+        if size_bytes > size_bytes_max { Err(Error::TooLarge { size_bytes, size_bytes_max }) } else { Ok(()) }
+    }
+
     /// Forgets what is cached of an object of that size and is not dirty, in time that grows with what is cached or with
     /// the object, whichever is less.
     pub(crate) async fn forget_object(&self, object: ObjectId, size_bytes: u64) {
-        let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into());
+        let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into()).min(ExtentIndex::MAX.0 + 1);
         // While entries are still being read, each extent must be known to be void.
         if self.is_restoring() || extents <= self.manager.lock().stats().cached_extents {
             for first in (0..extents).step_by(EXTENTS_PER_LOCK as usize) {

@@ -52,6 +52,8 @@ const ZSTD_LEVEL: i32 = 1;
 pub struct Compressor {
     compression: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
+    /// As long as the longest extent so far.
+    out: Vec<u8>,
 }
 
 impl Compressor {
@@ -59,25 +61,23 @@ impl Compressor {
     #[must_use]
     pub fn new(compression: Compression) -> Self {
         let zstd = (compression == Compression::Zstd).then(|| zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()).flatten();
-        Self { compression, zstd }
+        Self { compression, zstd, out: Vec::new() }
     }
 
-    /// Compresses an extent; the extent itself where it does not shrink by a sixteenth.
+    /// Compresses an extent, into memory as large as the result; the extent itself where it does not shrink by a sixteenth.
     pub fn compress(&mut self, extent: &Bytes) -> (Encoding, Bytes) {
         let len_max = extent.len() - extent.len() / SAVING_MIN;
-        let mut out = BufMut::with_len(len_max);
+        if self.out.len() < len_max {
+            self.out.resize(len_max, 0);
+        }
+        let out = &mut self.out[..len_max];
         let (encoding, compressed) = match (self.compression, &mut self.zstd) {
-            (Compression::Lz4, _) => {
-                (Encoding::Lz4, lz4::block::compress_to_buffer(extent, None, false, &mut out).ok())
-            }
-            (Compression::Zstd, Some(zstd)) => (Encoding::Zstd, zstd.compress_to_buffer(extent, &mut out[..]).ok()),
+            (Compression::Lz4, _) => (Encoding::Lz4, lz4::block::compress_to_buffer(extent, None, false, out).ok()),
+            (Compression::Zstd, Some(zstd)) => (Encoding::Zstd, zstd.compress_to_buffer(extent, out).ok()),
             _ => (Encoding::Raw, None),
         };
         match compressed {
-            Some(len) if len > 0 => {
-                out.truncate(len);
-                (encoding, out.freeze())
-            }
+            Some(len) if len > 0 => (encoding, Bytes::copy_from_slice(&self.out[..len])),
             _ => (Encoding::Raw, extent.clone()),
         }
     }

@@ -58,6 +58,16 @@ pub enum Error {
     /// The cache device failed, in an operation that cannot do without it.
     #[error("cache device: {0}")]
     Flash(#[source] DeviceError),
+    /// The origin has more extents than a cache can number.
+    #[error(
+        "an origin of {size_bytes} bytes is too large: with this extent size a cache serves at most {size_bytes_max}"
+    )]
+    TooLarge {
+        /// The origin's size.
+        size_bytes: u64,
+        /// The largest that there may be.
+        size_bytes_max: u64,
+    },
     /// A setting cannot be used.
     #[error("{0}")]
     Setting(#[from] SettingError),
@@ -124,7 +134,7 @@ impl Error {
         match self {
             Self::OutOfRange { .. } => ErrorKind::OutOfRange,
             Self::ReadOnly => ErrorKind::ReadOnly,
-            Self::Setting(_) => ErrorKind::Setting,
+            Self::Setting(_) | Self::TooLarge { .. } => ErrorKind::Setting,
             Self::Format(_) | Self::Damaged { .. } | Self::LogFormat(_) | Self::LogDamaged => ErrorKind::Format,
             Self::LogMissing { .. } | Self::LogForeign { .. } => ErrorKind::Log,
             Self::Poisoned { .. } => ErrorKind::Poisoned,

@@ -89,15 +89,4 @@ impl EngineSettings {
             volumes_max: VOLUMES_MAX,
         }
     }
-
-    /// RAM in bytes that a cache with these settings takes once it is full of extents that shrink by `reduction`
-    /// (compression) and bear `dups` further keys each: indexes, RAM cache, queues and WEU buffers.
-    #[must_use]
-    pub fn ram_bytes(&self, reduction: f64, dups: f64) -> u64 {
-        let unique = self.manager.extents_raw() as f64 * reduction;
-        let indexes = self.manager.index_ram_bytes(unique as u64, (unique * dups) as u64);
-        let queues = self.insert_queue_bytes + self.dirty_queue_bytes + self.readahead_ram_bytes;
-        let buffers = queues + 10 * u64::from(self.manager.weu_bytes);
-        indexes + self.ram_cache_bytes + buffers
-    }
 }

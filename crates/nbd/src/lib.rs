@@ -26,6 +26,7 @@ pub use errno::NbdErrno;
 pub use error::{NbdError, Phase};
 pub use export::{Context, Export, ExportInfo, ExportName, Exports, Pieces, StatusExtent, ZeroFlags};
 pub use limits::Limits;
+pub use link::RECEIVE_BYTES;
 pub use server::{ConnectionSummary, ServerOptions, serve};
 pub use session::End;
 pub use tls::{TlsFiles, TlsPolicy};

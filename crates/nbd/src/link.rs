@@ -7,7 +7,7 @@ use nitro_engine::buf::BufMut;
 use std::io;
 
 /// Bytes asked for in one receive: enough for thousands of requests, small enough to stay in the CPU's cache.
-const RECEIVE_BYTES: usize = 128 << 10;
+pub const RECEIVE_BYTES: usize = 128 << 10;
 
 /// A stream that a connection runs over.
 pub(crate) struct Link<R, W> {

@@ -112,8 +112,29 @@ pub(crate) struct Response {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) server: Server,
+    /// The RAM that the process may come to take.
+    #[serde(default)]
+    pub(crate) ram: Ram,
     pub(crate) caches: Vec<Cache>,
     pub(crate) volumes: Vec<Volume>,
+}
+
+/// The RAM that the process may come to take, and what it takes now, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ram {
+    /// The sum of the parts.
+    pub(crate) need_bytes: u64,
+    pub(crate) parts: Vec<RamPart>,
+    /// Resident now, as the kernel counts it (`VmRSS`); 0: unknown.
+    pub(crate) resident_bytes: u64,
+}
+
+/// Something that takes RAM.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RamPart {
+    pub(crate) name: String,
+    /// The most that it takes.
+    pub(crate) bytes: u64,
 }
 
 /// The process.

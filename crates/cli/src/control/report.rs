@@ -2,7 +2,7 @@
 
 use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
 use crate::export::VolumeExport;
-use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte};
+use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
 use nitro_engine::metrics;
 use nitro_engine::port::Device;
 use serde::Serialize;
@@ -26,6 +26,7 @@ pub(crate) fn status(served: &Served) -> Status {
                 Recording { path: path.display().to_string(), requests, dropped }
             }),
         },
+        ram: ram_need(served),
         caches: served.caches.values().map(|entry| cache_status(entry, |name| served.volume(name).is_some())).collect(),
         volumes: served.all().iter().map(|export| volume_status(export)).collect(),
     }

@@ -70,7 +70,9 @@ impl CacheEntry {
 
 fn without_origin(cache: &Arc<ServedCache>, object: ObjectId, entry: &VolumeEntry) -> Arc<ServedVolume> {
     let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteThrough };
-    Volume::new(Arc::clone(cache), OriginDevice::Nowhere(entry.origin_bytes), options)
+    // The size comes from the cache device.
+    let size_bytes = entry.origin_bytes.min(cache.origin_bytes_max());
+    Volume::new(Arc::clone(cache), OriginDevice::Nowhere(size_bytes), options)
 }
 
 fn dirty_bytes(cache: &Arc<ServedCache>, object: ObjectId, entry: &VolumeEntry) -> u64 {

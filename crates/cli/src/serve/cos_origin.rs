@@ -90,6 +90,13 @@ pub(super) async fn find(store: &Path) -> Option<Arc<CosStore>> {
     OPEN.lock().await.get(&real(store)).and_then(|(store, _)| store.upgrade())
 }
 
+/// The stores that are open, and the most RAM that each takes, in bytes. Empty while a store is being opened.
+pub(super) fn ram_needs() -> Vec<(PathBuf, u64)> {
+    let Some(stores) = OPEN.try_lock() else { return Vec::new() };
+    let need = |(path, (store, _)): (&PathBuf, &Opened)| Some((path.clone(), store.upgrade()?.ram_need_bytes()));
+    stores.iter().filter_map(need).collect()
+}
+
 /// Tells whether origins are of the store of that name.
 pub(super) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static {
     let wanted = real(store);

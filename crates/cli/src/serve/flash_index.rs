@@ -227,6 +227,11 @@ impl FlashFingerprints {
         Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, relay, errors }))
     }
 
+    /// The most RAM that it takes, in bytes.
+    pub(super) fn ram_bytes(&self) -> u64 {
+        self.plan.ram_bytes()
+    }
+
     /// Opens the index, answers what is asked of it, and makes what it is told durable now and then, for as long as it is
     /// polled. Without an index contents count as new that are not known in RAM.
     pub(super) async fn tend(&self, sleep: impl AsyncFn(Duration)) {

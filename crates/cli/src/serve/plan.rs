@@ -112,10 +112,9 @@ fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings
     Err(Error::new(what, why).or("leave the size out to use it as it is; nitro cache resize changes it"))
 }
 
-/// Prints a cache's geometry and the RAM it needs, and warns if the machine has not got that.
+/// Prints a cache's geometry.
 pub(super) fn announce(name: &str, settings: &EngineSettings) {
     let manager = &settings.manager;
-    let need = settings.ram_bytes(REDUCTION, DUPLICATES);
     let onoff = |on| if on { "on" } else { "off" };
     eprintln!(
         "cache {name}: {} in {} write-evict units of {}, extents of {}; deduplication {}, compression {}",
@@ -127,24 +126,9 @@ pub(super) fn announce(name: &str, settings: &EngineSettings) {
         format!("{:?}", settings.compression).to_lowercase(),
     );
     eprintln!(
-        "cache {name}: needs {} of RAM when full of data that compresses 2:1 with every third extent a duplicate \
-         (indexes {}, RAM cache {}, buffers the rest)",
-        Size(need),
-        Size(indexes(settings)),
-        Size(settings.ram_cache_bytes),
+        "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate",
+        Size(settings.usual_index_bytes(REDUCTION, DUPLICATES)),
     );
-    if let Some(available) = available_ram_bytes().filter(|&available| available < need) {
-        let (need, available) = (Size(need), Size(available));
-        tracing::warn!(
-            "cache {name} may come to need {need} of RAM, and {available} are available: a smaller cache, larger \
-             extents, a lower fingerprint index ratio or a smaller RAM cache take less"
-        );
-    }
-}
-
-fn indexes(settings: &EngineSettings) -> u64 {
-    let unique = settings.manager.extents_raw() as f64 * REDUCTION;
-    settings.manager.index_ram_bytes(unique as u64, (unique * DUPLICATES) as u64)
 }
 
 /// What the kernel holds to be available (proc(5)).

@@ -1,6 +1,7 @@
 //! What is served: shared by all threads.
 
 use super::connections::Connections;
+use super::need::Limits;
 use super::open::Caches;
 use super::sockets::uri;
 use super::workers::VolumeWorkers;
@@ -18,6 +19,8 @@ pub(crate) struct Served {
     /// By name. More may come, and some go, while it is served.
     pub(crate) volumes: RwLock<Vec<Arc<VolumeExport>>>,
     pub(crate) connections: Connections,
+    /// What bounds its RAM.
+    pub(super) limits: Limits,
     addresses: Vec<ListenAddress>,
     pub(super) workers: VolumeWorkers,
     /// What clients ask for is recorded there.
@@ -29,7 +32,7 @@ impl Served {
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
         addresses: Vec<ListenAddress>,
-        connections_max: usize,
+        limits: Limits,
         recorder: Option<Recorder>,
     ) -> Result<Self, Error> {
         let workers = VolumeWorkers::start()?;
@@ -37,7 +40,8 @@ impl Served {
             started: Instant::now(),
             caches,
             volumes: RwLock::default(),
-            connections: Connections::new(connections_max),
+            connections: Connections::new(limits.connections),
+            limits,
             addresses,
             workers,
             recorder,

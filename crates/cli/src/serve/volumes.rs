@@ -113,6 +113,8 @@ pub(super) fn judge(
     discard_dirty: bool,
 ) -> Result<Verdict, Error> {
     let what = format!("origin {}", config.origin.display());
+    let way_out = "serve a smaller file or device, or use larger extents (--extent-size, with --format)";
+    entry.cache.check_origin_size(origin.look.size_bytes).map_err(|e| Error::new(&what, e).or(way_out))?;
     let unmark = judge_mark(entry, name, &what, origin, discard_dirty)?;
     let Some((object, known)) = entry.known(name) else {
         if entry.cache.volumes().len() >= VOLUMES_MAX {

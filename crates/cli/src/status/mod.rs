@@ -30,6 +30,7 @@ fn flat(status: &Status) -> Result<Table, Error> {
     let mut table = Table::new(["kind", "name", "metric", "value"]);
     let value = |v: serde_json::Result<Value>| v.map_err(|e| Error::new("CSV", e));
     rows(&mut table, "server", "", "", &value(serde_json::to_value(&status.server))?);
+    rows(&mut table, "ram", "", "", &value(serde_json::to_value(&status.ram))?);
     for cache in &status.caches {
         rows(&mut table, "cache", &cache.name, "", &value(serde_json::to_value(cache))?);
     }

@@ -1,15 +1,19 @@
 //! The state of a server, for people.
 
-use crate::control::protocol::{Cache, KnownVolume, Latency, Recording, Recovered, Server, Status, Volume};
+use crate::control::protocol::{Cache, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume};
 use crate::output::Table;
 use crate::size::Size;
 use std::time::Duration;
 
+/// Parts of the RAM that are shown, the largest; `-o json` has all.
+const RAM_PARTS: usize = 5;
 /// An origin that has owed an answer for so long is told of.
 const SILENCE_SECONDS: f64 = 5.0;
 
 pub(super) fn render(status: &Status) -> String {
     let mut out = server(&status.server);
+    out += "\n";
+    out += &ram(&status.ram);
     for part in status.caches.iter().map(cache) {
         out += "\n";
         out += &part;
@@ -44,6 +48,16 @@ fn server(server: &Server) -> String {
         lines.push(("records", format!("{path}: {requests} requests, {dropped} left out")));
     }
     block(&heading, &lines)
+}
+
+/// What of the RAM that the server may take it has taken, and the largest parts.
+fn ram(ram: &Ram) -> String {
+    let mut parts: Vec<_> = ram.parts.iter().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    let mut lines =
+        vec![("in use", Size(ram.resident_bytes).to_string()), ("at most", Size(ram.need_bytes).to_string())];
+    lines.extend(parts.iter().take(RAM_PARTS).map(|part| ("", format!("{}: {}", part.name, Size(part.bytes)))));
+    block("RAM", &lines)
 }
 
 /// What a cache is and holds.

@@ -82,3 +82,25 @@ fn of_several_servers_one_must_be_named() {
     assert!(said.contains("several are running") && said.contains("db.control"), "{said}");
     assert!(place.stdout("status --control run/nitro/db.control").contains("volume db"));
 }
+
+#[test]
+fn the_parts_of_the_ram_needed_are_printed_and_make_up_the_need() {
+    let place = Place::new();
+    let server = place.usual();
+    let ram = place.status()["ram"].clone();
+    let parts = ram["parts"].as_array().unwrap();
+    let sum: u64 = parts.iter().map(|part| part["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(ram["need_bytes"], sum);
+    for name in
+        ["program", "threads", "connections", "requests", "cache vm: indexes", "cache vm: insertion queue", "volume vm"]
+    {
+        assert!(parts.iter().any(|part| part["name"] == name), "no {name} in {parts:?}");
+    }
+    assert!(place.stdout("status").contains("RAM\n"));
+    let (_, said) = server.stop();
+    let printed = said.lines().skip_while(|line| !line.starts_with("RAM: at most"));
+    let names: Vec<_> =
+        printed.skip(1).take(parts.len()).filter_map(|line| line.trim().split_once("  ")).map(|l| l.1).collect();
+    let told: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+    assert_eq!(names, told);
+}

@@ -6,6 +6,7 @@ mod worker;
 
 pub(crate) use open_weu::{OpenWeu, Parts};
 pub(crate) use queue::{Content, InsertQueue, Job};
+pub(crate) use worker::payload;
 
 use crate::codec::Encoding;
 use crate::format::crc32c;

@@ -1,5 +1,6 @@
 //! The insertion queue: bounded in bytes, so that clients never wait for the SSD or the CPU.
 
+use crate::kept::{Kept, Meter, Room};
 use crate::volume::{Flights, Token};
 use bytes::Bytes;
 use event_listener::Event;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
     /// A whole extent; with its fingerprint, where that is known.
-    Whole(Bytes, Option<Fingerprint>),
-    /// What is cached at `base`, with `patch` over it from byte `at`.
+    Whole(Kept, Option<Fingerprint>),
+    /// What is cached at `base`, with `patch` over it from byte `at`. The patch has memory of its own.
     Merge { base: Location, at: usize, patch: Bytes },
 }
 
@@ -25,22 +26,13 @@ pub(crate) struct Job {
     pub(crate) token: Arc<Token>,
     /// Where to say that it is done.
     pub(crate) flights: Arc<Flights>,
-}
-
-impl Job {
-    /// Bytes that the job keeps in RAM.
-    fn bytes(&self) -> u64 {
-        match &self.content {
-            Content::Whole(bytes, _) => bytes.len() as u64,
-            Content::Merge { patch, .. } => patch.len() as u64,
-        }
-    }
+    /// The memory that it keeps alive, together with others of its request; `None`: another job holds it.
+    pub(crate) _room: Option<Arc<Room>>,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    bytes: u64,
     at_work: usize,
     closed: bool,
     /// Jobs pushed, and jobs done, ever.
@@ -64,55 +56,50 @@ struct Empty {
 /// The queue. Any thread may push; any number of workers take.
 pub(crate) struct InsertQueue {
     state: Mutex<State>,
-    bytes_max: u64,
+    /// What its jobs, waiting and at work, keep alive.
+    held: Arc<Meter>,
     pushed: Event,
-    /// The queue is half empty, or closed.
-    roomy: Event,
     /// No job waits or is at work; or one is done, and somebody waits for that.
     idle: Event,
 }
 
 impl InsertQueue {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { state: Mutex::default(), bytes_max, pushed: Event::new(), roomy: Event::new(), idle: Event::new() }
+        Self { state: Mutex::default(), held: Meter::new(bytes_max), pushed: Event::new(), idle: Event::new() }
     }
 
-    /// Adds a job if there is room.
+    /// Room for jobs that keep `bytes` alive together; `None`: there is none, or the queue is closed.
+    pub(crate) fn admit(&self, bytes: u64) -> Option<Arc<Room>> {
+        if self.is_closed() { None } else { self.held.try_take(bytes) }
+    }
+
+    /// Room for jobs that keep `bytes` alive together, as soon as there is some; `None`: the queue is closed.
+    pub(crate) async fn admit_wait(&self, bytes: u64) -> Option<Arc<Room>> {
+        loop {
+            let roomy = self.held.roomy.listen();
+            match self.admit(bytes) {
+                None if !self.is_closed() => roomy.await,
+                room => return room,
+            }
+        }
+    }
+
+    /// Room for what is in RAM anyhow.
+    pub(crate) fn admit_over(&self, bytes: u64) -> Arc<Room> {
+        self.held.take(bytes)
+    }
+
+    /// Adds a job for which there is room; gives it back if the queue is closed.
     pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
         let mut state = self.state.lock();
-        let full = state.bytes > 0 && state.bytes + job.bytes() > self.bytes_max;
-        if state.closed || full {
+        if state.closed {
             return Err(job);
         }
-        state.bytes += job.bytes();
         state.pushed += 1;
         state.jobs.push_back(job);
         drop(state);
         self.pushed.notify(1);
         Ok(())
-    }
-
-    /// Adds a job whose bytes are in RAM anyhow, whether or not there is room.
-    pub(crate) fn push_over(&self, job: Job) {
-        let mut state = self.state.lock();
-        state.bytes += job.bytes();
-        state.pushed += 1;
-        state.jobs.push_back(job);
-        drop(state);
-        self.pushed.notify(1);
-    }
-
-    /// Adds a job as soon as there is room; gives it back if the queue is closed.
-    pub(crate) async fn push_wait(&self, mut job: Job) -> Result<(), Job> {
-        loop {
-            let roomy = self.roomy.listen();
-            match self.push(job) {
-                Ok(()) => return Ok(()),
-                Err(back) if self.state.lock().closed => return Err(back),
-                Err(back) => job = back,
-            }
-            roomy.await;
-        }
     }
 
     /// The next job; `None` once the queue is closed and empty. Each job is followed by [`done`](Self::done).
@@ -130,12 +117,7 @@ impl InsertQueue {
     fn try_take(&self) -> Result<Job, Empty> {
         let mut state = self.state.lock();
         let job = state.jobs.pop_front().ok_or(Empty { closed: state.closed })?;
-        state.bytes -= job.bytes();
         state.at_work += 1;
-        // Waking is dear across threads: not for every job.
-        if state.bytes <= self.bytes_max / 2 {
-            self.roomy.notify(usize::MAX);
-        }
         Ok(job)
     }
 
@@ -183,8 +165,9 @@ impl InsertQueue {
         }
     }
 
+    /// Bytes that its jobs keep alive.
     pub(crate) fn bytes(&self) -> u64 {
-        self.state.lock().bytes
+        self.held.bytes()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -194,6 +177,6 @@ impl InsertQueue {
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.pushed.notify(usize::MAX);
-        self.roomy.notify(usize::MAX);
+        self.held.roomy.notify(usize::MAX);
     }
 }

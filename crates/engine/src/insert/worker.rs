@@ -8,6 +8,7 @@ use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::Record;
+use crate::kept::Kept;
 use crate::port::{Clock, Device, DeviceError};
 use crate::yielding::yield_now;
 use bytes::Bytes;
@@ -101,8 +102,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return None;
         }
         let (extent, fingerprint) = self.content(job).await?;
-        let zero = is_zero(&extent);
-        let fingerprint = self.fingerprint(&extent, zero, fingerprint);
+        let zero = is_zero(extent.bytes());
+        let fingerprint = self.fingerprint(extent.bytes(), zero, fingerprint);
         let mut known = Known { extent, zero, fingerprint, place: None, was_in_ram: false };
         if let Some(fingerprint) = fingerprint.as_ref().filter(|_| I::IS_THERE && !zero) {
             known.was_in_ram = self.manager.lock().lookup_fingerprint(fingerprint).is_some();
@@ -123,7 +124,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// The extent's bytes, and their fingerprint if it is known; `None` when there is nothing to insert any more.
-    async fn content(&self, job: &Job) -> Option<(Bytes, Option<Fingerprint>)> {
+    async fn content(&self, job: &Job) -> Option<(Kept, Option<Fingerprint>)> {
         if job.token.is_void() {
             self.metrics.fills_voided.add(1);
             return None;
@@ -134,7 +135,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 let old = self.fetch(&[(job.key, *base)]).await.pop().flatten()?;
                 let mut merged = BufMut::copy_of(&old);
                 merged[*at..*at + patch.len()].copy_from_slice(patch);
-                Some((merged.freeze(), None))
+                Some((Kept::own(merged.freeze()), None))
             }
         }
     }
@@ -142,7 +143,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
 /// What is known of a content.
 struct Known {
-    extent: Bytes,
+    extent: Kept,
     zero: bool,
     fingerprint: Option<Fingerprint>,
     /// Where the index on flash says that it is.
@@ -244,10 +245,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 return cache.metrics.flash_index_duplicates.add(1);
             }
         }
-        let (encoding, payload) = match zero {
-            true => (Encoding::Raw, Bytes::new()),
-            false => self.compressor.compress(&extent),
-        };
+        let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
         if let Some(location) = self.append(job, fingerprint, encoding, payload).await
             && let Some(fingerprint) = fingerprint.filter(|_| I::IS_THERE && !zero)
         {
@@ -359,6 +357,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.flash.write(self.slot_offset(weu) + u64::from(at), bytes).await?;
         }
         Ok(())
+    }
+}
+
+/// An extent as it is stored: in memory of its own, since it stays in RAM until its WEU is full.
+pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) -> (Encoding, Bytes) {
+    if zero {
+        return (Encoding::Raw, Bytes::new());
+    }
+    match compressor.compress(extent.bytes()) {
+        (Encoding::Raw, _) => (Encoding::Raw, extent.detached()),
+        packed => packed,
     }
 }
 

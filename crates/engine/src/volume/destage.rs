@@ -3,7 +3,7 @@
 
 use super::flights::Touches;
 use super::{EXTENTS_PER_LOCK, Volume};
-use crate::buf::BufMut;
+use crate::buf::{BufMut, held_bytes};
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::port::{Clock, Device, Recipe};
@@ -32,6 +32,12 @@ const SKIPPED_WAIT: Duration = Duration::from_millis(10);
 const TICK: Duration = Duration::from_secs(1);
 /// After a failure it looks less often.
 const TICK_FAILED: Duration = Duration::from_secs(5);
+
+/// The most RAM that one round of destage takes, in bytes: the contents, and the runs that are made of them.
+pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
+    let extents = (RUNS_ALONE * (RUN_BYTES / extent_bytes).max(1)).min(ROUND_EXTENTS) as u64;
+    extents * (held_bytes(extent_bytes) + extent_bytes as u64)
+}
 
 /// What asks for destage, and how far it is.
 #[derive(Debug, Default)]
@@ -265,6 +271,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             let Some(last) = batch.last() else { return Ok(()) };
             from = last.key.index().0 + 1;
             self.destage_extents(batch).await?;
+            yield_now().await;
         }
     }
 
@@ -360,22 +367,26 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if !self.may_be_dirty() {
             return Ok(());
         }
-        let object = self.options.object;
-        let count = (extents.end - extents.start) as usize;
-        let extent_bytes = self.extent_bytes();
-        let lost = self.cache.manager.lock().dirty_from(object, ExtentIndex(extents.start), u32::MAX, count);
-        for extent in lost.iter().filter(|e| e.key.index().0 < extents.end) {
-            let start = extent.key.index().0 * extent_bytes;
-            let end = (start + extent_bytes).min(self.size_bytes);
-            if start < offset || end > offset + len {
-                return Err(self.lost(extent.key.index().0));
+        let (object, extent_bytes, mut from) = (self.options.object, self.extent_bytes(), extents.start);
+        loop {
+            let count = EXTENTS_PER_LOCK as usize;
+            let mut lost = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), u32::MAX, count);
+            lost.retain(|extent| extent.key.index().0 < extents.end);
+            let Some(last) = lost.last() else { return Ok(()) };
+            from = last.key.index().0 + 1;
+            for extent in lost {
+                let index = extent.key.index().0;
+                let start = index * extent_bytes;
+                let end = (start + extent_bytes).min(self.size_bytes);
+                if start < offset || end > offset + len {
+                    return Err(self.lost(index));
+                }
+                self.flush_origin().await?;
+                self.clean(&[extent]).await?;
+                // It could not be forgotten while it was dirty.
+                self.forget_cached(index..index + 1, |_, _| {}).await;
             }
-            self.flush_origin().await?;
-            self.clean(&[*extent]).await?;
-            // It could not be forgotten while it was dirty.
-            self.forget_cached(extent.key.index().0..extent.key.index().0 + 1, |_, _| {});
         }
-        Ok(())
     }
 
     /// Extents that the origin has durably are dirty no more.

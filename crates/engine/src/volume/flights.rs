@@ -4,6 +4,7 @@
 use super::contents::DirtyContents;
 use super::patience::Patience;
 use crate::error::Error;
+use crate::kept::Kept;
 use bytes::Bytes;
 use event_listener::Event;
 use parking_lot::Mutex;
@@ -88,7 +89,7 @@ impl Miss {
 enum FillState {
     Reading(Arc<Miss>),
     /// On its way into the cache; with its bytes, where they are known already.
-    Pending(Option<Bytes>),
+    Pending(Option<Kept>),
 }
 
 #[derive(Debug)]
@@ -167,8 +168,8 @@ impl State {
     fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
         let mut void = |index: u64, fill: Fill| {
             fill.token.make_void();
-            if let FillState::Pending(Some(bytes)) = fill.state {
-                found(index, bytes);
+            if let FillState::Pending(Some(kept)) = fill.state {
+                found(index, kept.bytes().clone());
             }
         };
         if extents.end - extents.start <= self.fills.len() as u64 {
@@ -206,7 +207,7 @@ pub(super) enum Start {
     /// Another reads it just now.
     Join(Arc<Miss>),
     /// It is here already.
-    Here(Bytes),
+    Here(Kept),
     /// It is being written to: read it from the origin, and keep it to yourself.
     Unshared,
     /// A write to it was given up: wait for its end.
@@ -224,9 +225,9 @@ impl Flights {
     }
 
     /// The bytes of an extent that is on its way into the cache.
-    pub(super) fn pending(&self, index: u64) -> Option<Bytes> {
+    pub(super) fn pending(&self, index: u64) -> Option<Kept> {
         match &self.state.lock().fills.get(&index)?.state {
-            FillState::Pending(bytes) => bytes.clone(),
+            FillState::Pending(kept) => kept.clone(),
             FillState::Reading(_) => None,
         }
     }
@@ -244,7 +245,7 @@ impl Flights {
                     miss.joined_to.fetch_max(end, Ordering::Relaxed);
                     (Start::Join(miss.clone()), first..end, None)
                 }
-                FillState::Pending(Some(bytes)) => (Start::Here(bytes.clone()), one, None),
+                FillState::Pending(Some(kept)) => (Start::Here(kept.clone()), one, None),
                 FillState::Pending(None) => (Start::Unshared, one, None),
             };
         }
@@ -365,11 +366,11 @@ impl Flights {
     }
 
     /// The dirty content of an extent that is on its way into the cache, if any is.
-    pub(crate) fn newest_dirty(&self, index: u64) -> Option<(Bytes, Arc<Token>)> {
+    pub(crate) fn newest_dirty(&self, index: u64) -> Option<(Kept, Arc<Token>)> {
         let state = self.state.lock();
         match state.fills.get(&index) {
-            Some(Fill { state: FillState::Pending(Some(bytes)), dirty: true, token }) => {
-                Some((bytes.clone(), token.clone()))
+            Some(Fill { state: FillState::Pending(Some(kept)), dirty: true, token }) => {
+                Some((kept.clone(), token.clone()))
             }
             _ => None,
         }
@@ -377,10 +378,10 @@ impl Flights {
 
     /// Before anything is served: dirty content that a restart found, on its way into the cache. The token is to be
     /// settled by whoever takes it.
-    pub(crate) fn restore(&self, index: u64, bytes: Bytes) -> Arc<Token> {
+    pub(crate) fn restore(&self, index: u64, kept: Kept) -> Arc<Token> {
         let mut state = self.state.lock();
         let token = Arc::new(Token::default());
-        let fill = Fill { token: token.clone(), state: FillState::Pending(Some(bytes)), dirty: true };
+        let fill = Fill { token: token.clone(), state: FillState::Pending(Some(kept)), dirty: true };
         state.fills.insert(index, fill);
         state.dirty += 1;
         self.update(&state);
@@ -421,17 +422,17 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Gives the result to all who joined. Where `keep` holds, the extents that were not written to meanwhile go on to
-    /// be inserted: their tokens are returned, to be settled by whoever takes them. The others are forgotten here.
-    pub(super) fn finish(self, result: Result<Vec<Bytes>, Error>, keep: bool) -> Vec<(u64, Bytes, Arc<Token>)> {
+    /// Gives the result to all who joined. The extents of `keep`, if any, that were not written to meanwhile go on to be inserted:
+    /// their tokens are returned, to be settled by whoever takes them. The others are forgotten here.
+    pub(super) fn finish(self, result: Result<Vec<Bytes>, Error>, keep: Vec<Kept>) -> Vec<(u64, Kept, Arc<Token>)> {
         let mut kept = Vec::new();
-        if let (Ok(extents), true) = (&result, keep) {
+        if !keep.is_empty() {
             let mut state = self.flights.state.lock();
-            for ((index, bytes), token) in self.miss.extents.clone().zip(extents).zip(&self.tokens) {
+            for ((index, extent), token) in self.miss.extents.clone().zip(keep).zip(&self.tokens) {
                 let own = |fill: &&mut Fill| Arc::ptr_eq(&fill.token, token);
                 if let Some(fill) = state.fills.get_mut(&index).filter(own) {
-                    fill.state = FillState::Pending(Some(bytes.clone()));
-                    kept.push((index, bytes.clone(), token.clone()));
+                    fill.state = FillState::Pending(Some(extent.clone()));
+                    kept.push((index, extent, token.clone()));
                 }
             }
         }
@@ -464,13 +465,13 @@ pub(super) struct Writing {
 impl Writing {
     /// Ends the write, and registers content to be inserted in the same step, so that no reader sees a gap. The
     /// returned tokens are to be settled by whoever takes them.
-    pub(super) fn finish(self, contents: impl Iterator<Item = (u64, Option<Bytes>)>) -> Vec<(u64, Arc<Token>)> {
+    pub(super) fn finish(self, contents: impl Iterator<Item = (u64, Option<Kept>)>) -> Vec<(u64, Arc<Token>)> {
         let mut state = self.flights.state.lock();
         let mut tokens = Vec::new();
-        for (index, bytes) in contents {
+        for (index, kept) in contents {
             let token = Arc::new(Token::default());
             tokens.push((index, token.clone()));
-            state.fills.insert(index, Fill { token, state: FillState::Pending(bytes), dirty: false });
+            state.fills.insert(index, Fill { token, state: FillState::Pending(kept), dirty: false });
         }
         drop(state);
         tokens
@@ -478,14 +479,14 @@ impl Writing {
 
     /// Registers content that only the cache is to have, in the place of whatever is on its way there; the write goes
     /// on. The returned tokens are to be settled by whoever takes them.
-    pub(super) fn replace(&self, contents: impl Iterator<Item = (u64, Bytes)>) -> Vec<Arc<Token>> {
+    pub(super) fn replace(&self, contents: impl Iterator<Item = (u64, Kept)>) -> Vec<Arc<Token>> {
         let mut state = self.flights.state.lock();
         let mut tokens = Vec::new();
-        for (index, bytes) in contents {
+        for (index, kept) in contents {
             let token = Arc::new(Token::default());
             tokens.push(token.clone());
             state.dirty += 1;
-            let fill = Fill { token, state: FillState::Pending(Some(bytes)), dirty: true };
+            let fill = Fill { token, state: FillState::Pending(Some(kept)), dirty: true };
             if let Some(old) = state.fills.insert(index, fill) {
                 old.token.make_void();
                 state.dirty -= usize::from(old.dirty);

@@ -21,17 +21,21 @@ pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
 use patience::Waits;
 pub use patience::{Change, Rest};
-pub(crate) use readahead::Prefetched;
+pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};
 pub(crate) use regions::{REGION_BYTES, Regions};
 pub(crate) use registry::Registry;
 pub use registry::VolumeEntry;
 
+use crate::buf::held_bytes;
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::kept::OVERHEAD_BYTES;
 use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
 use crate::port::{Allocation, Clock, Device};
+use crate::yielding::yield_now;
 use bytes::Bytes;
 use destage::Destage;
+pub(crate) use destage::round_bytes as destage_round_bytes;
 use nitro_cache::pattern::StreamDetector;
 use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
@@ -65,6 +69,10 @@ pub struct VolumeOptions {
 
 /// Extents handled under one holding of a shared lock, so that a long range keeps nobody waiting.
 pub(crate) const EXTENTS_PER_LOCK: u64 = 64;
+/// Extents handled before other tasks of the thread get their turn.
+pub(crate) const EXTENTS_PER_TURN: u64 = 1024;
+/// Runs in one answer of [`Volume::cached_runs`].
+const CACHED_RUNS_MAX: usize = 8192;
 /// Writes to one extent are counted under its number modulo this many.
 const WRITE_EPOCHS: usize = 1024;
 
@@ -98,7 +106,12 @@ pub struct Volume<F, O, C> {
 
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Puts `cache` in front of `origin`.
+    ///
+    /// # Panics
+    /// If [`Cache::check_origin_size`] refuses the origin's size.
     pub fn new(cache: Arc<Cache<F, C>>, origin: O, options: VolumeOptions) -> Arc<Self> {
+        let size_bytes = origin.geometry().size_bytes;
+        assert!(cache.check_origin_size(size_bytes).is_ok(), "an origin of {size_bytes} bytes has too many extents");
         let replayed = cache.replayed.get(&options.object).cloned();
         let may_be_dirty = replayed.is_some() || cache.manager.lock().dirty_count_of(options.object) > 0;
         let flights: Arc<Flights> = replayed.unwrap_or_default();
@@ -107,7 +120,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             flights.dirty_contents.keep();
         }
         Arc::new(Self {
-            size_bytes: origin.geometry().size_bytes,
+            size_bytes,
             has_recipes,
             writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
             may_be_dirty: AtomicBool::new(may_be_dirty),
@@ -161,27 +174,30 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.latencies.snapshot()
     }
 
-    /// Which parts of a range are cached, in order, covering it whole.
+    /// Which parts of a range are cached, in order, from its start on; of a range with very many such parts, only the first ones.
     ///
     /// # Errors
     /// [`Error::OutOfRange`].
-    pub fn cached_runs(&self, offset: u64, len: u64) -> Result<Vec<CachedRun>, Error> {
+    pub async fn cached_runs(&self, offset: u64, len: u64) -> Result<Vec<CachedRun>, Error> {
         self.check_range(offset, len)?;
         let (extent_bytes, end) = (self.extent_bytes(), offset + len);
         let mut runs: Vec<CachedRun> = Vec::new();
-        let extents = self.extents(offset, len);
-        let mut first = extents.start;
-        while first < extents.end {
-            let manager = self.cache.manager.lock();
-            for index in first..extents.end.min(first + EXTENTS_PER_LOCK) {
-                let cached = manager.peek(self.key(index)).is_some();
-                let len = end.min((index + 1) * extent_bytes) - offset.max(index * extent_bytes);
-                match runs.last_mut() {
-                    Some(last) if last.cached == cached => last.len += len,
-                    _ => runs.push(CachedRun { len, cached }),
+        for turn in steps(self.extents(offset, len), EXTENTS_PER_TURN) {
+            for step in steps(turn.clone(), EXTENTS_PER_LOCK) {
+                let manager = self.cache.manager.lock();
+                for index in step {
+                    let cached = manager.peek(self.key(index)).is_some();
+                    let len = end.min((index + 1) * extent_bytes) - offset.max(index * extent_bytes);
+                    match runs.last_mut() {
+                        Some(last) if last.cached == cached => last.len += len,
+                        _ => runs.push(CachedRun { len, cached }),
+                    }
                 }
             }
-            first += EXTENTS_PER_LOCK;
+            if runs.len() >= CACHED_RUNS_MAX {
+                break;
+            }
+            yield_now().await;
         }
         Ok(runs)
     }
@@ -193,11 +209,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         self.check_range(offset, len)?;
         let runs = self.origin.allocation(offset, len).await.map_err(Error::Origin)?;
-        Ok(if self.may_be_dirty() { self.over_dirty(offset, runs) } else { runs })
+        Ok(if self.may_be_dirty() { self.over_dirty(offset, runs).await } else { runs })
     }
 
     /// An allocation map from `offset` on, with what only the cache has.
-    fn over_dirty(&self, offset: u64, runs: Vec<Allocation>) -> Vec<Allocation> {
+    async fn over_dirty(&self, offset: u64, runs: Vec<Allocation>) -> Vec<Allocation> {
         let end = offset + runs.iter().map(|run| run.len).sum::<u64>();
         let extents = self.extents(offset, end - offset);
         // First what is on its way, then what is there: an extent goes from the one to the other.
@@ -213,6 +229,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 Some(last) if last.key.index().0 < extents.end => from = last.key.index().0 + 1,
                 _ => break,
             }
+            yield_now().await;
         }
         let (mut out, mut at): (Vec<Allocation>, u64) = (Vec::new(), offset);
         let mut push = |len: u64, hole: bool| match out.last_mut() {
@@ -263,30 +280,38 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         &self.write_epochs[index as usize % WRITE_EPOCHS]
     }
 
-    /// Puts an extent into the RAM cache, unless it has been written to since its write epoch was `epoch`.
-    fn keep_in_ram(&self, index: u64, data: &Bytes, epoch: u32) {
+    /// Puts an extent into the RAM cache, unless it has been written to since its write epoch was `epoch`. One that was not read
+    /// alone is a part of what was read, and is copied.
+    fn keep_in_ram(&self, index: u64, data: &Bytes, is_alone: bool, epoch: u32) {
         if self.cache.settings.ram_cache_bytes == 0 {
             return;
         }
+        let data = if is_alone { data.clone() } else { Bytes::copy_from_slice(data) };
         let mut ram = self.cache.ram.lock();
         // A writer raises the epoch before it removes the extent from RAM, so one of the two is seen here.
         if self.write_epoch(index).load(Ordering::SeqCst) == epoch {
-            ram.insert(self.key(index), data.clone(), data.len() as u64);
+            let bytes = held_bytes(data.len()) + OVERHEAD_BYTES;
+            ram.insert(self.key(index), data, bytes);
         }
     }
 
-    /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short.
-    fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
-        for step in steps(extents.clone()) {
-            let mut manager = self.cache.manager.lock();
-            for index in step {
-                if let Some(location) = manager.invalidate(self.key(index)) {
-                    was(index, location);
+    /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short and let others run in between.
+    async fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
+        for turn in steps(extents.clone(), EXTENTS_PER_TURN) {
+            for step in steps(turn.clone(), EXTENTS_PER_LOCK) {
+                let mut manager = self.cache.manager.lock();
+                for index in step {
+                    if let Some(location) = manager.invalidate(self.key(index)) {
+                        was(index, location);
+                    }
                 }
             }
+            // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
+            self.forget_ram(turn.clone());
+            if turn.end < extents.end {
+                yield_now().await;
+            }
         }
-        // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
-        self.forget_ram(extents);
     }
 
     /// Forgets all that RAM holds of the volume.
@@ -305,7 +330,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         for index in extents.clone().take(WRITE_EPOCHS) {
             self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
         }
-        for step in steps(extents) {
+        for step in steps(extents, EXTENTS_PER_LOCK) {
             if self.cache.settings.ram_cache_bytes > 0 {
                 let mut ram = self.cache.ram.lock();
                 step.clone().for_each(|index| drop(ram.remove(&self.key(index))));
@@ -318,8 +343,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 }
 
-/// A range in pieces for which a shared lock may be held.
-fn steps(extents: std::ops::Range<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+/// A range in pieces of at most `count`.
+fn steps(extents: std::ops::Range<u64>, count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     let end = extents.end;
-    extents.step_by(EXTENTS_PER_LOCK as usize).map(move |first| first..end.min(first + EXTENTS_PER_LOCK))
+    extents.step_by(count as usize).map(move |first| first..end.min(first + count))
 }

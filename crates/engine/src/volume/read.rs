@@ -1,11 +1,13 @@
 //! The read path: RAM, SSD, origin.
 
-use super::flights::Start;
-use super::{Pieces, Volume};
+use super::flights::{Reading, Start};
+use super::{EXTENTS_PER_TURN, Pieces, Volume};
 use crate::cache::Fetched;
 use crate::error::Error;
 use crate::insert::{Content, Job};
+use crate::kept::{Kept, Room, for_reply, settle};
 use crate::port::{Clock, Device, Recipe};
+use crate::yielding::yield_now;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_cache::pattern::Access;
@@ -105,7 +107,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut ram = self.cache.ram.lock();
         for index in extents.clone() {
             let within = self.within(index, offset, len);
-            pieces.push(ram.get(&self.key(index))?.slice(within));
+            pieces.push(part(ram.get(&self.key(index))?, within));
         }
         drop(ram);
         let count = extents.end - extents.start;
@@ -127,6 +129,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         while index < extents.end {
             if self.cache.manager.lock().peek(self.key(index)).is_some() {
                 index += 1;
+                if index % EXTENTS_PER_TURN == 0 {
+                    yield_now().await;
+                }
                 continue;
             }
             let missing = |i: &u64| self.cache.manager.lock().peek(self.key(*i)).is_none();
@@ -159,7 +164,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut take = |extents: Extents| {
             for extent in extents {
                 let within = self.within(index, offset, len);
-                pieces.push(if within.len() == extent.len() { extent } else { extent.slice(within) });
+                pieces.push(if within.len() == extent.len() { extent } else { part(&extent, within) });
                 index += 1;
             }
         };
@@ -224,21 +229,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
     fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, epoch: u32) -> Option<Bytes> {
-        if let Some(bytes) = busy.then(|| self.flights.pending(index)).flatten() {
+        if let Some(kept) = busy.then(|| self.flights.pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
-            return Some(bytes);
+            return Some(kept.for_reply());
         }
         let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
         if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
             self.cache.metrics.ram_hits.add(1);
             return Some(bytes);
         }
-        let (bytes, again) = self.take_ahead(index, within)?;
+        let (kept, again) = self.take_ahead(index, within)?;
         self.cache.metrics.readahead_hits.add(1);
         if again {
-            self.promote(index, bytes.clone(), epoch);
+            self.promote(index, kept.detached(), epoch);
         }
-        Some(bytes)
+        Some(kept.for_reply())
     }
 
     /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
@@ -248,8 +253,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
                 return;
             }
-            for (index, bytes, token) in reading.finish(Ok(vec![bytes]), true) {
-                self.enqueue(index, Content::Whole(bytes, None), token);
+            let mut keep = vec![Kept::own(bytes.clone())];
+            let Some(room) = self.admit_fills(&mut keep) else { return };
+            for (index, kept, token) in reading.finish(Ok(vec![bytes]), keep) {
+                self.enqueue(index, Content::Whole(kept, None), token, &room);
             }
         }
     }
@@ -281,11 +288,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let fetched: Fetched = self.cache.fetch(&run.extents).await;
         let mut extents = Extents::new();
         let mut hit = true;
+        let is_alone = run.extents.len() == 1;
         for ((index, epoch), extent) in (first..).zip(run.epochs).zip(fetched) {
             match extent {
                 Some(bytes) => {
                     self.metrics.read_hit_extents.add(1);
-                    self.keep_in_ram(index, &bytes, epoch);
+                    self.keep_in_ram(index, &bytes, is_alone, epoch);
                     extents.push(bytes);
                 }
                 None => {
@@ -322,23 +330,24 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                         Ok((read, recipe)) => (Ok(read), recipe),
                         Err(error) => (Err(error), Recipe::new()),
                     };
-                    let kept = reading.finish(result.clone(), result.is_ok());
                     let known = |index: u64| recipe.get((index - range.start) as usize).copied().flatten();
-                    self.keep(kept, known, fill, request).await;
+                    self.keep(reading, result.clone(), known, fill, request).await;
                     got.extend(result?);
                 }
                 (Start::Join(miss), _) => {
                     let Some(result) = miss.join(range.clone()).await else { continue };
                     self.metrics.read_joined_extents.add(range.end - range.start);
-                    got.extend(result?);
+                    // They may be a small part of what the other one reads.
+                    let pins = (miss.extents.end - miss.extents.start) * self.extent_bytes();
+                    got.extend(result?.into_iter().map(|extent| for_reply(extent, pins / (range.end - range.start))));
                 }
                 (Start::Unsettled, _) => {
                     self.settled(&range).await?;
                     continue;
                 }
-                (Start::Here(bytes), _) => {
+                (Start::Here(kept), _) => {
                     self.cache.metrics.pending_hits.add(1);
-                    got.push(bytes);
+                    got.push(kept.for_reply());
                 }
                 _ => {
                     self.metrics.read_miss_extents.add(range.end - range.start);
@@ -369,42 +378,78 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         found.first().map(|extent| extent.key.index().0).filter(|index| *index < extents.end)
     }
 
+    /// Ends a read of the origin, and sees to what becomes of its extents.
     async fn keep(
         &self,
-        kept: Vec<(u64, Bytes, Arc<super::Token>)>,
+        reading: Reading,
+        result: Result<Vec<Bytes>, Error>,
         known: impl Fn(u64) -> Option<Fingerprint>,
         fill: Fill,
         (offset, len): (u64, u64),
     ) {
-        for (index, bytes, token) in kept {
-            match fill {
-                _ if !self.is_cached() => self.flights.settle(index, &token),
-                Fill::Insert => self.enqueue(index, Content::Whole(bytes, known(index)), token),
-                Fill::Wait => {
-                    let job = self.job(index, Content::Whole(bytes, known(index)), token);
-                    if let Err(job) = self.cache.queue.push_wait(job).await {
-                        self.flights.settle(index, &job.token);
+        let mut keep = match &result {
+            Ok(extents) if self.is_cached() => Kept::parts(extents, &self.cache.zero_extent),
+            _ => Vec::new(),
+        };
+        match fill {
+            Fill::Insert => {
+                let room = self.admit_fills(&mut keep);
+                for (index, kept, token) in reading.finish(result, keep) {
+                    if let Some(room) = &room {
+                        self.enqueue(index, Content::Whole(kept, known(index)), token, room);
                     }
                 }
-                Fill::HoldBack => {
+            }
+            Fill::Wait => {
+                let held = settle(keep.iter_mut());
+                let kept = reading.finish(result, keep);
+                let room = self.cache.queue.admit_wait(held).await;
+                for (index, kept, token) in kept {
+                    match &room {
+                        Some(room) => self.enqueue(index, Content::Whole(kept, known(index)), token, room),
+                        None => self.flights.settle(index, &token),
+                    }
+                }
+            }
+            Fill::HoldBack => {
+                let room = self.cache.prefetched_bytes.take(settle(keep.iter_mut()));
+                for (index, kept, token) in reading.finish(result, keep) {
                     self.metrics.bypassed_extents.add(1);
-                    self.hold_back(index, bytes, self.within(index, offset, len).end as u32, &token);
+                    self.hold_back(index, kept, self.within(index, offset, len).end as u32, &token, &room);
                 }
             }
         }
     }
 
-    pub(super) fn job(&self, index: u64, content: Content, token: Arc<super::Token>) -> Job {
-        Job { key: self.key(index), content, token, flights: self.flights.clone() }
+    /// Room in the queue for extents that were read, which are to be inserted; without, nothing is left to be kept.
+    fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
+        if keep.is_empty() {
+            return None;
+        }
+        let room = self.cache.queue.admit(settle(keep.iter_mut()));
+        if room.is_none() {
+            self.cache.metrics.fills_dropped.add(keep.len() as u64);
+            keep.clear();
+        }
+        room
     }
 
-    /// Hands an extent to insertion; drops it, counted, when the queue is full.
-    pub(super) fn enqueue(&self, index: u64, content: Content, token: Arc<super::Token>) {
-        if let Err(job) = self.cache.queue.push(self.job(index, content, token)) {
+    pub(super) fn job(&self, index: u64, content: Content, token: Arc<super::Token>, room: &Arc<Room>) -> Job {
+        Job { key: self.key(index), content, token, flights: self.flights.clone(), _room: Some(room.clone()) }
+    }
+
+    /// Hands an extent to insertion.
+    pub(super) fn enqueue(&self, index: u64, content: Content, token: Arc<super::Token>, room: &Arc<Room>) {
+        if let Err(job) = self.cache.queue.push(self.job(index, content, token, room)) {
             self.cache.metrics.fills_dropped.add(1);
             self.flights.settle(index, &job.token);
         }
     }
+}
+
+/// Bytes of an extent, for a reply.
+fn part(extent: &Bytes, within: Range<usize>) -> Bytes {
+    for_reply(extent.slice(within), extent.len() as u64)
 }
 
 /// The smallest range that holds both.

@@ -2,6 +2,7 @@
 //! when it is read a second time (paper §3).
 
 use super::{Token, Volume};
+use crate::kept::{Kept, OVERHEAD_BYTES, Room};
 use crate::port::{Clock, Device};
 use bytes::Bytes;
 use event_listener::Event;
@@ -16,12 +17,14 @@ use std::sync::Arc;
 /// Ranges waiting to be read ahead; older ones give way.
 const WAITING_MAX: usize = 64;
 /// Ranges read ahead at once.
-const AT_ONCE_MAX: usize = 8;
+pub(crate) const AT_ONCE_MAX: usize = 8;
 
 /// An extent of a sequential stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Prefetched {
-    pub(super) bytes: Bytes,
+    kept: Kept,
+    /// What it keeps alive, together with others of one read.
+    _room: Arc<Room>,
     /// Up to which byte of the extent clients have read. A read that begins below it is a second reading.
     pub(super) read_to: u32,
 }
@@ -100,9 +103,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             self.metrics.readahead_extents.add(range.end - range.start);
             let result = self.read_missing(range).await.map(|(read, _)| read);
             let miss = reading.miss.clone();
-            for (index, bytes, token) in reading.finish(result, true) {
+            // Copied here, where no client waits, they need not be when clients read them one by one.
+            let own =
+                |extents: &Vec<Bytes>| extents.iter().map(|extent| Kept::own(Bytes::copy_from_slice(extent))).collect();
+            let keep = result.as_ref().map_or_else(|_| Vec::new(), own);
+            for (index, kept, token) in reading.finish(result, keep) {
                 let read_to = if miss.is_joined(index) { self.extent_bytes() as u32 } else { 0 };
-                self.hold_back(index, bytes, read_to, &token);
+                let room = self.cache.prefetched_bytes.take(self.extent_bytes() + OVERHEAD_BYTES);
+                self.hold_back(index, kept, read_to, &token, &room);
             }
         }
     }
@@ -116,20 +124,22 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// Keeps an extent of a sequential stream in RAM, away from the SSD, unless it has been written to since.
-    pub(super) fn hold_back(&self, index: u64, bytes: Bytes, read_to: u32, token: &Arc<Token>) {
-        let weight = bytes.len() as u64;
+    pub(super) fn hold_back(&self, index: u64, kept: Kept, read_to: u32, token: &Arc<Token>, room: &Arc<Room>) {
+        let weight = kept.bytes().len() as u64;
         let mut prefetched = self.cache.prefetched.lock();
         // A writer makes the token void before it comes here to remove the extent.
         if !token.is_void() {
-            prefetched.insert(self.key(index), Prefetched { bytes, read_to }, weight);
+            prefetched.insert(self.key(index), Prefetched { kept, _room: room.clone(), read_to }, weight);
         }
+        // What is left of a read keeps all of it alive.
+        while self.cache.prefetched_bytes.is_over() && prefetched.pop_oldest().is_some() {}
         drop(prefetched);
         self.flights.settle(index, token);
     }
 
     /// Takes bytes `within` of an extent from what was read ahead. `true`: it has been read before, and deserves the SSD
     /// now.
-    pub(super) fn take_ahead(&self, index: u64, within: Range<u32>) -> Option<(Bytes, bool)> {
+    pub(super) fn take_ahead(&self, index: u64, within: Range<u32>) -> Option<(Kept, bool)> {
         let mut prefetched = self.cache.prefetched.lock();
         if prefetched.is_empty() {
             return None;
@@ -138,10 +148,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let held = prefetched.get(&key)?;
         let again = within.start < held.read_to;
         held.read_to = held.read_to.max(within.end);
-        let bytes = held.bytes.clone();
+        let kept = held.kept.clone();
         if again {
             prefetched.remove(&key);
         }
-        Some((bytes, again))
+        Some((kept, again))
     }
 }

@@ -9,6 +9,7 @@ use super::regions::Intent;
 use crate::buf::BufMut;
 use crate::error::Error;
 use crate::insert::Content;
+use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
 use crate::port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind};
 use bytes::Bytes;
 use nitro_cache::{Fingerprint, Location};
@@ -47,7 +48,7 @@ impl<F, C: Clock> OriginWrite<'_, F, C> {
     }
 
     /// See [`Writing::finish`].
-    fn finish(mut self, contents: impl Iterator<Item = (u64, Option<Bytes>)>) -> Vec<(u64, Arc<Token>)> {
+    fn finish(mut self, contents: impl Iterator<Item = (u64, Option<Kept>)>) -> Vec<(u64, Arc<Token>)> {
         self.writing.take().map_or_else(Vec::new, |writing| writing.finish(contents))
     }
 }
@@ -240,14 +241,15 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             if is_edge(index) {
                 before.locations.insert(index, location);
             }
-        });
+        })
+        .await;
         let known = self.fingerprints(offset, &data);
         begun.during(self.write_known(offset, data.clone(), &known)).await?;
         self.heal(extents.clone(), offset, data.len() as u64).await?;
         if fua {
             self.flush_origin().await?;
         }
-        let contents: Vec<_> = if self.is_cached() {
+        let mut contents: Vec<_> = if self.is_cached() {
             let content = |(i, index)| {
                 let known = known.get(i).copied().flatten();
                 Some((index, self.content(index, (offset, &data), known, &before)?))
@@ -256,14 +258,33 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         } else {
             Vec::new()
         };
+        drop((data, before));
+        let Some(room) = self.admit(&mut contents) else { return Ok(()) };
         let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
-            Content::Whole(bytes, _) => (*index, Some(bytes.clone())),
+            Content::Whole(kept, _) => (*index, Some(kept.clone())),
             Content::Merge { .. } => (*index, None),
         }));
         for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
-            self.enqueue(index, content, token);
+            self.enqueue(index, content, token, &room);
         }
         Ok(())
+    }
+
+    /// Room for contents in the queue for insertion; `None`: there is none, or nothing is to be inserted.
+    fn admit(&self, contents: &mut [(u64, Content)]) -> Option<Arc<Room>> {
+        if contents.is_empty() {
+            return None;
+        }
+        let whole = contents.iter_mut().filter_map(|(_, content)| match content {
+            Content::Whole(kept, _) => Some(kept),
+            Content::Merge { .. } => None,
+        });
+        // A patch is no longer than an extent, and there are two of them at most.
+        let room = self.cache.queue.admit(settle(whole) + 2 * (self.extent_bytes() + OVERHEAD_BYTES));
+        if room.is_none() {
+            self.cache.metrics.fills_dropped.add(contents.len() as u64);
+        }
+        room
     }
 
     /// What of a written extent can go into the cache: all of it where the write covers it, or merged with what was
@@ -281,15 +302,20 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let part = data.slice((from - offset) as usize..(to - offset) as usize);
         if from == start && to == (start + extent_bytes).min(self.size_bytes) {
             let whole = part.len() as u64 == extent_bytes;
-            return Some(Content::Whole(if whole { part } else { self.padded(&part) }, known));
+            let kept = match whole {
+                true => Kept::part(part, data.len() as u64, &self.cache.zero_extent),
+                false => Kept::own(self.padded(&part)),
+            };
+            return Some(Content::Whole(kept, known));
         }
         let at = (from - start) as usize;
         if let Some(old) = before.bytes.get(&index) {
             let mut merged = BufMut::copy_of(old);
             merged[at..at + part.len()].copy_from_slice(&part);
-            return Some(Content::Whole(merged.freeze(), None));
+            return Some(Content::Whole(Kept::own(merged.freeze()), None));
         }
-        before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch: part })
+        let patch = if part.len() == data.len() { part } else { Bytes::copy_from_slice(&part) };
+        before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch })
     }
 
     async fn trim_inner(&self, offset: u64, len: u64, fua: bool, patience: &Patience) -> Result<(), Error> {
@@ -301,7 +327,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         }
         let extents = self.extents(start, end - start);
         let mut begun = self.begin_origin_write(extents.clone(), patience, |_, _| {}).await?;
-        self.forget_cached(extents, |_, _| {});
+        self.forget_cached(extents, |_, _| {}).await;
         match begun.during(self.answered(self.origin.discard(start, end - start))).await {
             Err(error) if error.kind == DeviceErrorKind::Unsupported => return Ok(()),
             result => result.map_err(Error::Origin)?,
@@ -324,7 +350,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         }
         let extents = self.extents(offset, len);
         let mut begun = self.begin_origin_write(extents.clone(), patience, |_, _| {}).await?;
-        self.forget_cached(extents.clone(), |_, _| {});
+        self.forget_cached(extents.clone(), |_, _| {}).await;
         begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
         self.heal(extents, offset, len).await?;
         if fua { self.flush_origin().await } else { Ok(()) }

@@ -7,11 +7,15 @@ use crate::buf::BufMut;
 use crate::error::Error;
 use crate::format::write_log::Entry;
 use crate::insert::Content;
+use crate::kept::{Kept, settle};
 use crate::port::{Clock, Device};
 use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
 use std::sync::atomic::Ordering;
+
+/// Why a volume takes no writes any more at the end of a server.
+const CLOSED: &str = "the cache is being closed";
 
 impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     pub(super) async fn write_back(
@@ -29,17 +33,20 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             contents.push((index, self.new_content(index, offset, &data).await?));
         }
         patience.check(offset, data.len() as u64)?;
+        drop(data);
+        let held = settle(contents.iter_mut().map(|(_, kept)| kept));
+        let Some(room) = self.cache.dirty_queue.admit_wait(held).await else { return Err(self.poison(&CLOSED)) };
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
-        for ((index, bytes), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
-            let job = self.job(index, Content::Whole(bytes, None), token);
-            if let Err(job) = self.cache.dirty_queue.push_wait(job).await {
+        for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
+            let job = self.job(index, Content::Whole(kept, None), token, &room);
+            if let Err(job) = self.cache.dirty_queue.push(job) {
                 self.flights.settle(index, &job.token);
-                return Err(self.poison(&"the cache is being closed"));
+                return Err(self.poison(&CLOSED));
             }
         }
-        let entries = contents.into_iter().zip(tokens).map(|((index, bytes), token)| {
-            let entry = Entry::Content { key: self.key(index), bytes };
+        let entries = contents.into_iter().zip(tokens).map(|((index, kept), token)| {
+            let entry = Entry::Content { key: self.key(index), bytes: kept.bytes().clone() };
             Logged { entry, token: Some(token) }
         });
         // Under the same guard: the log has the writes of an extent in their order.
@@ -49,21 +56,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's whole content once `data` is written.
-    async fn new_content(&self, index: u64, offset: u64, data: &Bytes) -> Result<Bytes, Error> {
+    async fn new_content(&self, index: u64, offset: u64, data: &Bytes) -> Result<Kept, Error> {
         let extent_bytes = self.extent_bytes();
         let start = index * extent_bytes;
         let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
         let part = data.slice((from - offset) as usize..(to - offset) as usize);
         if part.len() as u64 == extent_bytes {
-            return Ok(part);
+            return Ok(Kept::part(part, data.len() as u64, &self.cache.zero_extent));
         }
         if from == start && to == self.size_bytes {
-            return Ok(self.padded(&part));
+            return Ok(Kept::own(self.padded(&part)));
         }
         let mut merged = BufMut::copy_of(&self.present_content(index).await?);
         let at = (from - start) as usize;
         merged[at..at + part.len()].copy_from_slice(&part);
-        Ok(merged.freeze())
+        Ok(Kept::own(merged.freeze()))
     }
 
     /// An extent's content now, while no client writes to it.
@@ -71,8 +78,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let key = self.key(index);
         let mut tried: Option<Location> = None;
         loop {
-            if let Some(bytes) = self.flights.pending(index) {
-                return Ok(bytes);
+            if let Some(kept) = self.flights.pending(index) {
+                return Ok(kept.bytes().clone());
             }
             let ram = self.cache.ram.lock().peek(&key).cloned();
             if let Some(bytes) = ram {

@@ -6,8 +6,9 @@ use crate::buf::BufMut;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::{LogPosition, Record};
-use crate::format::write_log::{Entry, LABEL_BYTES, Label, RING_BYTES_MIN, RING_UNIT_BYTES};
+use crate::format::write_log::{BATCH_BYTES_MAX, Entry, LABEL_BYTES, Label, RING_BYTES_MIN, RING_UNIT_BYTES};
 use crate::insert::{Content, Job};
+use crate::kept::{Kept, OVERHEAD_BYTES};
 use crate::port::{Clock, Device};
 use bytes::Bytes;
 use nitro_cache::{ExtentIndex, ExtentKey, ObjectId, SettingError};
@@ -144,9 +145,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut tokens = HashMap::new();
         for ((object, index), bytes) in newest {
             let flights = self.replayed.entry(object).or_default().clone();
-            let (key, token) = (ExtentKey::new(object, ExtentIndex(index)), flights.restore(index, bytes.clone()));
+            // A part of what one read of the log brought. All of it is in RAM for now, which is counted as what a restart needs.
+            let kept = Kept::part(bytes, 2 * BATCH_BYTES_MAX as u64, &self.zero_extent);
+            let (key, token) = (ExtentKey::new(object, ExtentIndex(index)), flights.restore(index, kept.clone()));
             tokens.insert(key, token.clone());
-            self.dirty_queue.push_over(Job { key, content: Content::Whole(bytes, None), token, flights });
+            let _room = Some(self.dirty_queue.admit_over(kept.bytes().len() as u64 + OVERHEAD_BYTES));
+            // Nobody has closed the queue yet.
+            let _ = self.dirty_queue.push(Job { key, content: Content::Whole(kept, None), token, flights, _room });
         }
         tokens
     }

@@ -5,7 +5,7 @@ use crate::buf::is_zero;
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
 use crate::format::journal::Record;
-use crate::insert::{Content, Job, OpenWeu, stored_as};
+use crate::insert::{Content, Job, OpenWeu, payload, stored_as};
 use crate::port::{Clock, Device};
 use crate::yielding::yield_now;
 use bytes::Bytes;
@@ -54,9 +54,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// whoever waits for this one must find the extent durable with the next commit, as it was or newer.
     async fn insert_newest(&self, compressor: &mut Compressor, job: &Job) {
         let index = job.key.index().0;
-        while let Some((bytes, token)) = job.flights.newest_dirty(index) {
-            let newest =
-                Job { content: Content::Whole(bytes, None), token, flights: job.flights.clone(), key: job.key };
+        while let Some((kept, token)) = job.flights.newest_dirty(index) {
+            let (content, flights) = (Content::Whole(kept, None), job.flights.clone());
+            let newest = Job { key: job.key, content, token, flights, _room: None };
             // Where it has no place any more, RAM goes on to have it.
             if !self.insert_dirty(compressor, &newest).await {
                 return;
@@ -76,15 +76,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if job.token.is_void() {
             return true;
         }
-        let zero = is_zero(extent);
-        let fingerprint = self.fingerprint(extent, zero, *known);
+        let zero = is_zero(extent.bytes());
+        let fingerprint = self.fingerprint(extent.bytes(), zero, *known);
         if fingerprint.is_some_and(|fingerprint| self.put_duplicate(job, &fingerprint)) {
             return true;
         }
-        let (encoding, payload) = match zero {
-            true => (Encoding::Raw, Bytes::new()),
-            false => compressor.compress(extent),
-        };
+        let (encoding, payload) = payload(compressor, extent, zero);
         while let Put::NoRoom = self.put(job, fingerprint, encoding, &payload) {
             if !self.open_dirty().await {
                 return false;

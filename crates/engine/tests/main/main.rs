@@ -10,6 +10,7 @@ mod insertion;
 mod inspect;
 mod journal;
 mod paths;
+mod ram;
 mod recipes;
 mod simulation;
 mod threads;

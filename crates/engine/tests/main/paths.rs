@@ -89,7 +89,7 @@ fn a_partial_write_merges_with_what_is_cached() {
         assert_eq!(client.counters().origin_reads, before, "still cached");
         client.write(8 * KIB + 5, BufMut::copy_of(&[3; 5]).freeze(), false).await.unwrap();
         client.cache().settled().await;
-        assert!(!client.cached_runs(8 * KIB, 8 * KIB).unwrap()[0].cached, "what was not cached is left so");
+        assert!(!client.cached_runs(8 * KIB, 8 * KIB).await.unwrap()[0].cached, "what was not cached is left so");
     });
 }
 
@@ -100,7 +100,7 @@ fn cached_runs_tell_what_is_cached() {
     sim.run(async move {
         client.warm(64 * KIB, 128 * KIB).await.unwrap();
         client.cache().settled().await;
-        let runs: Vec<_> = client.cached_runs(1, MIB - 1).unwrap().iter().map(|r| (r.len, r.cached)).collect();
+        let runs: Vec<_> = client.cached_runs(1, MIB - 1).await.unwrap().iter().map(|r| (r.len, r.cached)).collect();
         assert_eq!(runs, [(64 * KIB - 1, false), (128 * KIB, true), (MIB - 192 * KIB, false)]);
     });
 }

@@ -1,0 +1,80 @@
+//! The RAM that a cache may take, by what takes it. The program adds its own parts, and prints all of them.
+
+use crate::buf::held_bytes;
+use crate::cache::Cache;
+use crate::settings::EngineSettings;
+use crate::volume::{READAHEADS_MAX, destage_round_bytes};
+use serde::Serialize;
+
+/// Write-evict units in RAM at once: the open ones of clean and of dirty extents, those on their way to the SSD, and those that
+/// wait for the committer.
+const WEUS_IN_RAM: u64 = 8;
+/// An entry of a write-evict unit in RAM: its header, and where its payload is.
+const WEU_ENTRY_BYTES: u64 = 192;
+/// A dirty extent in the manager's list, and its fingerprint where the origin goes by them.
+const DIRTY_EXTENT_BYTES: u64 = 128;
+/// Rounds of destage of one volume at once: its own, and those of requests that must have a range destaged before.
+const DESTAGES_MAX: u64 = 2;
+/// A volume's counters, latencies and tables.
+const VOLUME_BYTES: u64 = 1 << 20;
+
+/// Something that takes RAM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RamPart {
+    /// What it is.
+    pub name: &'static str,
+    /// The most that it takes, in bytes.
+    pub bytes: u64,
+}
+
+impl EngineSettings {
+    /// The most RAM that a cache with these settings takes, beside what the requests themselves hold: by what takes it, in bytes. The
+    /// cache has write-evict units of `cache_bytes` in all.
+    #[must_use]
+    pub fn ram_parts(&self, cache_bytes: u64) -> Vec<RamPart> {
+        let manager = nitro_cache::Settings { cache_bytes, ..self.manager };
+        let unique = u64::from(manager.weu_count()) * u64::from(manager.weu_entries_max());
+        let dirty = manager.extents_raw() * u64::from(self.dirty_max_percent) / 100;
+        let weu = held_bytes(manager.weu_bytes as usize) * 2 + u64::from(manager.weu_entries_max()) * WEU_ENTRY_BYTES;
+        let journal = EngineSettings { manager, ..*self }.journal_counts().area_bytes();
+        [
+            ("indexes", manager.index_ram_bytes(unique, manager.dup_entries_max().into())),
+            ("dirty list", dirty * DIRTY_EXTENT_BYTES),
+            ("RAM cache", self.ram_cache_bytes),
+            ("read-ahead", self.readahead_ram_bytes),
+            ("insertion queue", self.insert_queue_bytes),
+            ("dirty queue", self.dirty_queue_bytes),
+            ("open write-evict units", weu * WEUS_IN_RAM),
+            ("journal", journal),
+        ]
+        .map(|(name, bytes)| RamPart { name, bytes })
+        .into()
+    }
+
+    /// The most RAM that a volume takes beside its cache and what the requests hold, in bytes: destage, reading ahead, counters.
+    #[must_use]
+    pub fn volume_ram_bytes(&self) -> u64 {
+        let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);
+        DESTAGES_MAX * destage_round_bytes(self.manager.extent_bytes as usize) + readahead + VOLUME_BYTES
+    }
+
+    /// RAM in bytes that the indexes take once the cache is full of extents that shrink by `reduction` (compression) and bear `dups`
+    /// further keys each.
+    #[must_use]
+    pub fn usual_index_bytes(&self, reduction: f64, dups: f64) -> u64 {
+        let unique = self.manager.extents_raw() as f64 * reduction;
+        self.manager.index_ram_bytes(unique as u64, (unique * dups) as u64)
+    }
+}
+
+impl<F: crate::port::Device, C: crate::port::Clock> Cache<F, C> {
+    /// See [`EngineSettings::ram_parts`]; as large as the cache is now, with its write log.
+    pub fn ram_parts(&self) -> Vec<RamPart> {
+        let cache_bytes = u64::from(self.weu_count()) * u64::from(self.settings.manager.weu_bytes);
+        let mut parts = self.settings.ram_parts(cache_bytes);
+        // A restart reads all that the ring holds.
+        let log = self.log_status().map(|log| RamPart { name: "write log", bytes: 2 * log.ring_bytes + (4 << 20) });
+        parts.extend(log);
+        parts
+    }
+}
