@@ -2,7 +2,7 @@
 //! can merge neighbours and hard disks need not seek back and forth.
 
 use crate::ids::{ExtentIndex, ExtentKey, Location, ObjectId, WeuId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// One extent that the origin has not got yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,16 @@ pub(crate) struct DirtyList {
     /// Objects whose origins take nothing any more.
     stuck: BTreeSet<ObjectId>,
     /// WEUs that hold content which a newer one has taken the place of, but which the journal still names.
-    superseded: Vec<WeuId>,
+    superseded: Vec<(ObjectId, WeuId)>,
+    pins: Pins,
+}
+
+/// Which objects pin which WEUs, and how often.
+#[derive(Debug, Default)]
+struct Pins {
+    each: HashMap<(ObjectId, WeuId), u32>,
+    /// WEUs that an object pins.
+    weus: BTreeMap<ObjectId, u32>,
 }
 
 impl DirtyList {
@@ -121,12 +130,42 @@ impl DirtyList {
         self.objects.keys().copied()
     }
 
-    pub(crate) fn supersede(&mut self, weu: WeuId) {
-        self.superseded.push(weu);
+    pub(crate) fn supersede(&mut self, object: ObjectId, weu: WeuId) {
+        self.superseded.push((object, weu));
     }
 
-    pub(crate) fn take_superseded(&mut self) -> Vec<WeuId> {
+    pub(crate) fn take_superseded(&mut self) -> Vec<(ObjectId, WeuId)> {
         std::mem::take(&mut self.superseded)
+    }
+
+    /// Counts a pin of a WEU for an object's content.
+    pub(crate) fn pin(&mut self, object: ObjectId, weu: WeuId) {
+        let pins = self.pins.each.entry((object, weu)).or_default();
+        *pins += 1;
+        if *pins == 1 {
+            *self.pins.weus.entry(object).or_default() += 1;
+        }
+    }
+
+    /// Takes a counted pin back.
+    pub(crate) fn unpin(&mut self, object: ObjectId, weu: WeuId) {
+        let Some(pins) = self.pins.each.get_mut(&(object, weu)) else { return };
+        *pins -= 1;
+        if *pins > 0 {
+            return;
+        }
+        self.pins.each.remove(&(object, weu));
+        if let Some(weus) = self.pins.weus.get_mut(&object) {
+            *weus -= 1;
+            if *weus == 0 {
+                self.pins.weus.remove(&object);
+            }
+        }
+    }
+
+    /// WEUs that an object's content pins.
+    pub(crate) fn pinned(&self, object: ObjectId) -> u32 {
+        self.pins.weus.get(&object).copied().unwrap_or(0)
     }
 
     /// RAM of one extent in bytes, the tree's slack included.

@@ -9,7 +9,7 @@ impl CacheManager {
     pub fn discard_dirty(&mut self, key: ExtentKey) -> bool {
         let Some(held) = self.dirty.remove(key) else { return false };
         if let Some((weu, _)) = held.target {
-            self.weus.unpin(weu);
+            self.unpin(key.object(), weu);
         }
         self.touch_restoring(key);
         if let Some(reference) = self.find(key) {

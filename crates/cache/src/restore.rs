@@ -147,7 +147,7 @@ impl CacheManager {
     pub fn restore_dirty(&mut self, key: ExtentKey, version: u64, target: Option<(WeuId, u16)>, now: u32) {
         let target = target.filter(|(weu, entry)| self.weus.location(*weu, *entry).is_some());
         if let Some((weu, entry)) = target {
-            self.weus.pin(weu);
+            self.pin(key.object(), weu);
             let base = self.weus.key(weu, entry) == Some(key);
             match self.find(key) {
                 Some(Reference::Base(w, e)) if (w, e) == (weu, entry) => {}

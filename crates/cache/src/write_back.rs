@@ -9,7 +9,7 @@ use crate::weu::Stored;
 /// Pins to be taken back once the journal has what superseded them; see [`CacheManager::superseded`].
 #[derive(Debug, Default)]
 #[must_use = "the pins stay until they are released"]
-pub struct Superseded(Vec<WeuId>);
+pub struct Superseded(Vec<(ObjectId, WeuId)>);
 
 impl Superseded {
     /// Adds further pins.
@@ -60,15 +60,27 @@ impl CacheManager {
     }
 
     fn mark_dirty(&mut self, key: ExtentKey, weu: WeuId, entry: u16, now: u32) {
-        self.weus.pin(weu);
+        self.pin(key.object(), weu);
         let mut held = Held::new(self.version, Some((weu, entry)), now);
         if let Some(old) = self.dirty.get(key) {
             // Else an extent that is written to again and again would never be old enough to be destaged.
             held.since = if old.cleaning { now } else { old.since };
         }
         if let Some(Held { target: Some((old, _)), .. }) = self.dirty.insert(key, held) {
-            self.dirty.supersede(old);
+            self.dirty.supersede(key.object(), old);
         }
+    }
+
+    /// Keeps a WEU from being evicted, for an object's content.
+    pub(crate) fn pin(&mut self, object: ObjectId, weu: WeuId) {
+        self.weus.pin(weu);
+        self.dirty.pin(object, weu);
+    }
+
+    /// Takes a pin back.
+    pub(crate) fn unpin(&mut self, object: ObjectId, weu: WeuId) {
+        self.weus.unpin(weu);
+        self.dirty.unpin(object, weu);
     }
 
     /// The pins of content that newer dirty content has taken the place of since the last call. To be asked before the
@@ -79,8 +91,8 @@ impl CacheManager {
 
     /// Takes pins back.
     pub fn release(&mut self, superseded: Superseded) {
-        for weu in superseded.0 {
-            self.weus.unpin(weu);
+        for (object, weu) in superseded.0 {
+            self.unpin(object, weu);
         }
     }
 
@@ -120,6 +132,12 @@ impl CacheManager {
     #[must_use]
     pub fn pinned_count(&self) -> u32 {
         self.weus.pinned_count()
+    }
+
+    /// WEUs that may not be evicted for content of one object; some of them for that of others, too.
+    #[must_use]
+    pub fn pinned_count_of(&self, object: ObjectId) -> u32 {
+        self.dirty.pinned(object)
     }
 
     /// Objects that have dirty extents.
@@ -181,7 +199,7 @@ impl CacheManager {
             Some(_) => {}
         }
         if let Some(Held { target: Some((weu, _)), .. }) = self.dirty.remove(key) {
-            self.weus.unpin(weu);
+            self.unpin(key.object(), weu);
         }
         true
     }

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// An origin that has owed an answer for so long is not waited for when the server ends.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
+/// Lost ranges that an error lists.
+const RANGES_MAX: usize = 8;
+
 /// The volumes that the program serves.
 pub(crate) type ServedVolume = Volume<CacheDevice, OriginDevice, CompioClock>;
 /// The caches in front of them.
@@ -81,6 +84,42 @@ impl VolumeExport {
         self.volume.dirty_extents() * u64::from(self.volume.cache().settings().manager.extent_bytes)
     }
 
+    /// What keeps the origin from being up to date, after `error`: how much of the volume only its cache has, and where it is lost.
+    pub(crate) fn left_behind(&self, error: &nitro_engine::Error) -> crate::Error {
+        let what = format!("volume {}", self.name);
+        let lost = self.volume.lost_ranges();
+        let place = self
+            .entry
+            .path
+            .as_deref()
+            .map_or_else(|| "the cache".into(), |path| format!("the cache {}", path.display()));
+        let stays = format!("{} of dirty data stay in {place}", Size(self.dirty_bytes()));
+        if lost.is_empty() {
+            let failed = crate::Error::with_sources(&what, error).into_parts().0;
+            let why = failed.strip_prefix(&format!("{what}: ")).unwrap_or(&failed);
+            let way_out =
+                "see that its origin takes writes (room, permissions), and repeat this; until then keep the cache";
+            return crate::Error::new(what, format_args!("{why}; {stays}")).or(way_out);
+        }
+        let bytes: u64 = lost.iter().map(|range| range.end - range.start).sum();
+        let ranges: Vec<_> = lost
+            .iter()
+            .take(RANGES_MAX)
+            .map(|range| format!("{} at {}", range.end - range.start, range.start))
+            .collect();
+        let more = match lost.len().saturating_sub(RANGES_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more ranges"),
+        };
+        let why = format!(
+            "{stays}; {} of them cannot be read there any more: bytes {}{more}",
+            Size(bytes),
+            ranges.join(", ")
+        );
+        crate::Error::new(what, why)
+            .or("overwrite those ranges, or give them up: nitro volume remove --force-discard-dirty")
+    }
+
     /// Removes the origin's mark if it is not needed any more.
     pub(crate) fn unmark(&self) -> Result<(), crate::Error> {
         let Some(guard) = &self.guard else { return Ok(()) };
@@ -112,10 +151,7 @@ impl VolumeExport {
         }
         if self.volume.dirty_extents() > 0 {
             tracing::info!("volume {}: {} of dirty data are written back", self.name, Size(self.dirty_bytes()));
-            self.volume
-                .destage_all()
-                .await
-                .map_err(|e| crate::Error::with_sources(format_args!("volume {}", self.name), &e))?;
+            self.volume.destage_all().await.map_err(|e| self.left_behind(&e))?;
         }
         self.unmark()
     }
@@ -201,6 +237,8 @@ fn errno(error: nitro_engine::Error) -> NbdErrno {
         ErrorKind::ReadOnly => NbdErrno::Permission,
         ErrorKind::NoSpace => NbdErrno::NoSpace,
         ErrorKind::Unsupported => NbdErrno::NotSupported,
+        // A state of the volume, which was logged when it began.
+        ErrorKind::Io if matches!(error, nitro_engine::Error::Destage(_)) => NbdErrno::Io,
         ErrorKind::Io
         | ErrorKind::Setting
         | ErrorKind::Format

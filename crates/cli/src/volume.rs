@@ -19,8 +19,13 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
     match command {
         VolumeCommand::Add(args) => add(args),
-        VolumeCommand::Set { volume, mode, control, output } => {
-            let command = Command::VolumeSet { volume: volume.clone(), mode: (*mode).into() };
+        VolumeCommand::Set { volume, mode, share, control, output } => {
+            let command = Command::VolumeSet {
+                volume: volume.clone(),
+                mode: mode.map(Into::into),
+                dirty_share_min: share.dirty_share_min,
+                dirty_share_max: share.dirty_share_max,
+            };
             print(&wait(control, volume, command)?, *output)
         }
         VolumeCommand::Flush(args) => flush(args),
@@ -58,6 +63,8 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         read_only: args.read_only,
         description: args.description.clone(),
         emulate_disk: args.emulate_disk,
+        dirty_share_min: args.share.dirty_share_min,
+        dirty_share_max: args.share.dirty_share_max,
         force_discard_dirty: args.force_discard_dirty,
     };
     print(&Client::connect(args.control.path())?.execute(Command::VolumeAdd(wanted))?, args.output)

@@ -17,7 +17,7 @@ use crate::resident::Resident;
 use crate::settings::EngineSettings;
 use crate::volume::{EXTENTS_PER_LOCK, Flights, Prefetched, Regions, Registry};
 use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
-use crate::writeback::{Commits, DirtyOpen, Ledger};
+use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use crate::yielding::yield_now;
 use bytes::{Buf, Bytes};
 use event_listener::Event;
@@ -94,6 +94,8 @@ pub struct Cache<F, C> {
     pub(crate) seal_wanted: Event,
     pub(crate) dirty_queue: InsertQueue,
     pub(crate) dirty_open: Mutex<DirtyOpen>,
+    /// What each volume may have dirty.
+    pub(crate) shares: Shares,
     pub(crate) ledger: Ledger,
     pub(crate) log: Option<WriteLog<F>>,
     /// What the write log brought back at the start, by volume, until it is in the cache.
@@ -233,6 +235,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             seal_wanted: Event::new(),
             dirty_queue: InsertQueue::new(settings.dirty_queue_bytes),
             dirty_open: Mutex::default(),
+            shares: Shares::default(),
             ledger: Ledger::default(),
             log: None,
             replayed: HashMap::new(),

@@ -55,6 +55,9 @@ pub enum Error {
     /// The origin failed.
     #[error("origin: {0}")]
     Origin(#[source] DeviceError),
+    /// The cache has no room for a write until more is destaged, and the origin refuses that.
+    #[error("the cache's room for dirty data of the volume is used up, and destage fails: {0}")]
+    Destage(#[source] DeviceError),
     /// The cache device failed, in an operation that cannot do without it.
     #[error("cache device: {0}")]
     Flash(#[source] DeviceError),
@@ -139,7 +142,7 @@ impl Error {
             Self::LogMissing { .. } | Self::LogForeign { .. } => ErrorKind::Log,
             Self::Poisoned { .. } => ErrorKind::Poisoned,
             Self::Lost { .. } => ErrorKind::Lost,
-            Self::Origin(e) | Self::Flash(e) | Self::Log(e) => match e.kind {
+            Self::Origin(e) | Self::Destage(e) | Self::Flash(e) | Self::Log(e) => match e.kind {
                 DeviceErrorKind::NoSpace => ErrorKind::NoSpace,
                 DeviceErrorKind::Unsupported => ErrorKind::Unsupported,
                 DeviceErrorKind::ReadOnly => ErrorKind::ReadOnly,

@@ -40,5 +40,6 @@ pub use ram::RamPart;
 pub use recovery::Recovered;
 pub use relay::IndexRelay;
 pub use settings::EngineSettings;
-pub use volume::{CachedRun, Change, Pieces, Rest, Volume, VolumeEntry, VolumeOptions, WriteMode};
+pub use volume::{CachedRun, Change, DestageFailure, Pieces, Rest, Volume, VolumeEntry, VolumeOptions, WriteMode};
 pub use write_log::{LogDevice, LogStatus, MissingLog};
+pub use writeback::DirtyShare;

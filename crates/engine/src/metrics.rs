@@ -133,6 +133,8 @@ counters! {
         destage_writes,
         /// Extents destaged.
         destaged_extents,
+        /// Rounds of destage in which the origin refused a write.
+        destage_failures,
         /// Requests given up because the origin did not answer in time.
         origin_timeouts,
         /// Requests that failed.

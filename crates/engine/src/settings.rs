@@ -34,6 +34,9 @@ pub struct EngineSettings {
     pub dirty_max_percent: u8,
     /// Destage writes what has been dirty for so long.
     pub dirty_age: Duration,
+    /// A write in write-back for which there is no room waits for so long after destage of its volume began to fail; then it fails
+    /// with the origin's error.
+    pub dirty_wait: Duration,
     /// A request fails that has waited so long, where the origin has owed an answer for as long; `None`: it waits. One that
     /// changes the origin goes on unseen, since it may yet arrive: until it has ended, nobody reads or writes its extents.
     pub origin_timeout: Option<Duration>,
@@ -65,6 +68,7 @@ impl EngineSettings {
             dirty_start_percent: 20,
             dirty_max_percent: 60,
             dirty_age: Duration::from_secs(30),
+            dirty_wait: Duration::from_secs(10),
             origin_timeout: None,
         }
     }

@@ -73,6 +73,13 @@ struct VolumeArgs {
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
     emulate_disk: Option<Emulation>,
+    /// Write-back: percentage of the cache's room for dirty data that other volumes leave to this one [default: an equal part of
+    /// half of it]
+    #[arg(long, value_name = "PCT", requires = "origin")]
+    dirty_share_min: Option<u8>,
+    /// Write-back: percentage of the cache's room for dirty data that this volume may take [default: 100]
+    #[arg(long, value_name = "PCT", requires = "origin")]
+    dirty_share_max: Option<u8>,
 }
 
 #[derive(Debug, Args)]
@@ -133,6 +140,10 @@ struct CacheArgs {
     /// Write-back: what has been dirty for so long is destaged [default: 30s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_age: Option<Span>,
+    /// Write-back: a write for which the cache has no room waits for so long after destage of its volume began to fail, and then
+    /// fails with the origin's error [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "cache")]
+    dirty_wait: Option<Span>,
     /// A request that has waited so long for an origin that does not answer fails; 0: it waits [default: 0]
     #[arg(long, value_name = "TIME", requires = "cache")]
     origin_timeout: Option<Span>,
@@ -227,6 +238,8 @@ impl ServeArgs {
             read_only: self.volume.read_only,
             description: String::new(),
             emulate_disk: self.volume.emulate_disk,
+            dirty_share_min: self.volume.dirty_share_min,
+            dirty_share_max: self.volume.dirty_share_max,
         };
         Ok(Config {
             server: ServerConfig::default(),
@@ -258,6 +271,7 @@ impl CacheArgs {
             dirty_start: self.dirty_start,
             dirty_max: self.dirty_max,
             dirty_age: self.dirty_age,
+            dirty_wait: self.dirty_wait,
             origin_timeout: self.origin_timeout,
             format: self.format,
         }

@@ -27,9 +27,10 @@ const SET_EXAMPLES: &str = "\
 Examples:
   nitro volume set vm --mode write-back
   nitro volume set vm --mode write-through
+  nitro volume set vm --dirty-share-max 30
 
-To write-through, the command ends when the origin is up to date; new writes go there from its beginning on. The mode
-lasts until the server ends: for good, write it into the configuration file.";
+To write-through, the command ends when the origin is up to date; new writes go there from its beginning on. What is
+set lasts until the server ends: for good, write it into the configuration file.";
 
 const REMOVE_EXAMPLES: &str = "\
 Example:
@@ -51,8 +52,10 @@ pub(crate) enum VolumeCommand {
         /// Its name
         volume: String,
         /// When a write is acknowledged: when the origin has it, or when the cache has
-        #[arg(long, value_enum)]
-        mode: Mode,
+        #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max"])]
+        mode: Option<Mode>,
+        #[command(flatten)]
+        share: ShareArgs,
         #[command(flatten)]
         control: ControlArgs,
         #[command(flatten)]
@@ -81,6 +84,18 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+}
+
+/// A volume's part of its cache's room for dirty data.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ShareArgs {
+    /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back [default: an
+    /// equal part of half of it]
+    #[arg(long, value_name = "PCT")]
+    pub(crate) dirty_share_min: Option<u8>,
+    /// Percentage of the cache's room for dirty data that this volume may take [default: 100]
+    #[arg(long, value_name = "PCT")]
+    pub(crate) dirty_share_max: Option<u8>,
 }
 
 /// `nitro flush`
@@ -120,6 +135,8 @@ pub(crate) struct AddArgs {
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]")]
     pub(crate) emulate_disk: Option<Emulation>,
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
     /// Lose dirty data of it that stand in the way
     #[arg(long)]
     pub(crate) force_discard_dirty: bool,

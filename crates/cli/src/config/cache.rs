@@ -53,6 +53,8 @@ pub struct CacheConfig {
     pub dirty_max: Option<u8>,
     /// What has been dirty for so long is destaged.
     pub dirty_age: Option<Span>,
+    /// A write that has no room in the cache waits for so long after destage of its volume began to fail.
+    pub dirty_wait: Option<Span>,
     /// A request fails that has waited so long for an origin that does not answer; it waits if not given.
     pub origin_timeout: Option<Span>,
     /// Start the device anew even if it holds something else or a cache, which is lost.
@@ -186,6 +188,7 @@ impl CacheConfig {
             dirty_start: None,
             dirty_max: None,
             dirty_age: None,
+            dirty_wait: None,
             origin_timeout: None,
             format: false,
         }
@@ -216,6 +219,7 @@ impl CacheConfig {
         settings.fingerprint_hash = self.fingerprint.unwrap_or_default().into();
         settings.dirty_start_percent = self.dirty_start.unwrap_or(settings.dirty_start_percent);
         settings.dirty_max_percent = self.dirty_max.unwrap_or(settings.dirty_max_percent);
+        settings.dirty_wait = self.dirty_wait.map_or(settings.dirty_wait, |span| span.0);
         settings.origin_timeout = self.origin_timeout.map(|span| span.0).filter(|timeout| !timeout.is_zero());
         settings.dirty_age = self.dirty_age.map_or(settings.dirty_age, |span| span.0);
         // Where the RAM does not suffice, the check finds it.

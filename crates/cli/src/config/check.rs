@@ -4,6 +4,8 @@ use super::text::nearest;
 use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
 use crate::error::Error;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
+use nitro_engine::DirtyShare;
+use std::collections::BTreeMap;
 
 /// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
 const NAME_BYTES_MAX: usize = 200;
@@ -30,7 +32,22 @@ impl Config {
             self.cache_of(name)?;
             volume.check(name)?;
         }
-        Ok(())
+        self.check_shares()
+    }
+
+    /// What is kept for the volumes of a cache must be there.
+    fn check_shares(&self) -> Result<(), Error> {
+        let mut kept = BTreeMap::<&str, u32>::new();
+        for (name, volume) in &self.volumes {
+            *kept.entry(self.cache_of(name)?).or_default() += u32::from(volume.dirty_share_min.unwrap_or(0));
+        }
+        match kept.into_iter().find(|(_, percent)| *percent > 100) {
+            Some((cache, percent)) => {
+                let why = format!("the volumes of cache {cache} ask for {percent} percent of one room");
+                Err(Error::new("dirty_share_min", why).or("ask for 100 percent in all at most"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// How a volume writes: as it says itself, or as its cache says.
@@ -140,8 +157,24 @@ impl VolumeConfig {
             let what = format!("volume.{name}.mode");
             return Err(Error::new(what, "a read-only volume has nothing to write back").or("leave out one of the two"));
         }
-        Ok(())
+        check_share(self.dirty_share()).map_err(|e| e.within(format_args!("volume.{name}")))
     }
+}
+
+/// Checks a volume's part of its cache's room for dirty data.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn check_share(share: DirtyShare) -> Result<(), Error> {
+    let (min, max) = (share.min_percent.unwrap_or(0), share.max_percent);
+    if !(1..=100).contains(&max) {
+        return Err(Error::new(format_args!("dirty_share_max = {max}"), "must be 1 to 100 percent"));
+    }
+    if min > max {
+        let why = format!("is above dirty_share_max = {max}");
+        return Err(Error::new(format_args!("dirty_share_min = {min}"), why).or("choose a smaller one"));
+    }
+    Ok(())
 }
 
 impl ServerConfig {

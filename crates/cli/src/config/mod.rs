@@ -9,6 +9,7 @@ mod volume;
 
 pub(crate) use cache::FLASH_INDEX_RATIO;
 pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
+pub(crate) use check::check_share;
 pub use server::{Address, AddressError, ServerConfig, TlsMode};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;

@@ -2,6 +2,7 @@
 
 use super::Mode;
 use nitro_device::hdd::HddModel;
+use nitro_engine::DirtyShare;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::path::PathBuf;
@@ -25,6 +26,19 @@ pub struct VolumeConfig {
     pub description: String,
     /// Make the origin as slow as a hard disk.
     pub emulate_disk: Option<Emulation>,
+    /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back.
+    pub dirty_share_min: Option<u8>,
+    /// Percentage of that room that this volume may take.
+    pub dirty_share_max: Option<u8>,
+}
+
+impl VolumeConfig {
+    /// Its part of the cache's room for dirty data.
+    #[must_use]
+    pub fn dirty_share(&self) -> DirtyShare {
+        let usual = DirtyShare::default();
+        DirtyShare { min_percent: self.dirty_share_min, max_percent: self.dirty_share_max.unwrap_or(usual.max_percent) }
+    }
 }
 
 /// Spindles of an emulated array at most.

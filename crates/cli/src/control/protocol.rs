@@ -41,7 +41,13 @@ pub(crate) enum Command {
     },
     VolumeSet {
         volume: String,
-        mode: WriteMode,
+        /// As it is if not given.
+        mode: Option<WriteMode>,
+        /// Percentages of the cache's room for dirty data; as they are if not given.
+        #[serde(default)]
+        dirty_share_min: Option<u8>,
+        #[serde(default)]
+        dirty_share_max: Option<u8>,
     },
     VolumeAdd(AddVolume),
     VolumeRemove {
@@ -82,6 +88,10 @@ pub(crate) struct AddVolume {
     pub(crate) read_only: bool,
     pub(crate) description: String,
     pub(crate) emulate_disk: Option<Emulation>,
+    #[serde(default)]
+    pub(crate) dirty_share_min: Option<u8>,
+    #[serde(default)]
+    pub(crate) dirty_share_max: Option<u8>,
     pub(crate) force_discard_dirty: bool,
 }
 
@@ -345,6 +355,13 @@ pub(crate) struct Volume {
     /// Destage.
     pub(crate) destaged_bytes: u64,
     pub(crate) destage_writes: u64,
+    /// Why destage fails, if it does; for how long it has, and how often it has failed since the start.
+    pub(crate) destage_error: Option<String>,
+    pub(crate) destage_failing_seconds: f64,
+    pub(crate) destage_failures: u64,
+    /// Percentages of the cache's room for dirty data: what is kept for the volume, if it was set, and what it may take.
+    pub(crate) dirty_share_min: Option<u8>,
+    pub(crate) dirty_share_max: u8,
     /// Requests.
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,

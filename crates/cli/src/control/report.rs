@@ -147,6 +147,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
     let extent_bytes = u64::from(export.volume.cache().settings().manager.extent_bytes);
     let lost = export.volume.lost_ranges();
     let (counters, latencies) = (export.volume.counters(), export.volume.latencies());
+    let (failure, share) = (export.volume.destage_failure(), export.volume.dirty_share());
     Volume {
         name: export.name.clone(),
         cache: export.entry.name.clone(),
@@ -164,6 +165,11 @@ fn volume_status(export: &VolumeExport) -> Volume {
         clients: export.clients.now() as u64,
         destaged_bytes: counters.destaged_extents * extent_bytes,
         destage_writes: counters.destage_writes,
+        destage_error: failure.as_ref().map(|failure| failure.error.to_string()),
+        destage_failing_seconds: failure.map_or(0.0, |failure| failure.age.as_secs_f64()),
+        destage_failures: counters.destage_failures,
+        dirty_share_min: share.min_percent,
+        dirty_share_max: share.max_percent,
         reads: counters.reads,
         read_bytes: counters.read_bytes,
         writes: counters.writes,

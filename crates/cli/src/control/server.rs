@@ -98,7 +98,9 @@ async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Erro
     match command {
         Command::Status => Ok(Outcome::default()),
         Command::Flush { volume, wait } => served.flush(&volume, wait).await,
-        Command::VolumeSet { volume, mode } => served.set_mode(&volume, mode).await,
+        Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max } => {
+            served.set(&volume, mode, (dirty_share_min, dirty_share_max)).await
+        }
         Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
         Command::CacheAttach { cache, volume } => served.attach(&cache, &volume),
         Command::Cos { store, action } => served.act_on_store(&store, &action).await,

@@ -61,8 +61,11 @@ impl CacheEntry {
     pub(super) async fn discard(&self, object: ObjectId, entry: &VolumeEntry) -> Result<(), Error> {
         let fail = |e| Error::with_sources(format_args!("cache {}", self.name), &e).or("check the cache device");
         let volume = self.without_origin(object, entry);
-        volume.destage_all().await.map_err(fail)?;
-        // What cannot be read any more.
+        match volume.destage_all().await {
+            // Discarded below.
+            Err(nitro_engine::Error::Lost { .. }) => {}
+            destaged => destaged.map_err(fail)?,
+        }
         volume.discard_dirty().await.map_err(fail)?;
         self.cache.forget_volume(object).await.map_err(fail)
     }

@@ -4,13 +4,13 @@ use super::Served;
 use super::connections::{Drain, sleep};
 use super::cos_origin::{self, CosOrigin};
 use super::volumes;
-use crate::config::{CacheStore, Config, Mode, VolumeConfig};
+use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_share};
 use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::size::Size;
-use nitro_engine::{Health, WriteMode};
+use nitro_engine::{DirtyShare, Health, WriteMode};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
@@ -64,20 +64,56 @@ impl Served {
         let export = self.named(name)?;
         let dirty = Size(export.dirty_bytes());
         if wait {
-            export.destage_all().await.map_err(|e| failed(&export, &e))?;
+            export.destage_all().await.map_err(|e| export.left_behind(&e))?;
             return Ok(outcome(&export, format_args!("volume {name}: its origin is up to date; {dirty} were dirty")));
         }
         let begun = Arc::clone(&export);
         nitro_device::spawn_local(async move {
             if let Err(error) = begun.destage_all().await {
-                tracing::error!("{}", failed(&begun, &error));
+                tracing::error!("{}", begun.left_behind(&error));
             }
         });
         Ok(outcome(&export, format_args!("volume {name}: {dirty} are dirty and being written back")))
     }
 
+    /// Changes how a volume is served: its part of the room for dirty data, in percent (least, most), and its mode.
+    pub(crate) async fn set(
+        &self,
+        name: &str,
+        mode: Option<WriteMode>,
+        (min, max): (Option<u8>, Option<u8>),
+    ) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        let before = export.volume.dirty_share();
+        let share =
+            DirtyShare { min_percent: min.or(before.min_percent), max_percent: max.unwrap_or(before.max_percent) };
+        if share != before {
+            check_share(share).map_err(|e| e.within(format_args!("volume {name}")))?;
+            let others =
+                self.all().into_iter().filter(|other| other.entry.name == export.entry.name && other.name != name);
+            let kept: u32 = others.filter_map(|other| other.volume.dirty_share().min_percent).map(u32::from).sum();
+            if kept + u32::from(share.min_percent.unwrap_or(0)) > 100 {
+                let why = format!("{kept} percent of the room are kept for the cache's other volumes");
+                return Err(Error::new(format_args!("volume {name}: dirty_share_min"), why).or("ask for less"));
+            }
+            export.volume.set_dirty_share(share);
+        }
+        match mode {
+            Some(mode) => self.set_mode(name, mode).await,
+            None => {
+                let DirtyShare { min_percent, max_percent } = share;
+                let min =
+                    min_percent.map_or_else(|| "an equal part of half".to_owned(), |percent| format!("{percent} %"));
+                let what = format!(
+                    "volume {name}: {min} of the room for dirty data is kept for it, {max_percent} % it may take"
+                );
+                Ok(outcome(&export, format_args!("{what}, until the server ends")))
+            }
+        }
+    }
+
     /// Changes how a volume writes; to write-through, ends when its origin is up to date.
-    pub(crate) async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
+    async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         let _turn = Turn::take(&export)?;
         let what = format!("volume {name}");
@@ -100,7 +136,7 @@ impl Served {
         if let Some(heart) = export.volume.origin().heart() {
             heart.set_mode(mode);
         }
-        export.set_mode(mode).await.map_err(|e| failed(&export, &e))?;
+        export.set_mode(mode).await.map_err(|e| export.left_behind(&e))?;
         export.unmark()?;
         tracing::info!("volume {name}: {mode} from now on");
         Ok(outcome(&export, format_args!("volume {name}: {mode} from now on, until the server ends")))
@@ -131,8 +167,8 @@ impl Served {
             heart.set_mode(WriteMode::WriteThrough);
         }
         // The long part first, which may be given up.
-        export.set_mode(WriteMode::WriteThrough).await.map_err(|e| failed(&export, &e))?;
-        export.volume.detach().await.map_err(|e| failed(&export, &e))?;
+        export.set_mode(WriteMode::WriteThrough).await.map_err(|e| export.left_behind(&e))?;
+        export.volume.detach().await.map_err(|e| export.left_behind(&e))?;
         export.unmark()?;
         tracing::info!("volume {volume}: detached from cache {cache}");
         Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
@@ -220,6 +256,8 @@ impl Served {
             read_only: wanted.read_only,
             description: wanted.description,
             emulate_disk: wanted.emulate_disk,
+            dirty_share_min: wanted.dirty_share_min,
+            dirty_share_max: wanted.dirty_share_max,
         };
         let mode = check(&name, &config, entry.path.is_some())?;
         let origin = volumes::open_origin(&name, &config).await?;
@@ -258,7 +296,7 @@ impl Served {
         let _turn = Turn::take(&export)?;
         if !export.volume.read_only() {
             // Most of it while it is still served.
-            export.destage_all().await.map_err(|e| failed(&export, &e))?;
+            destage(&export, discard_dirty).await?;
         }
         self.volumes.write().retain(|other| other.name != name);
         export.gone.set();
@@ -268,27 +306,37 @@ impl Served {
                 DRAIN_MAX.as_secs()
             );
         }
-        if let Err(error) = self.take_leave(&export, discard_dirty).await {
-            // As it was, but for its clients.
-            export.gone.clear();
-            export.cut.clear();
-            self.volumes.write().push(Arc::clone(&export));
-            return Err(error);
-        }
+        let discarded = match self.take_leave(&export, discard_dirty).await {
+            Ok(discarded) => discarded,
+            Err(error) => {
+                // As it was, but for its clients.
+                export.gone.clear();
+                export.cut.clear();
+                self.volumes.write().push(Arc::clone(&export));
+                return Err(error);
+            }
+        };
         export.ended.set();
         tracing::info!("volume {name}: removed");
-        Ok(outcome(&export, format_args!("volume {name}: removed; its origin is up to date")))
+        let message = match discarded.0 {
+            0 => format!("volume {name}: removed; its origin is up to date"),
+            _ => format!("volume {name}: removed; {discarded} that its origin has not got are discarded"),
+        };
+        Ok(outcome(&export, message))
     }
 
-    async fn take_leave(&self, export: &VolumeExport, discard_dirty: bool) -> Result<(), Error> {
+    /// Says how much was discarded.
+    async fn take_leave(&self, export: &VolumeExport, discard_dirty: bool) -> Result<Size, Error> {
         let volume = &export.volume;
         if !volume.read_only() {
-            export.destage_all().await.map_err(|e| failed(export, &e))?;
+            destage(export, discard_dirty).await?;
             volume.flush().await.map_err(|e| failed(export, &e))?;
             volume.close_regions(true).await.map_err(|e| failed(export, &e))?;
         }
+        let mut discarded = Size(0);
         if volume.dirty_extents() > 0 && discard_dirty {
-            tracing::warn!("volume {}: {} of lost data are discarded", export.name, Size(export.dirty_bytes()));
+            discarded = Size(export.dirty_bytes());
+            tracing::warn!("volume {}: {discarded} of dirty data are discarded", export.name);
             volume.discard_dirty().await.map_err(|e| failed(export, &e))?;
         }
         if volume.dirty_extents() > 0 {
@@ -305,7 +353,8 @@ impl Served {
         if let Some(guard) = &export.guard {
             guard.release();
         }
-        export.unmark()
+        export.unmark()?;
+        Ok(discarded)
     }
 
     /// Has all caches forget a volume that is not served.
@@ -331,6 +380,17 @@ impl Served {
         };
         tracing::info!("{message}");
         Ok(Outcome { message, dirty_bytes: 0, uris: Vec::new() })
+    }
+}
+
+/// Brings an origin up to date, as far as it takes what its cache has where the rest may be discarded.
+async fn destage(export: &VolumeExport, discard_dirty: bool) -> Result<(), Error> {
+    match export.destage_all().await {
+        Err(error) if discard_dirty => {
+            tracing::warn!("{}", export.left_behind(&error));
+            Ok(())
+        }
+        destaged => destaged.map_err(|e| export.left_behind(&e)),
     }
 }
 

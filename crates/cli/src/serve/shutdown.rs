@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long clients may take to leave when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long the last flush of a volume in write-back may take; and after a second signal.
+const KEEP_MAX: Duration = Duration::from_secs(60);
+const KEEP_HURRIED_MAX: Duration = Duration::from_secs(10);
 /// How often it is told how far destage is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
@@ -43,24 +46,32 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
         tracing::warn!("some clients did not let go within {} s and were cut off", DRAIN_MAX.as_secs());
     }
     let volumes = served.all();
-    if destage && !hurry.is_set() {
-        join_all(volumes.iter().map(|export| bring_up_to_date(export, hurry))).await;
-    }
+    let brought = match destage && !hurry.is_set() {
+        true => join_all(volumes.iter().map(|export| bring_up_to_date(export, hurry))).await,
+        false => Vec::new(),
+    };
     // What is on its way into the caches may need room, and destage for that.
-    let kept = join_all(volumes.iter().map(|export| keep(export))).await;
+    let kept = join_all(volumes.iter().map(|export| keep(export, hurry))).await;
     // Before what is under way there is dropped.
     let answering: Vec<bool> = volumes.iter().map(|e| e.volume.origin_owes() < e.silence_max()).collect();
     served.workers.stop()?;
     let left = join_all(volumes.iter().zip(answering).map(|(export, answers)| settle(export, answers))).await;
     reactors.join()?;
-    kept.into_iter().chain(left).collect()
+    let mut failures = brought.into_iter().chain(kept).chain(left).filter_map(Result::err);
+    let first = failures.next();
+    // The first one is what the program ends with.
+    failures.for_each(|error| tracing::error!("{error}"));
+    first.map_or(Ok(()), Err)
 }
 
 /// Destages what is dirty, telling how far it is, unless it is to hurry.
-async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) {
+///
+/// # Errors
+/// Dirty data stay in the cache, though nobody wanted that.
+async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
     let is_clean = export.volume.dirty_extents() == 0 && export.volume.mode() == WriteMode::WriteThrough;
     if export.volume.read_only() || is_clean {
-        return;
+        return Ok(());
     }
     let begun = (Instant::now(), export.dirty_bytes());
     let tell = || {
@@ -82,11 +93,17 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) {
     let destaging = pin!(export.volume.destage_all());
     let (hurried, silent) = (pin!(hurry.wait()), pin!(export.volume.origin_silent(export.silence_max())));
     match select(destaging, select(pin!(telling), select(hurried, silent))).await {
-        Either::Left((Ok(()), _)) => tracing::info!("volume {}: its origin is up to date", export.name),
-        Either::Left((Err(error), _)) => {
-            tracing::error!("{}", Error::with_sources(format_args!("volume {}: destage", export.name), &error));
+        Either::Left((Ok(()), _)) => {
+            tracing::info!("volume {}: its origin is up to date", export.name);
+            Ok(())
         }
-        Either::Right(_) => {}
+        Either::Left((Err(error), _)) => Err(export.left_behind(&error)),
+        Either::Right((Either::Right((Either::Right(_), _)), _)) if export.dirty_bytes() > 0 => {
+            let why =
+                format!("its origin does not answer; {} of dirty data stay in its cache", Size(export.dirty_bytes()));
+            Err(Error::new(format_args!("volume {}", export.name), why).or("serve it with that cache again"))
+        }
+        Either::Right(_) => Ok(()),
     }
 }
 
@@ -100,15 +117,29 @@ async fn unless_silent<T>(export: &VolumeExport, work: impl Future<Output = T>) 
     }
 }
 
-/// Makes durable what stays in the cache.
-async fn keep(export: &VolumeExport) -> Result<(), Error> {
+/// Makes durable what stays in the cache, unless the cache's device does not answer.
+async fn keep(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
     let volume = &export.volume;
     if volume.read_only() || (volume.dirty_extents() == 0 && volume.mode() == WriteMode::WriteThrough) {
         return Ok(());
     }
     let what = format!("volume {}", export.name);
-    if let Some(flushed) = unless_silent(export, volume.flush()).await {
-        flushed.map_err(|e| Error::with_sources(format_args!("{what}: the last flush"), &e).or("see the log"))?;
+    let patience = async {
+        let hurried = async {
+            hurry.wait().await;
+            sleep(KEEP_HURRIED_MAX).await;
+        };
+        select(pin!(sleep(KEEP_MAX)), pin!(hurried)).await;
+    };
+    match select(pin!(unless_silent(export, volume.flush())), pin!(patience)).await {
+        Either::Left((Some(flushed), _)) => {
+            flushed.map_err(|e| Error::with_sources(format_args!("{what}: the last flush"), &e).or("see the log"))?;
+        }
+        Either::Left((None, _)) => {}
+        Either::Right(_) => {
+            let why = "it did not end; what clients did not flush may be lost";
+            return Err(Error::new(format_args!("{what}: the last flush"), why).or("check the cache device"));
+        }
     }
     let (left, path) = (Size(export.dirty_bytes()), export.entry.path.as_deref());
     if let Some(path) = path.filter(|_| left.0 > 0) {

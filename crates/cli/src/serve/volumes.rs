@@ -192,6 +192,7 @@ pub(super) async fn admit(
     let options = VolumeOptions { object: export.object, read_only: config.read_only, mode };
     let device = OriginDevice::new(origin.device, export.heart);
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
+    volume.set_dirty_share(config.dirty_share());
     Ok(VolumeExport::new(name, &config.description, volume, entry, config.origin.clone(), export.guard))
 }
 

@@ -16,6 +16,7 @@ use nitro_device::{ReactorThread, spawn_local, spawn_thread};
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn started<T>(result: Result<T, nitro_device::Error>) -> Result<T, Error> {
     result.map_err(|e| Error::with_sources("threads", &e).or("raise the limit of threads or of locked memory"))
@@ -24,6 +25,10 @@ fn started<T>(result: Result<T, nitro_device::Error>) -> Result<T, Error> {
 pub(super) fn ended<T>(thread: ReactorThread<T>) -> Result<T, Error> {
     thread.join().map_err(|_| Error::new("threads", "one ended by a panic").or("see the log; please report it"))
 }
+
+/// How long insertion may take to end, and how often to look whether it has.
+const FINISH_MAX: Duration = Duration::from_secs(120);
+const FINISH_LOOK: Duration = Duration::from_millis(2);
 
 /// Insertion and journals of all caches.
 pub(super) struct CacheWorkers {
@@ -71,6 +76,14 @@ impl CacheWorkers {
     /// Has them finish what is queued, and make it durable.
     pub(super) fn finish(self) -> Result<(), Error> {
         self.caches.iter().for_each(|entry| entry.cache.close());
+        let begun = Instant::now();
+        while !self.thread.is_finished() {
+            if begun.elapsed() > FINISH_MAX {
+                let why = "insertion does not end; what clients did not flush may be lost";
+                return Err(Error::new("caches", why).or("check the cache devices"));
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
         ended(self.thread)?;
         let Some(IndexWorker { thread, inserting }) = self.indexes else { return Ok(()) };
         drop(inserting);

@@ -265,6 +265,10 @@ fn volume(volume: &Volume) -> String {
             ),
         ),
     ];
+    if let Some(error) = &volume.destage_error {
+        let (seconds, times) = (volume.destage_failing_seconds, volume.destage_failures);
+        lines.push(("destage fails", format!("{error}; for {seconds:.0} s, {times} failures since the start")));
+    }
     if volume.origin_owes_seconds >= SILENCE_SECONDS {
         let paused = if volume.dirty_bytes > 0 { "; destage waits for it" } else { "" };
         lines.push(("not answering", format!("the origin, for {:.0} s{paused}", volume.origin_owes_seconds)));

@@ -12,6 +12,7 @@ mod recording;
 mod reproducing;
 mod restart;
 mod serving;
+mod sick_origin;
 mod simulating;
 mod status;
 mod support;

@@ -239,7 +239,7 @@ impl Nbd {
         Self(stream)
     }
 
-    fn request(&mut self, command: u16, offset: u64, len: usize, data: &[u8]) {
+    pub fn request(&mut self, command: u16, offset: u64, len: usize, data: &[u8]) {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend([0, 0]);
         request.extend(command.to_be_bytes());
@@ -250,7 +250,7 @@ impl Nbd {
         self.0.write_all(&request).unwrap();
     }
 
-    fn reply(&mut self) -> u32 {
+    pub fn reply(&mut self) -> u32 {
         let mut reply = [0; 16];
         self.0.read_exact(&mut reply).unwrap();
         u32::from_be_bytes(*reply[4..].first_chunk().unwrap())

@@ -15,7 +15,7 @@ use futures_util::stream::{self, StreamExt};
 use nitro_cache::{CacheManager, DirtyExtent, ExtentIndex, Fingerprint, ObjectId};
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Extents destaged between two flushes of the origin.
@@ -26,6 +26,8 @@ const RUN_BYTES: usize = 1 << 20;
 const RUNS_ALONE: usize = 32;
 /// Writes of the origin at once, while clients read from it.
 const RUNS_BESIDE_READS: usize = 2;
+/// Rounds that the origin refuses whole, one after the other, before it is asked for no more.
+const REFUSALS_MAX: u32 = 4;
 /// Clients were in the way of destaging everything: how soon to try again.
 const SKIPPED_WAIT: Duration = Duration::from_millis(10);
 /// How often a volume looks for what has to be done.
@@ -43,28 +45,46 @@ pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Destage {
     wanted: Event,
-    /// How many want everything destaged.
+    /// Callers that want everything destaged, and writers that wait for room.
     drainers: AtomicU32,
     /// The elevator: where the next round begins.
     next: AtomicU64,
+    /// The origin refused something since the elevator was at the bottom; and took something.
+    refused: AtomicBool,
+    took: AtomicBool,
+}
+
+impl Destage {
+    /// A writer waits for room: everything is destaged while the result lives.
+    pub(super) fn starved(&self) -> Drainer<'_> {
+        Drainer::new(self)
+    }
 }
 
 /// Which dirty extents are destaged.
 type Choose = fn(&CacheManager, ObjectId, ExtentIndex, u32, usize) -> Vec<DirtyExtent>;
 
 /// How a step of destage went.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Step {
     /// Where to go on.
     next: u64,
     /// Extents that others are busy with.
     skipped: usize,
+    destaged: Destaged,
+}
+
+/// What became of extents that were to be destaged.
+#[derive(Debug, Default)]
+struct Destaged {
     /// Extents that are clean now.
     done: usize,
+    /// Why the origin has not got others.
+    failed: Option<Error>,
 }
 
 /// Counts a caller who wants everything destaged.
-struct Drainer<'a>(&'a Destage);
+pub(super) struct Drainer<'a>(&'a Destage);
 
 impl<'a> Drainer<'a> {
     fn new(destage: &'a Destage) -> Self {
@@ -133,8 +153,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 None => self.close_regions(false).await,
             };
             tick = TICK;
+            // What fails is a state of the volume or of its cache, and was logged when it began.
             if let Err(error) = result {
-                tracing::warn!(%error, "destage failed; it is tried again");
+                tracing::debug!(%error, "destage failed");
                 tick = TICK_FAILED;
                 self.cache.clock.sleep(tick).await;
             }
@@ -154,7 +175,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return None;
         }
         let drained = self.destage.drainers.load(Ordering::SeqCst) > 0;
-        if drained || self.cache.wants_destage() {
+        if drained || self.cache.wants_destage_of(self.options.object) {
             return Some(u32::MAX);
         }
         let age = self.cache.settings.dirty_age.as_secs() as u32;
@@ -162,11 +183,13 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// Brings the origin up to date, however long it takes; ends when it has, durably, all that was written before the
-    /// call. Extents whose content is lost stay dirty. [`destage_worker`](Self::destage_worker) must be polled meanwhile:
+    /// call. Where the origin refuses some extents, the others are destaged all the same, unless it refuses all of several
+    /// rounds. Extents whose content is lost stay dirty. [`destage_worker`](Self::destage_worker) must be polled meanwhile:
     /// it makes room for what is still on its way into the cache.
     ///
     /// # Errors
-    /// [`Error::Origin`], [`Error::Flash`] or [`Error::Poisoned`]: what has not been destaged stays dirty.
+    /// [`Error::Origin`], [`Error::Flash`] or [`Error::Poisoned`]: what has not been destaged stays dirty. [`Error::Lost`]:
+    /// dirty content cannot be read in the cache; the origin has everything else.
     pub async fn destage_all(&self) -> Result<(), Error> {
         if !self.may_be_dirty() {
             return self.flush_origin().await;
@@ -175,16 +198,34 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.cache.dirty_queue.caught_up().await;
         let before = self.cache.seconds();
         loop {
-            let (mut from, mut skipped) = (0, 0);
+            let (mut from, mut skipped, mut failed, mut refusals) = (0, 0, None, 0);
             while let Some(step) = self.destage_from(from, before, CacheManager::dirty_from).await? {
                 (from, skipped) = (step.next, skipped + step.skipped);
+                match (step.destaged.done, step.destaged.failed) {
+                    (_, None) => {}
+                    (0, error) => (failed, refusals) = (error, refusals + 1),
+                    (_, error) => (failed, refusals) = (error, 0),
+                }
+                if refusals == REFUSALS_MAX {
+                    break;
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
             }
             if skipped == 0 {
                 self.flush_origin().await?;
+                self.check_lost()?;
                 return self.cache.released_by_log(self.options.object).await;
             }
             self.cache.clock.sleep(SKIPPED_WAIT).await;
         }
+    }
+
+    /// Whether dirty content is lost.
+    fn check_lost(&self) -> Result<(), Error> {
+        let lost = self.lost_ranges();
+        lost.first().map_or(Ok(()), |lost| Err(Error::Lost { offset: lost.start, len: lost.end - lost.start }))
     }
 
     /// Forgets what is dirty in the cache, readable or lost, though the origin has not got it. Nobody may be writing.
@@ -211,10 +252,22 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     async fn destage_round(&self, before: u32) -> Result<(), Error> {
         let from = self.destage.next.load(Ordering::SeqCst);
         let step = self.destage_from(from, before, CacheManager::destageable_from).await?;
-        self.destage.next.store(step.map_or(0, |step| step.next), Ordering::SeqCst);
-        if step.is_some_and(|step| step.done == 0) {
+        // Also past what the origin refuses: what lies behind may have room there.
+        self.destage.next.store(step.as_ref().map_or(0, |step| step.next), Ordering::SeqCst);
+        let Some(Step { destaged: Destaged { done, failed }, .. }) = step else {
+            let refused = self.destage.refused.swap(false, Ordering::SeqCst);
+            if self.destage.took.swap(false, Ordering::SeqCst) && !refused {
+                self.destage_recovered();
+            }
+            return Ok(());
+        };
+        self.destage.took.fetch_or(done > 0, Ordering::SeqCst);
+        self.destage.refused.fetch_or(failed.is_some(), Ordering::SeqCst);
+        match failed {
+            Some(error) if done == 0 => return Err(error),
             // Others are busy with all of these extents, or their content is lost.
-            self.cache.clock.sleep(SKIPPED_WAIT).await;
+            None if done == 0 => self.cache.clock.sleep(SKIPPED_WAIT).await,
+            _ => {}
         }
         Ok(())
     }
@@ -237,8 +290,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
         }
         let skipped = count - taken.len();
-        let done = self.destage_extents(taken).await?;
-        Ok(Some(Step { next, skipped, done }))
+        let destaged = self.destage_extents(taken).await?;
+        Ok(Some(Step { next, skipped, destaged }))
     }
 
     /// Brings the origin up to date with what is dirty of a range that the caller keeps all other writes from.
@@ -270,17 +323,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             batch.retain(|extent| extent.key.index().0 < extents.end);
             let Some(last) = batch.last() else { return Ok(()) };
             from = last.key.index().0 + 1;
-            self.destage_extents(batch).await?;
+            if let Some(error) = self.destage_extents(batch).await?.failed {
+                return Err(error);
+            }
             yield_now().await;
         }
     }
 
-    /// Writes dirty extents, in order, to the origin; then they are clean. Content that is lost stays dirty. Gives the
-    /// number of those that it brought there.
-    async fn destage_extents(&self, mut batch: Vec<DirtyExtent>) -> Result<usize, Error> {
+    /// Writes dirty extents, in order, to the origin; then they are clean. Content that is lost stays dirty, and what the
+    /// origin refuses.
+    async fn destage_extents(&self, mut batch: Vec<DirtyExtent>) -> Result<Destaged, Error> {
         batch.retain(|extent| extent.location.is_some());
         if batch.is_empty() {
-            return Ok(0);
+            return Ok(Destaged::default());
         }
         // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
         self.cache.commit().await?;
@@ -298,17 +353,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
         }
         drop(writes);
-        if let Some(error) = failed.filter(|_| done.is_empty()) {
-            return Err(error);
+        if let Some(error) = &failed {
+            self.destage_failed(error);
         }
-        if done.is_empty() {
-            return Ok(0);
+        if !done.is_empty() {
+            self.flush_origin().await?;
+            // First the journal, then RAM: what is clean in RAM may be evicted, or overwritten at the origin.
+            self.clean(&done).await?;
+            self.cache.room.notify(usize::MAX);
         }
-        self.flush_origin().await?;
-        // First the journal, then RAM: what is clean in RAM may be evicted, or overwritten at the origin.
-        self.clean(&done).await?;
-        self.cache.room.notify(usize::MAX);
-        Ok(done.len())
+        if failed.is_none() && self.cache.manager.lock().dirty_count_of(self.options.object) == 0 {
+            self.destage_recovered();
+        }
+        Ok(Destaged { done: done.len(), failed })
     }
 
     /// Whether clients read from an origin that has to find a place on its disk for each write. One that knows contents by

@@ -14,6 +14,7 @@ mod readahead;
 mod recipe;
 mod regions;
 pub(crate) mod registry;
+mod room;
 mod write;
 mod write_back;
 
@@ -25,6 +26,8 @@ pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};
 pub(crate) use regions::{REGION_BYTES, Regions};
 pub(crate) use registry::Registry;
 pub use registry::VolumeEntry;
+pub use room::DestageFailure;
+use room::DestageState;
 
 use crate::buf::held_bytes;
 use crate::cache::Cache;
@@ -99,6 +102,7 @@ pub struct Volume<F, O, C> {
     waits: Waits,
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
+    destage_state: DestageState,
     /// What it did.
     pub metrics: VolumeMetrics,
     latencies: VolumeLatencies,
@@ -119,6 +123,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if has_recipes {
             flights.dirty_contents.keep();
         }
+        if options.mode == WriteMode::WriteBack {
+            cache.shares.set_writes_back(options.object, true);
+        }
         Arc::new(Self {
             size_bytes,
             has_recipes,
@@ -132,6 +139,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             waits: Waits::default(),
             poisoned: Mutex::default(),
             destage: Destage::default(),
+            destage_state: DestageState::default(),
             streams: Mutex::new(StreamDetector::new(cache.settings.manager.streams)),
             flights,
             readahead: ReadaheadQueue::default(),

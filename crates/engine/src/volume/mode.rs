@@ -39,9 +39,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     ///
     /// # Errors
     /// [`Error::Origin`] or [`Error::Poisoned`] where the origin cannot be brought up to date: the mode has changed all
-    /// the same, and what is dirty stays so.
+    /// the same, and what is dirty stays so. [`Error::Lost`] where dirty content is lost.
     pub async fn set_mode(&self, mode: WriteMode) -> Result<(), Error> {
         self.writes_back.store(mode == WriteMode::WriteBack, Ordering::SeqCst);
+        self.cache.shares.set_writes_back(self.options.object, mode == WriteMode::WriteBack);
         match mode {
             WriteMode::WriteBack => Ok(()),
             WriteMode::WriteThrough => self.destage_all().await,
@@ -52,13 +53,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// when that is durable.
     ///
     /// # Errors
-    /// As [`set_mode`](Self::set_mode); [`Error::Lost`] where dirty content is lost. The volume stays attached, in
-    /// write-through.
+    /// As [`set_mode`](Self::set_mode). The volume stays attached, in write-through.
     pub async fn detach(&self) -> Result<(), Error> {
         self.set_mode(WriteMode::WriteThrough).await?;
-        if let Some(lost) = self.lost_ranges().first() {
-            return Err(Error::Lost { offset: lost.start, len: lost.end - lost.start });
-        }
         self.attached.store(false, Ordering::SeqCst);
         // What was on its way when the flag fell is in the cache after that.
         self.cache.settled().await;
@@ -98,6 +95,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let reason = poisoned.get_or_insert_with(|| {
             tracing::error!("a flush failed ({reason}): writes are refused until the volume is opened again");
             self.cache.manager.lock().set_stuck(self.options.object, true);
+            self.cache.shares.set_failing(self.options.object, true);
             Arc::from(format!("a flush failed: {reason}"))
         });
         Error::Poisoned { reason: reason.clone() }

@@ -72,6 +72,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         // Another volume may get its number.
         self.released_by_log(object).await?;
         self.manager.lock().set_stuck(object, false);
+        self.shares.remove(object);
         self.volumes.0.lock().remove(&object);
         self.ledger.push(Record::VolumeRemoved { object });
         self.sync().await

@@ -162,7 +162,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if self.options.read_only { Err(Error::ReadOnly) } else { self.check_poisoned() }
     }
 
-    fn check_poisoned(&self) -> Result<(), Error> {
+    pub(super) fn check_poisoned(&self) -> Result<(), Error> {
         self.poisoned().map_or(Ok(()), |reason| Err(Error::Poisoned { reason }))
     }
 

@@ -1,8 +1,9 @@
 //! Writes in write-back: acknowledged when the cache has them in RAM (paper §3).
 
 use super::Volume;
-use super::flights::Touches;
+use super::flights::{Touches, Writing};
 use super::patience::Patience;
+use super::room::Admitted;
 use crate::buf::BufMut;
 use crate::error::Error;
 use crate::format::write_log::Entry;
@@ -12,6 +13,7 @@ use crate::port::{Clock, Device};
 use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Why a volume takes no writes any more at the end of a server.
@@ -21,13 +23,34 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     pub(super) async fn write_back(
         &self,
         offset: u64,
-        data: Bytes,
+        mut data: Bytes,
         fua: bool,
         patience: &Patience,
     ) -> Result<(), Error> {
-        let extents = self.extents(offset, data.len() as u64);
+        let mut extents = self.extents(offset, data.len() as u64);
         self.may_be_dirty.store(true, Ordering::SeqCst);
         let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, patience, |_, _| {}).await;
+        let mut logged = true;
+        while !extents.is_empty() {
+            let admitted = self.admit_dirty(extents.end - extents.start, patience).await?;
+            let part = extents.start..extents.start + admitted.extents;
+            extents.start = part.end;
+            let data = if extents.is_empty() { std::mem::take(&mut data) } else { data.clone() };
+            logged &= self.buffer(&writing, part, (offset, data), admitted, patience).await?;
+        }
+        drop(writing);
+        if fua && !logged { self.flush_buffered().await } else { Ok(()) }
+    }
+
+    /// Takes a part of a write. Says whether the write log has it.
+    async fn buffer(
+        &self,
+        writing: &Writing,
+        extents: Range<u64>,
+        (offset, data): (u64, Bytes),
+        mut admitted: Admitted<'_, F, C>,
+        patience: &Patience,
+    ) -> Result<bool, Error> {
         let mut contents = Vec::new();
         for index in extents.clone() {
             contents.push((index, self.new_content(index, offset, &data).await?));
@@ -44,15 +67,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 self.flights.settle(index, &job.token);
                 return Err(self.poison(&CLOSED));
             }
+            admitted.take();
         }
         let entries = contents.into_iter().zip(tokens).map(|((index, kept), token)| {
             let entry = Entry::Content { key: self.key(index), bytes: kept.bytes().clone() };
             Logged { entry, token: Some(token) }
         });
         // Under the same guard: the log has the writes of an extent in their order.
-        let logged = self.cache.append_to_log(entries).await?;
-        drop(writing);
-        if fua && !logged { self.flush_buffered().await } else { Ok(()) }
+        self.cache.append_to_log(entries).await
     }
 
     /// An extent's whole content once `data` is written.

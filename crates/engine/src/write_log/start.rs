@@ -150,6 +150,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let (key, token) = (ExtentKey::new(object, ExtentIndex(index)), flights.restore(index, kept.clone()));
             tokens.insert(key, token.clone());
             let _room = Some(self.dirty_queue.admit_over(kept.bytes().len() as u64 + OVERHEAD_BYTES));
+            self.shares.admit_over(object, 1);
             // Nobody has closed the queue yet.
             let _ = self.dirty_queue.push(Job { key, content: Content::Whole(kept, None), token, flights, _room });
         }

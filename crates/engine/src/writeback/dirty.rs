@@ -20,6 +20,8 @@ const JOBS_PER_TURN: usize = 16;
 const SEALED_MAX: usize = 3;
 /// How long to wait for room before looking again.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
+/// How often to wait for room once the cache is closed, and nothing is destaged any more.
+const WAITS_CLOSED_MAX: u32 = 100;
 
 /// The WEU that dirty extents go to, and those that are full.
 #[derive(Default)]
@@ -42,9 +44,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut jobs = 0;
         while let Some(job) = self.dirty_queue.take().await {
             self.insert_newest(&mut compressor, &job).await;
+            self.shares.release(job.key.object(), 1);
             self.dirty_queue.done();
             jobs += 1;
             if jobs % JOBS_PER_TURN == 0 {
+                self.room.notify(usize::MAX);
                 yield_now().await;
             }
         }
@@ -152,16 +156,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Put::Done
     }
 
-    /// Opens another WEU for dirty extents, however long it takes to get a slot. `false`: there will be none.
+    /// Opens another WEU for dirty extents, however long it takes to get a slot. `false`: there will be none. What was admitted
+    /// finds one without destage, unless the cache has become smaller, or its settings have.
     async fn open_dirty(&self) -> bool {
         self.ledger.wanted.notify(usize::MAX);
+        let mut waits_closed = 0;
         loop {
             let room = self.room.listen();
             if self.ledger.failed().is_some() {
                 return false;
             }
-            let full = self.is_full_of_dirty() || self.dirty_open.lock().sealed.len() >= SEALED_MAX;
-            if !full {
+            let wait_for_commit = self.dirty_open.lock().sealed.len() >= SEALED_MAX;
+            if !wait_for_commit {
                 self.make_room().await;
                 let opened = self.manager.lock().open_dirty_weu(self.block_bytes());
                 if let Some((weu, generation)) = opened {
@@ -172,9 +178,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     return true;
                 }
             }
-            if full && !self.manager.lock().has_destageable() {
+            if !wait_for_commit && self.is_full_of_dirty() && !self.manager.lock().has_destageable() {
                 self.fail(&"all its room is taken by dirty extents that cannot be destaged");
                 return false;
+            }
+            if self.dirty_queue.is_closed() {
+                waits_closed += 1;
+                if waits_closed > WAITS_CLOSED_MAX {
+                    self.fail(&"it is closed, and has no room for all dirty extents");
+                    return false;
+                }
             }
             self.metrics.dirty_stalls.add(1);
             self.destage_wanted.notify(usize::MAX);
@@ -182,7 +195,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Whether writers have to wait for destage.
+    /// Whether dirty extents have all the room that they may take.
     fn is_full_of_dirty(&self) -> bool {
         let manager = self.manager.lock();
         let percent = u64::from(self.settings.dirty_max_percent);
@@ -196,13 +209,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return true;
         }
         let manager = self.manager.lock();
+        self.is_beyond_start(manager.pinned_count(), manager.dirty_count())
+    }
+
+    /// Whether so many WEUs, or dirty extents, are more than what destage leaves alone.
+    pub(super) fn is_beyond_start(&self, pinned: u32, dirty: u64) -> bool {
         let percent = u64::from(self.settings.dirty_start_percent);
-        let weus = u64::from(manager.pinned_count()) * 100 > u64::from(self.weu_count()) * percent;
-        weus || manager.dirty_count() * 100 > self.extents_raw() * percent
+        let weus = u64::from(pinned) * 100 > u64::from(self.weu_count()) * percent;
+        weus || dirty * 100 > self.extents_raw() * percent
     }
 
     /// Extents that the cache holds if none shrinks.
-    fn extents_raw(&self) -> u64 {
+    pub(super) fn extents_raw(&self) -> u64 {
         u64::from(self.weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes)
     }
 

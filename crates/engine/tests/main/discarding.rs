@@ -54,7 +54,8 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
             volume.flush().await.unwrap();
             let fail = Fault::new(Effect::Fail(ErrorKind::Io)).on(Operation::Read);
             cache.flash().faults().inject(fail.times(2));
-            volume.destage_all().await.unwrap();
+            let lost = volume.destage_all().await.unwrap_err();
+            assert_eq!(lost.kind(), nitro_engine::ErrorKind::Lost);
             assert!(volume.dirty_extents() > 0, "some could not be read");
             assert!(!volume.lost_ranges().is_empty());
             volume.discard_dirty().await.unwrap();

@@ -9,6 +9,7 @@ mod hanging;
 mod insertion;
 mod inspect;
 mod journal;
+mod neighbours;
 mod paths;
 mod ram;
 mod recipes;

@@ -1,0 +1,175 @@
+//! Room for what a volume writes in write-back, and what becomes of its writes while its destage fails.
+
+use super::Volume;
+use super::patience::Patience;
+use crate::error::Error;
+use crate::port::{Clock, Device};
+use crate::writeback::DirtyShare;
+use futures_util::future::select;
+use nitro_cache::{ExtentIndex, ObjectId};
+use parking_lot::Mutex;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Extents that are admitted at once where there is no room for the whole of a write.
+const EXTENTS_AT_ONCE: u64 = 64;
+/// How long to wait for room before looking again.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Destage of a volume fails.
+#[derive(Debug, Clone)]
+pub struct DestageFailure {
+    /// The origin's last error.
+    pub error: Error,
+    /// For how long it has failed.
+    pub age: Duration,
+    /// How often it has failed.
+    pub count: u64,
+}
+
+#[derive(Debug)]
+struct Failing {
+    error: Error,
+    since: Duration,
+    count: u64,
+}
+
+/// Whether destage of a volume fails.
+#[derive(Debug, Default)]
+pub(super) struct DestageState(Mutex<Option<Failing>>);
+
+/// Extents that may become dirty; those that are not taken are given back.
+pub(super) struct Admitted<'a, F: Device, C: Clock> {
+    cache: &'a crate::Cache<F, C>,
+    object: ObjectId,
+    pub(super) extents: u64,
+}
+
+impl<F: Device, C: Clock> Admitted<'_, F, C> {
+    /// One of them is in the dirty queue, which releases it.
+    pub(super) fn take(&mut self) {
+        self.extents -= 1;
+    }
+}
+
+impl<F: Device, C: Clock> Drop for Admitted<'_, F, C> {
+    fn drop(&mut self) {
+        self.cache.shares.release(self.object, self.extents);
+    }
+}
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// The part of the cache's room for dirty data that it may take.
+    pub fn dirty_share(&self) -> DirtyShare {
+        self.cache.shares.share(self.options.object)
+    }
+
+    /// Changes that part, while the volume is served.
+    pub fn set_dirty_share(&self, share: DirtyShare) {
+        self.cache.shares.set_share(self.options.object, share);
+        self.cache.room.notify(usize::MAX);
+    }
+
+    /// Whether its destage fails, and how.
+    pub fn destage_failure(&self) -> Option<DestageFailure> {
+        let now = self.cache.clock.now();
+        self.destage_state.0.lock().as_ref().map(|failing| DestageFailure {
+            error: failing.error.clone(),
+            age: now.saturating_sub(failing.since),
+            count: failing.count,
+        })
+    }
+
+    /// Its name in the cache's registry.
+    fn name(&self) -> String {
+        self.cache
+            .volumes()
+            .get(&self.options.object)
+            .map_or_else(String::new, |entry| format!("volume {}: ", entry.name))
+    }
+
+    /// Notes that the origin refused what was destaged.
+    pub(super) fn destage_failed(&self, error: &Error) {
+        self.metrics.destage_failures.add(1);
+        let mut state = self.destage_state.0.lock();
+        if let Some(failing) = state.as_mut() {
+            failing.error = error.clone();
+            failing.count += 1;
+            return;
+        }
+        *state = Some(Failing { error: error.clone(), since: self.cache.clock.now(), count: 1 });
+        drop(state);
+        self.cache.shares.set_failing(self.options.object, true);
+        tracing::warn!(
+            "{}destage fails ({error}): dirty data stay in the cache, and destage is repeated until it succeeds",
+            self.name()
+        );
+    }
+
+    /// Notes that everything due was destaged.
+    pub(super) fn destage_recovered(&self) {
+        let Some(failing) = self.destage_state.0.lock().take() else { return };
+        self.cache.shares.set_failing(self.options.object, false);
+        let age = self.cache.clock.now().saturating_sub(failing.since).as_secs();
+        tracing::info!("{}destage succeeds again, after {} failures in {age} s", self.name(), failing.count);
+    }
+
+    /// Waits until some of `extents` may become dirty. While destage of the volume fails, waits no longer than
+    /// [`dirty_wait`](crate::EngineSettings::dirty_wait) from its first failure on.
+    ///
+    /// # Errors
+    /// [`Error::Destage`] then; [`Error::Poisoned`] where nothing can be made durable any more; [`Error::Origin`] where the
+    /// request was given up.
+    pub(super) async fn admit_dirty(&self, extents: u64, patience: &Patience) -> Result<Admitted<'_, F, C>, Error> {
+        let mut starved = None;
+        loop {
+            let room = self.cache.room.listen();
+            for extents in [extents, extents.min(EXTENTS_AT_ONCE), 1] {
+                if self.cache.try_admit(self.options.object, extents) {
+                    return Ok(Admitted { cache: &self.cache, object: self.options.object, extents });
+                }
+            }
+            self.check_room(patience)?;
+            starved.get_or_insert_with(|| self.destage.starved());
+            self.cache.metrics.dirty_stalls.add(1);
+            select(room, pin!(self.cache.clock.sleep(ROOM_WAIT))).await;
+        }
+    }
+
+    /// Whether destage can make room: not where all that is dirty of the volume is lost.
+    fn check_destageable(&self) -> Result<(), Error> {
+        // First what is on its way, then what is there: an extent goes from the one to the other.
+        if self.flights.has_dirty(&(0..u64::MAX)) {
+            return Ok(());
+        }
+        let (object, all) = (self.options.object, u32::MAX);
+        let manager = self.cache.manager.lock();
+        let lost = manager.dirty_from(object, ExtentIndex(0), all, 1);
+        match lost.first() {
+            Some(lost) if manager.destageable_from(object, ExtentIndex(0), all, 1).is_empty() => {
+                Err(self.lost(lost.key.index().0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is any use in waiting for room.
+    fn check_room(&self, patience: &Patience) -> Result<(), Error> {
+        self.check_poisoned()?;
+        patience.check(0, 0)?;
+        if let Some(reason) = self.cache.ledger.failed() {
+            return Err(Error::Poisoned { reason });
+        }
+        if !self.cache.watch.is_caching() {
+            return Err(Error::Poisoned { reason: Arc::from("the cache device was given up") });
+        }
+        self.check_destageable()?;
+        match (self.destage_failure(), self.cache.settings.dirty_wait) {
+            (Some(DestageFailure { error: Error::Origin(error), age, .. }), limit) if age >= limit => {
+                Err(Error::Destage(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
