@@ -5,13 +5,13 @@ use crate::error::Error;
 use crate::fingerprints::ContentPlace;
 use crate::format::crc32c;
 use crate::format::stored::{Place, payload_range};
-use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use crate::health::{Health, Watch};
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Identity, Journal};
 use crate::kept::Meter;
 use crate::metrics::{CacheCounters, CacheMetrics};
-use crate::port::{Clock, Device};
+use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
@@ -30,13 +30,14 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// See [`Cache::set_witness`].
 type Witness = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Where the journal begins: behind the superblocks.
-const JOURNAL_OFFSET: u64 = 2 * SUPERBLOCK_BYTES as u64;
+/// Where the journal begins: what programs write to a device's start by mistake (partition tables, labels, filesystems'
+/// superblocks) lies before.
+const JOURNAL_OFFSET: u64 = 1 << 20;
 
 /// Where an index of fingerprints begins, as erase blocks do.
 const INDEX_ALIGNMENT_BYTES: u64 = 128 << 10;
@@ -70,8 +71,8 @@ pub struct Cache<F, C> {
     pub(crate) flash: F,
     pub(crate) clock: C,
     pub(crate) superblock: Superblock,
-    /// A copy of it that is whole on the device.
-    pub(crate) whole_superblock: AtomicUsize,
+    /// Whether the copy at the device's start is whole, and no older than the other.
+    pub(crate) first_superblock_whole: AtomicBool,
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
@@ -119,9 +120,13 @@ pub struct Cache<F, C> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Bytes of a device that are not for WEUs: superblocks and journal, up to a whole WEU.
+    /// Bytes of a device that are not for WEUs: superblock and journal, up to a whole WEU, and the superblock's second copy.
     #[must_use]
     pub fn overhead_bytes(settings: &EngineSettings) -> u64 {
+        Self::data_offset(settings) + SUPERBLOCK_BYTES as u64
+    }
+
+    fn data_offset(settings: &EngineSettings) -> u64 {
         let index = Self::index_area_of(settings);
         (index.offset + index.len).next_multiple_of(settings.manager.weu_bytes.into())
     }
@@ -199,7 +204,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             extent_bytes: settings.manager.extent_bytes,
             weu_bytes: settings.manager.weu_bytes,
             weu_count: settings.manager.weu_count(),
-            data_offset: Self::overhead_bytes(settings),
+            data_offset: Self::data_offset(settings),
             uuid,
             epoch,
             journal: Area { offset: JOURNAL_OFFSET, len: settings.journal_counts().area_bytes() },
@@ -219,7 +224,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             flash,
             clock,
             superblock,
-            whole_superblock: AtomicUsize::new(0),
+            first_superblock_whole: AtomicBool::new(false),
             manager: Mutex::new(manager),
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes),
@@ -255,19 +260,34 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     pub(crate) async fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
-        // The copy that is known to be whole comes last: the other one may be what an earlier crash left of it.
-        let whole = self.whole_superblock.load(Ordering::SeqCst);
-        for copy in [1 - whole, whole] {
-            let offset = SUPERBLOCK_OFFSETS[copy];
+        let [first, last] = superblock_offsets(self.flash.geometry().size_bytes);
+        if last < superblock.data_end() {
+            let error = DeviceError::new(ErrorKind::NoSpace, Operation::Write, last, SUPERBLOCK_BYTES as u64);
+            return Err(Error::Flash(error));
+        }
+        // The first copy comes last if it is whole: the other may be what a crash left of it, or stand where the device ended
+        // before it grew. Else the second is whole.
+        let whole = self.first_superblock_whole.load(Ordering::SeqCst);
+        for offset in if whole { [last, first] } else { [first, last] } {
             let mut block = crate::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
             superblock.encode(&mut block);
             self.flash.write(offset, block.freeze()).await.map_err(Error::Flash)?;
             self.metrics.ssd_written_superblock_bytes.add(SUPERBLOCK_BYTES as u64);
             // One after the other: a crash leaves at least one whole.
             self.flash.flush().await.map_err(Error::Flash)?;
-            self.whole_superblock.store(copy, Ordering::SeqCst);
+            if offset == first {
+                self.first_superblock_whole.store(true, Ordering::SeqCst);
+            }
         }
         Ok(())
+    }
+
+    /// Writes the superblock again, where the device has changed its size: the second copy stands at its end.
+    ///
+    /// # Errors
+    /// [`Error::Flash`].
+    pub async fn rewrite_superblock(&self) -> Result<(), Error> {
+        self.write_superblock(&Superblock { weu_count: self.weu_count(), ..self.superblock }).await
     }
 
     /// Whether a journal is kept: the cache is not passed by from the start. It may have failed since.

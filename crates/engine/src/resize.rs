@@ -4,7 +4,7 @@ use crate::buf::BufMut;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::Record;
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use crate::journal::Counts;
 use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
@@ -75,7 +75,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     fn check_size(&self, wanted: &Settings) -> Result<(), Error> {
         wanted.check()?;
         let weu_bytes = u64::from(self.superblock.weu_bytes);
-        let room = self.flash.geometry().size_bytes.saturating_sub(self.superblock.data_offset) / weu_bytes;
+        let others = self.superblock.data_offset + SUPERBLOCK_BYTES as u64;
+        let room = self.flash.geometry().size_bytes.saturating_sub(others) / weu_bytes;
         let half = self.superblock.journal.len / 2;
         let fits = |weus: u64| {
             let manager = Settings { cache_bytes: weus * weu_bytes, ..*wanted };

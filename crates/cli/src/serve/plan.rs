@@ -7,7 +7,7 @@ use crate::export::ServedCache;
 use crate::size::Size;
 use nitro_engine::EngineSettings;
 use nitro_engine::codec::FingerprintHash;
-use nitro_engine::format::superblock::Superblock;
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use std::fmt::Display;
 use std::fs;
 
@@ -82,7 +82,7 @@ pub(super) fn existing(
         return Err(differs("dedup", &"on", &"off"));
     }
     let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
-    let end = superblock.data_offset + cache_bytes;
+    let end = superblock.data_end() + SUPERBLOCK_BYTES as u64;
     if end > device_bytes {
         let why = format!("it is {} long and has been cut to {}", Size(end), Size(device_bytes));
         return Err(Error::new(what, why).or("restore the device's size; nitro cache salvage saves what is left"));

@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
 use nitro_device::file::Medium;
-use nitro_device::{AnyDevice, FileOptions};
+use nitro_device::{AnyDevice, FileDevice, FileOptions};
+use nitro_engine::format::superblock::SUPERBLOCK_BYTES;
 use nitro_engine::port::Device;
 use rustix::fs::FallocateFlags;
 use std::fs::File;
@@ -23,7 +24,8 @@ impl CacheEntry {
         let size_bytes = size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
         let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("check the size and the cache device");
         let superblock = ServedCache::probe(self.cache.flash()).await.map_err(fail)?;
-        let cache_bytes = size_bytes.saturating_sub(superblock.data_offset);
+        let others = superblock.data_offset + SUPERBLOCK_BYTES as u64;
+        let cache_bytes = size_bytes.saturating_sub(others);
         let least = nitro_cache::settings::WEU_COUNT_MIN * u64::from(superblock.weu_bytes);
         if cache_bytes < least {
             let why = format!(
@@ -31,12 +33,12 @@ impl CacheEntry {
                 Size(size_bytes),
                 Size(superblock.weu_bytes.into())
             );
-            return Err(Error::new(what, why).or(format!("give at least {}", superblock.data_offset + least)));
+            return Err(Error::new(what, why).or(format!("give at least {}", others + least)));
         }
         let before = self.make_room(&what, path, size_bytes)?;
         let resized = self.cache.resize(cache_bytes).await.map_err(|error| match error {
             nitro_engine::Error::Setting(setting) => {
-                let nearest = setting.nearest + superblock.data_offset;
+                let nearest = setting.nearest + others;
                 Error::new(&what, format_args!("{}: {}", Size(size_bytes), setting.reason))
                     .or(format_args!("the nearest size that can be had is {nearest} bytes"))
             }
@@ -46,14 +48,18 @@ impl CacheEntry {
         let len = if resized.is_ok() { size_bytes } else { before.size_bytes };
         if before.medium == Medium::File {
             cut(path, len).map_err(|e| Error::new(&what, format_args!("its file cannot be made shorter: {e}")))?;
+            if self.cache.flash().geometry().size_bytes > len {
+                self.cache.flash().replace(AnyDevice::from(reopen(&what, path)?));
+                // Its second copy went with the file's end.
+                self.cache.rewrite_superblock().await.map_err(fail)?;
+            }
         }
         resized
     }
 
     /// Has the device be at least that large; tells what it was.
     fn make_room(&self, what: &str, path: &Path, size_bytes: u64) -> Result<Before, Error> {
-        let reopen = || FileOptions::new(path).exclusive(false).open().map_err(|e| store::device_error(what, &e));
-        let mut device = reopen()?;
+        let mut device = reopen(what, path)?;
         let have = device.geometry().size_bytes;
         if have < size_bytes && device.medium() == Medium::Block {
             let why = format!("{} are wanted and the device has only {}", Size(size_bytes), Size(have));
@@ -63,7 +69,7 @@ impl CacheEntry {
             store::check_room(what, path, size_bytes - have)?;
             lengthen(path, size_bytes)
                 .map_err(|e| Error::new(what, e).or("make room on its filesystem, or give a smaller size"))?;
-            device = reopen()?;
+            device = reopen(what, path)?;
         }
         let before = Before { medium: device.medium(), size_bytes: have };
         if self.cache.flash().geometry().size_bytes < size_bytes {
@@ -71,6 +77,10 @@ impl CacheEntry {
         }
         Ok(before)
     }
+}
+
+fn reopen(what: &str, path: &Path) -> Result<FileDevice, Error> {
+    FileOptions::new(path).exclusive(false).open().map_err(|e| store::device_error(what, &e))
 }
 
 /// A device before its cache was resized.

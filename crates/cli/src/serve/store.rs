@@ -8,12 +8,12 @@ use crate::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{ErrorKind, FileDevice, FileOptions};
 use nitro_engine::format::FormatError;
-use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::port::Device;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// A cache file's size is a multiple of this, so that direct I/O reaches all of it.
@@ -88,7 +88,7 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
     // Locked first, so that what is looked at stays as it is.
     check_permission(what, path)?;
     let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
-    let holds_cache = match check_content(what, path, found) {
+    let holds_cache = match check_content(what, path, found, device.geometry().size_bytes) {
         Ok(holds_cache) => holds_cache,
         Err(_) if config.format => false,
         Err(error) => return Err(error),
@@ -124,16 +124,24 @@ fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
 }
 
 /// Refuses what holds something that is not a cache; else tells whether it holds one.
-fn check_content(what: &str, path: &Path, found: &Metadata) -> Result<bool, Error> {
+fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> Result<bool, Error> {
     let mut start = Vec::with_capacity(PROBE_BYTES);
     File::open(path)
         .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
         .map_err(|e| Error::new(what, e).or("check the device"))?;
-    match superblock(&start) {
+    let copy = second_superblock(path, size_bytes);
+    match Superblock::decode(&start[..SUPERBLOCK_BYTES.min(start.len())]) {
         Ok(_) => return Ok(true),
         Err(error @ FormatError::Version { .. }) => {
             let way_out = "use the version of Nitro that made it, or give --format (format = true) to start it anew";
             return Err(Error::new(what, error).or(way_out));
+        }
+        // What has taken the device over since it was a cache's is not overwritten.
+        Err(error) if copy.is_some() && recognise(&start).is_none() => {
+            tracing::warn!(
+                "{what}: the first superblock is damaged ({error}); the one at the end counts, and replaces it"
+            );
+            return Ok(true);
         }
         Err(error @ FormatError::Checksum { .. }) => {
             let way_out =
@@ -144,19 +152,24 @@ fn check_content(what: &str, path: &Path, found: &Metadata) -> Result<bool, Erro
     }
     let way_out = "choose another path or remove it, or give --format (format = true) to overwrite it";
     if let Some(content) = recognise(&start) {
+        if copy.is_some() {
+            let why = format!("it was a cache, and its start holds {content} instead of the superblock");
+            let way_out = "nitro cache salvage PATH gets dirty data out; if the cache is still wanted, overwrite the first \
+                           4096 bytes with zeroes: the superblock's copy at the end is used then";
+            return Err(Error::new(what, why).or(way_out));
+        }
         return Err(Error::new(what, format_args!("it holds {content}")).or(way_out));
     }
     let is_blank = found.file_type().is_block_device() || found.blocks() == 0;
     if is_blank { Ok(false) } else { Err(Error::new(what, "is not a Nitro cache and is not empty").or(way_out)) }
 }
 
-/// The first copy of the superblock that can be read; else why not.
-fn superblock(start: &[u8]) -> Result<Superblock, FormatError> {
-    let [first, second] = SUPERBLOCK_OFFSETS.map(|offset| {
-        let from = (offset as usize).min(start.len());
-        Superblock::decode(&start[from..(from + SUPERBLOCK_BYTES).min(start.len())])
-    });
-    first.or_else(|error| second.map_err(|_| error))
+/// The superblock's copy at the end of a device, if there is one.
+fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
+    let mut block = vec![0; SUPERBLOCK_BYTES];
+    let [_, offset] = superblock_offsets(size_bytes);
+    File::open(path).ok()?.read_exact_at(&mut block, offset).ok()?;
+    Superblock::decode(&block).ok()
 }
 
 /// What to tell of a device that cannot be opened.

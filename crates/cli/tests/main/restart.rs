@@ -4,6 +4,7 @@ use crate::support::{Place, noise};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
 
 const AGAIN: &str = "--origin vm.img --cache cache.img --sequential-threshold 0";
@@ -175,13 +176,37 @@ fn a_cut_or_damaged_cache_is_told_of() {
     file.set_len(24 << 20).unwrap();
     let said = place.failure(&format!("serve {AGAIN}"), 1);
     assert!(said.contains("has been cut to 24 MiB"), "{said}");
-    let mut file = file;
-    for at in [100, 4196] {
-        file.seek(SeekFrom::Start(at)).unwrap();
-        file.write_all(b"x").unwrap();
-    }
+    file.write_all_at(b"x", 100).unwrap();
     let said = place.failure(&format!("serve {AGAIN}"), 1);
     assert!(said.contains("it is a damaged cache") && said.contains("salvage"), "{said}");
+}
+
+#[test]
+fn a_cache_without_its_first_or_last_mib_starts_with_its_contents() {
+    const MIB: u64 = 1 << 20;
+    let (place, server, data) = warmed(8);
+    assert!(server.stop().0.success());
+    let file = File::options().write(true).open(place.path("cache.img")).unwrap();
+    let overwrite = |at: u64, with: &[u8]| file.write_all_at(with, at).unwrap();
+    let end = file.metadata().unwrap().len();
+    for zeroed in [0, end - MIB] {
+        overwrite(zeroed, &[0; MIB as usize]);
+        place.stdout("cache salvage cache.img --list");
+        place.stdout("cache show cache.img");
+        let server = place.serve(AGAIN);
+        // A read of what stood in the last write-evict unit is a miss.
+        let least = if zeroed == 0 { 8 * 128 } else { 7 * 128 };
+        assert!(hits(&place, 8, &data) >= least);
+        assert!(server.stop().0.success());
+    }
+    // Each start has written both copies again; a filesystem is not overwritten for the sake of the second.
+    overwrite(0, b"XFSB");
+    let said = place.failure(&format!("serve {AGAIN}"), 1);
+    assert!(said.contains("it was a cache, and its start holds an XFS filesystem"), "{said}");
+    overwrite(0, &[0; 4096]);
+    assert!(place.serve(AGAIN).stop().0.success());
+    overwrite(end - MIB, &[0; MIB as usize]);
+    assert!(place.serve(AGAIN).stop().0.success());
 }
 
 #[test]

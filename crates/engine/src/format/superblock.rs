@@ -1,4 +1,4 @@
-//! The superblock: what a cache device is. Two copies, each in a 4 KiB block of its own at the device's start.
+//! The superblock: what a cache device is. Two copies: in the first 4 KiB of the device, and in its last whole 4 KiB block.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -31,8 +31,12 @@ const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";
 /// Bytes of one copy.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Where the copies stand.
-pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, SUPERBLOCK_BYTES as u64];
+/// Where the copies stand on a device of `size_bytes`: in its first and in its last whole block of [`SUPERBLOCK_BYTES`].
+#[must_use]
+pub const fn superblock_offsets(size_bytes: u64) -> [u64; 2] {
+    let block = SUPERBLOCK_BYTES as u64;
+    [0, (size_bytes / block).saturating_sub(1) * block]
+}
 const CRC_AT: usize = SUPERBLOCK_BYTES - 4;
 
 /// What a cache device is.
@@ -95,6 +99,12 @@ impl Superblock {
         block[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 
+    /// Where the last slot ends on the device, in bytes.
+    #[must_use]
+    pub fn data_end(&self) -> u64 {
+        self.data_offset.saturating_add(u64::from(self.weu_count) * u64::from(self.weu_bytes))
+    }
+
     /// Whether a cache that was formatted so can be used with `settings`.
     ///
     /// # Errors
@@ -154,11 +164,11 @@ impl Superblock {
         };
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
-        if superblock.data_offset < SUPERBLOCK_BYTES as u64 * 2 || superblock.data_offset > 1 << 40 {
+        if superblock.data_offset < SUPERBLOCK_BYTES as u64 || superblock.data_offset > 1 << 40 {
             return Err(reader.refuse("data offset", superblock.data_offset));
         }
         let Area { offset, len } = superblock.journal;
-        if offset < SUPERBLOCK_BYTES as u64 * 2 || offset.checked_add(len).is_none_or(|e| e > superblock.data_offset) {
+        if offset < SUPERBLOCK_BYTES as u64 || offset.checked_add(len).is_none_or(|e| e > superblock.data_offset) {
             return Err(reader.refuse("offset of the journal", offset));
         }
         if let Some(index) = superblock.index {

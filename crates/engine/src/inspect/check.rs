@@ -6,7 +6,7 @@ use super::verify::{Findings, Slot, Verifier};
 use super::view::View;
 use super::{JournalReport, READS_AT_ONCE};
 use crate::error::Error;
-use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use crate::port::Device;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::WeuId;
@@ -67,7 +67,7 @@ fn structure(severity: Severity, offset: u64, len: u64, what: String) -> Problem
 
 async fn check_superblocks<F: Device>(flash: &F, chosen: &Superblock, report: &mut Report) {
     let len = SUPERBLOCK_BYTES as u64;
-    for offset in SUPERBLOCK_OFFSETS {
+    for offset in superblock_offsets(flash.geometry().size_bytes) {
         let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
             Ok(bytes) => Superblock::decode(&bytes).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

@@ -6,7 +6,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::format::stored::{Place, payload_range};
-use crate::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use crate::format::weu::{Entry, Head};
 use crate::format::{FormatError, crc32c};
 use crate::insert::{OpenWeu, stored_at};
@@ -51,13 +51,13 @@ pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, 
     Ok(find_superblock(flash).await?.0)
 }
 
-/// As [`read_superblock`], with the number of the copy.
-async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, usize), Error> {
-    let mut best: Result<(Superblock, usize), Error> =
+/// As [`read_superblock`], with the copy's offset on the device.
+async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, u64), Error> {
+    let mut best: Result<(Superblock, u64), Error> =
         Err(Error::Format(FormatError::Magic { structure: "superblock" }));
-    for (number, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
+    for offset in superblock_offsets(flash.geometry().size_bytes) {
         let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
-            Ok(bytes) => Superblock::decode(&bytes).map(|copy| (copy, number)).map_err(Error::Format),
+            Ok(bytes) => Superblock::decode(&bytes).map(|copy| (copy, offset)).map_err(Error::Format),
             Err(error) => Err(Error::Flash(error)),
         };
         best = match (best, copy) {
@@ -106,7 +106,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         clock: C,
         settings: EngineSettings,
     ) -> Result<(Arc<Self>, Recovered), Error> {
-        let (mut superblock, whole_copy) = find_superblock(&flash).await?;
+        let (mut superblock, found_at) = find_superblock(&flash).await?;
         let replay = Journal::read(&flash, superblock.journal, superblock.epoch).await?;
         let replay = replay.ok_or(Error::Format(FormatError::Magic { structure: "journal" }))?;
         if replay.lost_batches() > 0 {
@@ -117,7 +117,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         superblock.fingerprints = superblock.fingerprints.or(settings.fingerprints());
         superblock.logged |= log.is_some();
         let mut cache = Self::new(flash, clock, settings, superblock)?;
-        cache.whole_superblock.store(whole_copy, Ordering::SeqCst);
+        cache.first_superblock_whole.store(found_at == 0, Ordering::SeqCst);
         let mut recovered = Recovered::default();
         let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
         let verdict = cache.judge_log(state.log, log.as_ref(), missing).await?;

@@ -8,7 +8,7 @@ use crate::simulation::{Rng, SimClock, Simulation};
 use bytes::Bytes;
 use nitro_engine::buf::BufMut;
 use nitro_engine::codec::Compression;
-use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::{Generation, ObjectId, Settings, WeuId};
@@ -331,7 +331,7 @@ impl Nitro {
         let generation = Generation(self.traits.generation);
         let evicted = (0..made.weu_count).map(|weu| Record::Evicted { weu: WeuId(weu), generation });
         journal.append(flash, &evicted.collect::<Vec<_>>()).await.unwrap();
-        for offset in SUPERBLOCK_OFFSETS {
+        for offset in superblock_offsets(flash.geometry().size_bytes) {
             flash.flush().await.map_err(Error::Flash)?;
             let mut block = BufMut::zeroed(SUPERBLOCK_BYTES);
             superblock.encode(&mut block);

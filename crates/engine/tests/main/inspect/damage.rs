@@ -2,7 +2,7 @@
 
 use super::verdict::Trusted;
 use nitro_engine::format::crc32c;
-use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock};
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use std::ops::Range;
 
 /// Bytes of a deed.
@@ -95,7 +95,7 @@ impl Target {
 
     /// Makes all checksums right for what is there.
     fn mend(&self, image: &mut [u8]) {
-        for offset in SUPERBLOCK_OFFSETS {
+        for offset in superblock_offsets(image.len() as u64) {
             seal(&mut image[offset as usize..][..SUPERBLOCK_BYTES]);
         }
         for half in self.halves() {

@@ -1,17 +1,20 @@
 //! Getting out of damaged devices what can be had.
 
-use super::image::{ALPHA, EXTENT, Ram, content, histories, settings, steps};
+use super::image::{ALPHA, EXTENT, Ram, Stopped, content, histories, settings, steps};
 use super::make;
 use super::verdict::{check, now, salvage_all};
 use crate::simulation::SimClock;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::journal::{Header, Kind};
-use nitro_engine::format::superblock::Superblock;
+use nitro_engine::format::superblock::{Superblock, superblock_offsets};
 use nitro_engine::inspect::{self, Severity, Standing, Trust};
 use nitro_engine::port::{Device, ErrorKind, Operation};
 use nitro_engine::{Cache, Error};
 use std::ops::Range;
+use std::sync::Arc;
+
+const MIB: usize = 1 << 20;
 
 /// The batches of the half that counts, by where they stand on the device.
 fn batches(image: &[u8]) -> Vec<(Range<usize>, Kind)> {
@@ -32,17 +35,39 @@ fn dirty_in_full() -> Vec<u64> {
     all.filter(|(_, history)| history.is_dirty()).map(|(extent, _)| extent).collect()
 }
 
+/// An image whose first MiB, or last, is zeroes; and where the superblock is that went with it.
+fn without_end(of: usize) -> (Vec<u8>, u64) {
+    let mut image = make::image();
+    let len = image.len();
+    image[if of == 0 { 0..MIB } else { len - MIB..len }].fill(0);
+    (image, superblock_offsets(len as u64)[of])
+}
+
 #[test]
 fn one_superblock_is_enough() {
-    let mut image = make::image();
-    image[..4096].fill(0);
-    let flash = Ram::new(image);
-    let problems = check(&flash).unwrap().problems;
-    assert_eq!(problems.iter().map(|p| (p.severity, p.offset)).collect::<Vec<_>>(), [(Severity::Metadata, 0)]);
-    let (extents, salvaged) = salvage_all(&flash, ALPHA, Trust::Journal).unwrap();
-    assert_eq!(extents.keys().copied().collect::<Vec<_>>(), dirty_in_full());
-    assert_eq!((salvaged.unreadable, salvaged.doubtful, salvaged.older), (vec![], vec![], vec![]));
-    assert_eq!(salvaged.bytes, 34 * EXTENT - 2048, "the volume ends within the last extent");
+    for of in 0..2 {
+        let (image, lost) = without_end(of);
+        let flash = Ram::new(image);
+        let problems = check(&flash).unwrap().problems;
+        assert_eq!(problems.iter().map(|p| (p.severity, p.offset)).collect::<Vec<_>>(), [(Severity::Metadata, lost)]);
+        let (extents, salvaged) = salvage_all(&flash, ALPHA, Trust::Journal).unwrap();
+        assert_eq!(extents.keys().copied().collect::<Vec<_>>(), dirty_in_full());
+        assert_eq!((salvaged.unreadable, salvaged.doubtful, salvaged.older), (vec![], vec![], vec![]));
+        assert_eq!(salvaged.bytes, 34 * EXTENT - 2048, "the volume ends within the last extent");
+    }
+}
+
+#[test]
+fn a_start_works_from_either_superblock_and_writes_the_other_again() {
+    for of in 0..2 {
+        let flash = Arc::new(Ram::new(without_end(of).0));
+        let (_, recovered) = now(Cache::open(flash.clone(), Stopped, settings())).unwrap();
+        assert_eq!((recovered.dirty_extents, recovered.lost_extents), (34, 0));
+        let image = flash.image();
+        let copies =
+            superblock_offsets(image.len() as u64).map(|at| Superblock::decode(&image[at as usize..]).unwrap());
+        assert_eq!(copies[0], copies[1]);
+    }
 }
 
 #[test]
