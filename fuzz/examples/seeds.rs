@@ -141,6 +141,7 @@ fn nbd_requests() -> Result<()> {
 
 fn superblocks() -> Result<()> {
     let superblock = Superblock {
+        identity: [0x1D; 16],
         extent_bytes: 8192,
         weu_bytes: 2 << 20,
         weu_count: 2047,

@@ -1,6 +1,7 @@
 //! One cache: the manager, its flash, and what is shared by all volumes in front of which it stands.
 
 use crate::codec::{FingerprintHash, decode};
+use crate::doubts::Doubts;
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
 use crate::format::crc32c;
@@ -51,6 +52,8 @@ pub struct CacheStatus {
     pub failed: Option<String>,
     /// Clean contents are still coming back after a restart.
     pub restoring: bool,
+    /// Regions that are being written to, or were a moment ago: what is cached of them is not trusted after a power cut.
+    pub open_regions: u64,
     /// Bytes of dirty extents waiting for insertion.
     pub dirty_queue_bytes: u64,
     /// The write log, if there is one.
@@ -103,6 +106,7 @@ pub struct Cache<F, C> {
     pub(crate) replayed: HashMap<ObjectId, Arc<Flights>>,
     pub(crate) commits: Commits,
     pub(crate) regions: Regions,
+    pub(crate) doubts: Doubts,
     pub(crate) volumes: Registry,
     /// What a restart has yet to bring back.
     pub(crate) recovery: Mutex<Option<State>>,
@@ -181,6 +185,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let identity = Identity { epoch, start: cache.start };
         let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
         cache.write_superblock(&superblock).await?;
+        cache.doubts.begin(&superblock, false);
         cache.install_log(verdict, log).await?;
         cache.commits.begin(journal);
         Ok(Arc::new(cache))
@@ -212,6 +217,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             fingerprints: settings.fingerprints(),
             logged: false,
             index: Some(Self::index_area_of(settings)).filter(|area| area.len > 0),
+            identity: settings.crash_memory.map_or_else(Default::default, |memory| memory.identity),
         })
     }
 
@@ -246,6 +252,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             replayed: HashMap::new(),
             commits: Commits::default(),
             regions: Regions::default(),
+            doubts: Doubts::new(settings.crash_memory),
             volumes: Registry::default(),
             recovery: Mutex::default(),
             witness: Mutex::default(),
@@ -385,6 +392,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             health: if failed.is_some() && stats.dirty_extents > 0 { Health::Failed } else { self.watch.state() },
             failed: failed.map(|reason| reason.to_string()),
             restoring: self.is_restoring(),
+            open_regions: self.regions.count(),
             dirty_queue_bytes: self.dirty_queue.bytes(),
             log: self.log_status(),
             manager: stats,

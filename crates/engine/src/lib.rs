@@ -9,6 +9,7 @@
 pub mod buf;
 mod cache;
 pub mod codec;
+mod doubts;
 mod error;
 mod fingerprints;
 pub mod format;
@@ -32,6 +33,7 @@ mod writeback;
 pub mod yielding;
 
 pub use cache::{Cache, CacheStatus};
+pub use doubts::CrashMemory;
 pub use error::{Error, ErrorKind};
 pub use fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 pub use health::Health;

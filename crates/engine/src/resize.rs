@@ -10,7 +10,7 @@ use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
-use nitro_cache::{SettingError, Settings};
+use nitro_cache::{Evicted, SettingError, Settings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -121,9 +121,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.manager.lock().begin_shrink(limit);
         let (mut occupied, mut moved) = (usize::MAX, self.clock.now());
         loop {
-            while let Some(evicted) = self.evict_beyond(limit) {
-                self.ledger.push(evicted);
-            }
+            while self.evict_beyond(limit) {}
             let left = self.manager.lock().occupied_beyond(limit);
             if left == 0 {
                 return Ok(());
@@ -143,9 +141,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    fn evict_beyond(&self, limit: u32) -> Option<Record> {
-        let evicted = self.manager.lock().evict_beyond(limit)?;
-        Some(Record::Evicted { weu: evicted.weu, generation: evicted.generation })
+    fn evict_beyond(&self, limit: u32) -> bool {
+        let mut manager = self.manager.lock();
+        let evicted = manager.evict_beyond(limit);
+        if let Some(Evicted { weu, generation }) = evicted {
+            self.ledger.push(Record::Evicted { weu, generation });
+        }
+        evicted.is_some()
     }
 
     /// Whether a cache that is becoming smaller waits for destage.

@@ -1,6 +1,7 @@
 //! What the engine is configured with, beyond the manager's own settings.
 
 use crate::codec::{Compression, FingerprintHash};
+use crate::doubts::CrashMemory;
 use crate::journal::Counts;
 use nitro_cache::Settings;
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub struct EngineSettings {
     /// A request fails that has waited so long, where the origin has owed an answer for as long; `None`: it waits. One that
     /// changes the origin goes on unseen, since it may yet arrive: until it has ended, nobody reads or writes its extents.
     pub origin_timeout: Option<Duration>,
+    /// Where a start that follows a kill of the program finds which extents were being written through; `None`: then it
+    /// distrusts whole regions, as after a power cut.
+    pub crash_memory: Option<CrashMemory>,
 }
 
 /// Records of the journal's snapshot that hold a dirty extent are shorter than the longest record.
@@ -70,6 +74,7 @@ impl EngineSettings {
             dirty_age: Duration::from_secs(30),
             dirty_wait: Duration::from_secs(10),
             origin_timeout: None,
+            crash_memory: None,
         }
     }
 

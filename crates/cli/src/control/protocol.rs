@@ -206,6 +206,8 @@ pub(crate) struct Cache {
     pub(crate) commits: u64,
     pub(crate) journal_snapshots: u64,
     pub(crate) regions_opened: u64,
+    /// Regions that are open: what is cached of them is read anew after a power cut.
+    pub(crate) regions_open: u64,
     pub(crate) dirty_stalls: u64,
     /// SSD space for write-evict units.
     pub(crate) capacity_bytes: u64,
@@ -324,6 +326,8 @@ pub(crate) struct Recovered {
     pub(crate) replayed_bytes: u64,
     /// Regions that were being written to: what was cached of them is read anew.
     pub(crate) open_regions: u64,
+    /// The program alone had ended: of those regions, only what was under way is read anew.
+    pub(crate) outlived: bool,
 }
 
 /// A volume.

@@ -4,10 +4,11 @@ use super::device::{CacheDevice, OriginDevice};
 use super::fence::Uuid;
 use super::flash_index::FlashFingerprints;
 use super::log;
+use super::outlive::{self, Machine};
 use super::plan;
 use super::store::{self, Store};
 use super::witness;
-use crate::config::{CacheConfig, CacheStore};
+use crate::config::{CacheConfig, CacheStore, Config};
 use crate::error::Error;
 use crate::export::{ServedCache, ServedVolume};
 use crate::size::Size;
@@ -15,7 +16,7 @@ use nitro_cache::ObjectId;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES, WEU_COUNT_MIN};
 use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, RamDevice};
 use nitro_engine::port::Device;
-use nitro_engine::{LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{EngineSettings, LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -82,8 +83,13 @@ fn dirty_bytes(cache: &Arc<ServedCache>, object: ObjectId, entry: &VolumeEntry) 
     without_origin(cache, object, entry).dirty_extents() * u64::from(cache.settings().manager.extent_bytes)
 }
 
-/// Opens a cache, or makes it.
-pub(super) async fn open(name: &str, config: &CacheConfig, discard_dirty: bool) -> Result<CacheEntry, Error> {
+/// Opens a cache, or makes it; for a server, if one is given.
+pub(super) async fn open(
+    name: &str,
+    config: &CacheConfig,
+    server: Option<&Config>,
+    discard_dirty: bool,
+) -> Result<CacheEntry, Error> {
     let CacheStore::Path(path) = &config.path else { return no_cache(name, config) };
     let what = format!("cache {}", path.display());
     if let Some(size) = config.size.filter(|_| !path.exists()) {
@@ -92,12 +98,13 @@ pub(super) async fn open(name: &str, config: &CacheConfig, discard_dirty: bool) 
     }
     log::check(config)?;
     let store = store::open(&what, path, config)?;
+    let machine = server.and_then(|server| Machine::of(server, name, path));
     let random = random().map_err(|e| Error::new("/dev/urandom", e))?;
     let mut entry = if store.holds_cache && !config.format {
-        restart(name, &what, config, store, &random, discard_dirty).await?
+        restart(name, &what, config, store, (&random, machine), discard_dirty).await?
     } else {
         let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
-        create(name, &what, config, store, &random, discard_dirty).await?
+        create(name, &what, config, store, (&random, machine), discard_dirty).await?
     };
     entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed).await?;
     entry.path = Some(path.clone());
@@ -110,14 +117,18 @@ async fn restart(
     what: &str,
     config: &CacheConfig,
     store: Store,
-    random: &Random,
+    (random, machine): (&Random, Option<Machine>),
     discard_dirty: bool,
 ) -> Result<CacheEntry, Error> {
     let device = CacheDevice::from(AnyDevice::from(store.device));
     let log = log::open(name, config, random.log_uuid)?;
     let logged = Logged { log, missing: missing_log(discard_dirty) };
+    let prepare = |settings: &mut EngineSettings, uuid| {
+        settings.crash_memory = outlive::memory(uuid, machine);
+        plan::announce(name, settings);
+    };
     let (cache, recovered, uuid) =
-        reopen(what, config, device, random.seed, logged, |s| plan::announce(name, s)).await.map_err(Refusal::error)?;
+        reopen(what, config, device, random.seed, logged, prepare).await.map_err(Refusal::error)?;
     let extent = u64::from(cache.settings().manager.extent_bytes);
     let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
         (0, _) => "nothing is dirty".to_owned(),
@@ -126,6 +137,9 @@ async fn restart(
     };
     let anew = match recovered.open_regions {
         0 => String::new(),
+        count if recovered.outlived => {
+            format!("; {count} regions of 16 MiB were being written to: what was under way there is read anew")
+        }
         count => format!("; {count} regions of 16 MiB were being written to, and are read anew"),
     };
     let logged = match recovered.replayed_extents {
@@ -193,7 +207,7 @@ async fn reopen(
     device: CacheDevice,
     seed: u64,
     logged: Logged,
-    announce: impl FnOnce(&nitro_engine::EngineSettings),
+    prepare: impl FnOnce(&mut EngineSettings, Uuid),
 ) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
     let device_bytes = device.geometry().size_bytes;
     let damaged = |e: nitro_engine::Error| {
@@ -207,7 +221,7 @@ async fn reopen(
         tracing::warn!("{what}: it failed while volumes went on without it: clean contents are left out");
         settings.distrust_clean = true;
     }
-    announce(&settings);
+    prepare(&mut settings, uuid);
     let Logged { log, missing } = logged;
     let opened = ServedCache::open_logged(device, log, missing, CompioClock::new(), settings).await;
     let (cache, recovered) = opened.map_err(|error| match error {
@@ -225,7 +239,7 @@ pub(crate) async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
     let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(CacheStore::Path(path.to_owned())) };
     let look = async |missing| {
         let device = CacheDevice::looked_at(open_to_look(path)?);
-        reopen(&what, &config, device, 0, Logged::without(missing), |_| {}).await
+        reopen(&what, &config, device, 0, Logged::without(missing), |_, _| {}).await
     };
     let (opened, log_missing) = match look(MissingLog::Refuse).await {
         Err(Refusal::Log(uuid, _)) => (look(MissingLog::Discard).await, Some(uuid)),
@@ -263,14 +277,15 @@ pub(crate) async fn create_alone(path: &Path, config: &CacheConfig, discard_dirt
         return Err(Error::new(what, "it is a cache already")
             .or("use it as it is, or give --format to start it anew: what it holds is lost"));
     }
-    open(&path.display().to_string(), config, discard_dirty).await
+    open(&path.display().to_string(), config, None, discard_dirty).await
 }
 
 /// Refuses to format a cache that holds dirty data. One that cannot be opened has none that a server could use.
 async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dirty: bool) -> Result<Store, Error> {
     let plain = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(config.path.clone()) };
     let missing = missing_log(discard_dirty);
-    let opened = reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_| {}).await;
+    let opened =
+        reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_, _| {}).await;
     if let Err(Refusal::Log(_, error)) = opened {
         return Err(error);
     }
@@ -299,11 +314,12 @@ async fn create(
     what: &str,
     config: &CacheConfig,
     store: Store,
-    random: &Random,
+    (random, machine): (&Random, Option<Machine>),
     discard_dirty: bool,
 ) -> Result<CacheEntry, Error> {
     let mut settings = plan::settings(what, config, store.size_bytes)?;
     settings.manager.seed = random.seed;
+    settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
     plan::announce(name, &settings);
     let device = CacheDevice::from(AnyDevice::from(store.device));
     let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));

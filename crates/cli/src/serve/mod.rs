@@ -14,6 +14,7 @@ mod need;
 mod notify;
 mod open;
 mod operate;
+mod outlive;
 mod overlay;
 mod place;
 mod plan;
@@ -76,12 +77,17 @@ pub(crate) fn run(config: Config) -> Result<(), Error> {
     reactor.block_on(async {
         let prepared = open::prepare(&config).await?;
         let sockets = Sockets::bind(&places)?;
+        let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
         let served = serve_all(&config, prepared, sockets, tls).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(cos_origin::close_all()).await;
-        served.and(finished).and(closed)
+        let ended = served.and(finished).and(closed);
+        if ended.is_ok() {
+            caches.into_iter().for_each(outlive::forget);
+        }
+        ended
     })
 }
 

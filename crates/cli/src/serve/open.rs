@@ -31,7 +31,7 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     }
     let mut caches = Caches::new();
     for (name, cache) in &config.caches {
-        let entry = caches::open(name, cache, config.force_discard_dirty).await?;
+        let entry = caches::open(name, cache, Some(config), config.force_discard_dirty).await?;
         caches.insert(name.clone(), Arc::new(entry));
     }
     let mut origins = Vec::new();

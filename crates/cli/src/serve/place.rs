@@ -74,7 +74,7 @@ fn check_socket_path(path: &Path) -> Result<(), Error> {
 }
 
 /// Makes a folder that only its owner can enter. One in `/tmp` may have been laid there by somebody else.
-fn make_private(folder: &Path) -> Result<(), Error> {
+pub(super) fn make_private(folder: &Path) -> Result<(), Error> {
     let what = format!("folder {}", folder.display());
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {

@@ -132,12 +132,13 @@ fn flash_index(cache: &Cache) -> Option<String> {
 }
 
 fn start(cache: &Cache) -> String {
-    let Recovered { dirty_bytes, lost_bytes, replayed_bytes, open_regions } = cache.recovered;
+    let Recovered { dirty_bytes, lost_bytes, replayed_bytes, open_regions, outlived } = cache.recovered;
     if cache.recovered == Recovered::default() && !cache.loading {
         return "nothing had to be recovered".to_owned();
     }
     let loading = if cache.loading { "clean data are still coming back; " } else { "" };
-    let mut text = format!("{loading}{} dirty, {open_regions} regions to be read anew", Size(dirty_bytes));
+    let anew = if outlived { "regions of which what was under way is read anew" } else { "regions to be read anew" };
+    let mut text = format!("{loading}{} dirty, {open_regions} {anew}", Size(dirty_bytes));
     if replayed_bytes > 0 {
         text += &format!(", {} from the write log", Size(replayed_bytes));
     }
@@ -187,8 +188,8 @@ fn cache(cache: &Cache) -> String {
         (
             "journal",
             format!(
-                "{} commits, {} snapshots, {} regions opened for writing",
-                cache.commits, cache.journal_snapshots, cache.regions_opened
+                "{} commits, {} snapshots, {} regions opened for writing, {} open",
+                cache.commits, cache.journal_snapshots, cache.regions_opened, cache.regions_open
             ),
         ),
         ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),

@@ -65,6 +65,55 @@ fn what_is_written_through_is_never_stale_after_kill_9() {
     hits(&place, 4, &data);
 }
 
+/// Extents of the warmed ones, and how many of them are written to.
+const WARM: u64 = 24 * 128;
+const WRITTEN: u64 = 200;
+
+/// Writes single extents all over the first 24 MiB.
+fn scatter(place: &Place, data: &mut [u8]) {
+    let mut client = place.client();
+    for n in 0..WRITTEN {
+        let (at, new) = ((n * 1579 % WARM * 8192), noise(100 + n, 8192));
+        assert_eq!(client.write(at, &new), 0);
+        data[at as usize..][..8192].copy_from_slice(&new);
+    }
+}
+
+/// What is on the SSD for certain and was not written to: a write-evict unit may not have been full.
+const CERTAIN: u64 = WARM - WRITTEN - 256;
+
+#[test]
+fn scattered_writes_leave_the_rest_warm_at_kill_9() {
+    let (place, server, mut data) = warmed(24);
+    scatter(&place, &mut data);
+    server.kill();
+    let server = place.serve(AGAIN);
+    let found = hits(&place, 24, &data);
+    assert!(found >= CERTAIN, "{found} hits of {WARM}: {}", place.status());
+    // And once more, by a program that found the last one's doubts.
+    scatter(&place, &mut data);
+    server.kill();
+    let _server = place.serve(AGAIN);
+    let found = hits(&place, 24, &data);
+    assert!(found >= CERTAIN - WRITTEN - 256, "{found} hits of {WARM}: {}", place.status());
+}
+
+#[test]
+fn scattered_writes_leave_the_rest_warm_at_a_power_cut_soon_after() {
+    let (place, server, mut data) = warmed(24);
+    scatter(&place, &mut data);
+    place.until("closed", |s| s["caches"][0]["regions_open"] == 0);
+    server.kill();
+    // After a power cut there is no memory of the last start.
+    let memories: Vec<_> = fs::read_dir(place.path("run/nitro")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let memories = memories.iter().filter(|path| path.extension().is_some_and(|e| e == "doubts"));
+    assert_eq!(memories.map(|path| fs::remove_file(path).unwrap()).count(), 1);
+    let _server = place.serve(AGAIN);
+    let found = hits(&place, 24, &data);
+    assert!(found >= CERTAIN, "{found} hits of {WARM}: {}", place.status());
+    assert_eq!(place.status()["caches"][0]["recovered"]["outlived"], false);
+}
+
 #[test]
 fn an_origin_that_others_changed_is_read_anew() {
     let (place, server, mut data) = warmed(4);

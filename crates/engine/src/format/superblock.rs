@@ -16,7 +16,8 @@
 //! | 76 | 1 | fingerprints: 0 none, 1 BLAKE3, 2 SHA-1 |
 //! | 77 | 8 | offset of the index of fingerprints on flash, zero if there is none |
 //! | 85 | 8 | bytes of that index |
-//! | 93 | 3999 | reserved, zero |
+//! | 93 | 16 | state of the machine at that start, as the program names it; zero: not known |
+//! | 109 | 3983 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use super::field::{Reader, Writer};
@@ -29,6 +30,8 @@ use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";
+/// Bytes of the name of a machine's state.
+pub const IDENTITY_BYTES: usize = 16;
 /// Bytes of one copy.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// Where the copies stand on a device of `size_bytes`: in its first and in its last whole block of [`SUPERBLOCK_BYTES`].
@@ -65,6 +68,8 @@ pub struct Superblock {
     /// The part of the device for an index of fingerprints. Programs that know nothing of it leave it alone, and need not
     /// mind it: what it says is believed only where it still is true.
     pub index: Option<Area>,
+    /// See [`CrashMemory::identity`](crate::CrashMemory::identity), of the last start; zeroes: not known.
+    pub identity: [u8; IDENTITY_BYTES],
 }
 
 /// The number of a hash.
@@ -94,7 +99,8 @@ impl Superblock {
             .u32(self.start)
             .u8(number(self.fingerprints))
             .u64(self.index.map_or(0, |area| area.offset))
-            .u64(self.index.map_or(0, |area| area.len));
+            .u64(self.index.map_or(0, |area| area.len))
+            .put(&self.identity);
         let crc = crc32c(&block[..CRC_AT]);
         block[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
@@ -161,6 +167,7 @@ impl Superblock {
             },
             logged: version == FORMAT_VERSION_LOGGED,
             index: Some(Area { offset: reader.u64()?, len: reader.u64()? }).filter(|area| area.len > 0),
+            identity: reader.array()?,
         };
         EXTENT_BYTES.check(superblock.extent_bytes.into()).map_err(|e| reader.refuse("extent size", e.value))?;
         WEU_BYTES.check(superblock.weu_bytes.into()).map_err(|e| reader.refuse("WEU size", e.value))?;
@@ -199,6 +206,7 @@ mod tests {
             fingerprints: Some(FingerprintHash::Sha1),
             logged: true,
             index: Some(Area { offset: 2 << 20, len: 2 << 20 }),
+            identity: *b"machine and boot",
         };
         let mut block = vec![0xAA; SUPERBLOCK_BYTES];
         superblock.encode(&mut block);

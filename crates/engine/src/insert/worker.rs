@@ -332,14 +332,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let discard = self.settings.discard_evicted;
             let evicted = {
                 let mut manager = self.manager.lock();
-                match manager.wants_eviction() {
+                let evicted = match manager.wants_eviction() {
                     true if discard => manager.evict_to_discard(),
                     true => manager.evict(),
                     false => None,
+                };
+                // In the same step: a commit that begins later must tell the journal.
+                if let Some(Evicted { weu, generation }) = evicted {
+                    self.ledger.push(Record::Evicted { weu, generation });
                 }
+                evicted
             };
-            let Some(Evicted { weu, generation }) = evicted else { break };
-            self.ledger.push(Record::Evicted { weu, generation });
+            let Some(Evicted { weu, .. }) = evicted else { break };
             if discard {
                 let weu_bytes = u64::from(self.settings.manager.weu_bytes);
                 // A device that cannot discard only loses a hint.
@@ -385,9 +389,11 @@ async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
         }
         Err(error) => {
             cache.metrics.ssd_write_errors.add(1);
-            cache.manager.lock().retire(weu);
+            let mut manager = cache.manager.lock();
+            manager.retire(weu);
             // It may have got there all the same.
             cache.ledger.push(Record::Evicted { weu, generation });
+            drop(manager);
             cache.watch.write_failed(&error);
         }
     }

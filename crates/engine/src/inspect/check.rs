@@ -74,7 +74,7 @@ async fn check_superblocks<F: Device>(flash: &F, chosen: &Superblock, report: &m
         };
         let (start, refused) = match copy {
             Ok(copy) => {
-                if (Superblock { start: chosen.start, ..copy }) != *chosen {
+                if (Superblock { start: chosen.start, identity: chosen.identity, ..copy }) != *chosen {
                     let what = String::from("superblock: the two copies describe different caches");
                     report.add(structure(Severity::Metadata, offset, len, what));
                 } else if copy.start != chosen.start {

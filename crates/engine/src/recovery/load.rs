@@ -15,6 +15,8 @@ use std::time::Duration;
 const READS_AT_ONCE: usize = 32;
 /// How often the journal is told what nobody waits for.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// How often it is told of extents that are doubtful until then, while there are any.
+const SETTLE_EVERY: Duration = Duration::from_millis(200);
 
 /// A WEU's header.
 pub(super) struct Header {
@@ -69,8 +71,16 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.load(&state).await;
         }
         let mut confirmed = self.metrics.commits.get();
+        let mut committed = self.clock.now();
         while !self.queue.is_closed() {
-            self.clock.sleep(COMMIT_EVERY).await;
+            self.clock.sleep(if self.doubts.has_news() { SETTLE_EVERY } else { COMMIT_EVERY }).await;
+            if self.settle_doubts().await.is_err() {
+                return; // the committer has said why
+            }
+            if self.clock.now().saturating_sub(committed) < COMMIT_EVERY {
+                continue;
+            }
+            committed = self.clock.now();
             let news = self.ledger.pending() + self.manager.lock().forgotten_count();
             // The last batch counts at a restart only if its data is there. One without data behind it says that it was:
             // what rots after that is known to be lost, rather than taken for what had never arrived.

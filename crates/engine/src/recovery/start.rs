@@ -3,6 +3,7 @@
 use super::load::{Header, HeaderRead, read_header};
 use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
+use crate::doubts::Doubts;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::format::stored::{Place, payload_range};
@@ -15,7 +16,7 @@ use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
 use crate::write_log::{LogDevice, MissingLog};
 use futures_util::stream::{self, StreamExt};
-use nitro_cache::{Generation, RestoredEntry, WeuId};
+use nitro_cache::{ExtentKey, Generation, RestoredEntry, WeuId};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,8 +36,11 @@ pub struct Recovered {
     pub dirty_extents: u64,
     /// Those of them whose content is lost.
     pub lost_extents: u64,
-    /// Regions whose clean extents are not trusted, since they were being written to.
+    /// Regions whose clean extents are not trusted, or not all, since they were being written to.
     pub open_regions: u64,
+    /// All that the last start had written is there, flushed or not: of open regions, all is trusted but the extents that were
+    /// being written to.
+    pub outlived: bool,
     /// The last batch was written, but what it speaks of was not: nobody had been told that it was durable.
     pub unfinished_batch: bool,
     /// Extents that came back from the write log, dirty: they are not counted above.
@@ -53,8 +57,7 @@ pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, 
 
 /// As [`read_superblock`], with the copy's offset on the device.
 async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, u64), Error> {
-    let mut best: Result<(Superblock, u64), Error> =
-        Err(Error::Format(FormatError::Magic { structure: "superblock" }));
+    let mut best: Result<(Superblock, u64), Error> = Err(Error::Format(FormatError::Magic { structure: "superblock" }));
     for offset in superblock_offsets(flash.geometry().size_bytes) {
         let copy = match flash.read(offset, SUPERBLOCK_BYTES).await {
             Ok(bytes) => Superblock::decode(&bytes).map(|copy| (copy, offset)).map_err(Error::Format),
@@ -112,16 +115,19 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if replay.lost_batches() > 0 {
             return Err(Error::Damaged { batches: replay.lost_batches() });
         }
+        let outlived = Doubts::outlived(settings.crash_memory, &superblock);
+        superblock.identity = settings.crash_memory.map_or_else(Default::default, |memory| memory.identity);
         let start = superblock.start.saturating_add(1).max(replay.next_start());
         superblock.start = start;
         superblock.fingerprints = superblock.fingerprints.or(settings.fingerprints());
         superblock.logged |= log.is_some();
         let mut cache = Self::new(flash, clock, settings, superblock)?;
         cache.first_superblock_whole.store(found_at == 0, Ordering::SeqCst);
-        let mut recovered = Recovered::default();
+        let mut recovered = Recovered { outlived, ..Recovered::default() };
         let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
         let verdict = cache.judge_log(state.log, log.as_ref(), missing).await?;
         cache.write_superblock(&superblock).await?;
+        cache.doubts.begin(&superblock, outlived);
         let journal = replay.resume(accepted, Identity { epoch: superblock.epoch, start });
         cache.recover(state, journal, &mut recovered).await?;
         recovered.replayed_extents = cache.install_log(verdict, log).await?;
@@ -266,7 +272,6 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub(super) fn restore(&self, state: &State, header: &Header) {
         let Head { weu, generation, start, .. } = header.head;
         self.set_start(weu, start);
-        let extent_bytes = u64::from(self.settings.manager.extent_bytes);
         let limit = if header.head.dirty { state.limit(start) } else { u64::MAX };
         let numbered = header.entries.iter().enumerate();
         let entries: Vec<RestoredEntry> = numbered
@@ -274,7 +279,6 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 let newest = state.keys.get(&entry.key);
                 let is_newest_dirty = newest
                     .is_some_and(|(version, newest)| *version == entry.version && matches!(newest, Newest::Dirty(..)));
-                let region = entry.key.index().0 * extent_bytes / crate::volume::REGION_BYTES;
                 let (position, stored) = stored_at(entry, &self.place_at(weu, generation, entry.offset));
                 RestoredEntry {
                     key: entry.key,
@@ -285,12 +289,17 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     void: entry.version >= limit
                         || state.is_void(weu, generation, number as u16, entry.key, entry.version)
                         || (state.is_dirty(entry.key) && !is_newest_dirty),
-                    doubtful: !is_newest_dirty
-                        && (self.settings.distrust_clean || state.regions.contains(&(entry.key.object(), region))),
+                    doubtful: !is_newest_dirty && (self.settings.distrust_clean || self.is_doubtful(state, entry.key)),
                 }
             })
             .collect();
         self.manager.lock().restore_weu(weu, generation, &entries);
+    }
+
+    /// Whether what is cached of an extent may be older or newer than what its origin has.
+    fn is_doubtful(&self, state: &State, key: ExtentKey) -> bool {
+        let region = key.index().0 * u64::from(self.settings.manager.extent_bytes) / crate::volume::REGION_BYTES;
+        state.regions.contains(&(key.object(), region)) && self.doubts.contain(key)
     }
 
     /// Completes a WEU that a crash had interrupted: writes its header from what the journal has of it.

@@ -145,12 +145,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             {
                 let wanted = select(self.destage.wanted.listen(), self.cache.destage_wanted.listen());
                 if !self.has_work() {
+                    // Soon after the last write its regions can be closed.
+                    let tick = if self.has_open_regions() { tick / 4 } else { tick };
                     select(wanted, pin!(self.cache.clock.sleep(tick))).await;
                 }
             }
             let result = match self.due() {
-                Some(before) => self.destage_round(before).await,
-                None => self.close_regions(false).await,
+                Some(before) if self.has_work() => self.destage_round(before).await,
+                _ => self.close_regions(false).await,
             };
             tick = TICK;
             // What fails is a state of the volume or of its cache, and was logged when it began.

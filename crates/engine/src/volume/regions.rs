@@ -1,22 +1,26 @@
 //! Write intent: what a crash may have left the cache wrong about. A write that goes to the origin first has its region
 //! noted as *open* in the journal; after a crash, clean entries of open regions are not trusted, since the origin may
 //! hold what is older or newer than they are. Regions that have not been written to for a while are closed, once the
-//! origin has been flushed and the journal has every entry that became void.
+//! origin has been flushed and the journal has every entry that became void; so are all of a volume that nobody writes to.
+//! The next write opens these again, with the same commit as its own: scattered writes would wait for one each.
 
 use super::Volume;
+use crate::doubts::DoubtId;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::port::{Clock, Device};
 use nitro_cache::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 /// Bytes of a region.
 pub(crate) const REGION_BYTES: u64 = 16 << 20;
 /// A region that has not been written to for so long is closed.
 const IDLE: Duration = Duration::from_secs(10);
+/// All regions of a volume that has not been written to for so long are closed.
+const QUIET: Duration = Duration::from_secs(1);
 /// Beyond so many open regions of a cache, idle ones are closed sooner.
 const OPEN_MAX: usize = 1024;
 
@@ -25,44 +29,110 @@ struct Region {
     /// The journal says that it is open.
     noted: bool,
     writers: u32,
+    /// How many there have been.
+    writes: u64,
+    /// Tells this opening from others of the region.
+    opening: u64,
     last_write: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    openings: u64,
+    /// Closed, which the journal has yet to be told of.
+    closing: u64,
+    open: BTreeMap<(ObjectId, u64), Region>,
+    /// Closed since nobody wrote to the volume, and when they were written to.
+    rested: BTreeMap<(ObjectId, u64), Duration>,
+}
+
+impl Table {
+    /// Opens a region, and with it those of the volume that were closed while it was quiet.
+    fn open(&mut self, object: ObjectId, region: u64, now: Duration, mut tell: impl FnMut(u64, u64)) {
+        self.openings += 1;
+        let opening = self.openings;
+        let rested = self.rested.extract_if(of(object), |_, last| now.saturating_sub(*last) < IDLE);
+        let rested: Vec<_> = rested.map(|((_, region), last)| (region, last)).collect();
+        self.rested.retain(|(other, _), _| *other != object);
+        for (region, last_write) in rested.into_iter().chain([(region, now)]) {
+            self.open.entry((object, region)).or_insert_with(|| {
+                tell(region, opening);
+                Region { noted: false, writers: 0, writes: 0, opening, last_write }
+            });
+        }
+    }
+}
+
+fn of(object: ObjectId) -> RangeInclusive<(ObjectId, u64)> {
+    (object, 0)..=(object, u64::MAX)
+}
+
+/// An opening of a region that the journal has yet to be told of.
+struct Opened {
+    region: u64,
+    opening: u64,
+}
+
+/// Regions that may be closed, as they were.
+struct Idle {
+    regions: Vec<((ObjectId, u64), Region)>,
+    /// Nobody writes to any of the volume.
+    quiet: bool,
 }
 
 /// The open regions of all volumes of a cache.
 #[derive(Debug, Default)]
-pub(crate) struct Regions(Mutex<BTreeMap<(ObjectId, u64), Region>>);
+pub(crate) struct Regions(Mutex<Table>);
 
 impl Regions {
     /// What a restart found open.
     pub(crate) fn restore(&self, open: impl Iterator<Item = (ObjectId, u64)>, now: Duration) {
-        let region = Region { noted: true, writers: 0, last_write: now };
-        self.0.lock().extend(open.map(|id| (id, region)));
+        let region = Region { noted: true, writers: 0, writes: 0, opening: 0, last_write: now };
+        self.0.lock().open.extend(open.map(|id| (id, region)));
     }
 
     /// Those that the journal has to know of.
     pub(crate) fn open(&self) -> Vec<(ObjectId, u64)> {
-        self.0.lock().keys().copied().collect()
+        self.0.lock().open.keys().copied().collect()
     }
 
-    /// Counts a writer in; says whether the journal has yet to be told of some region.
-    fn enter(&self, object: ObjectId, regions: Range<u64>, mut tell: impl FnMut(Record)) -> bool {
+    /// How many they are.
+    pub(crate) fn count(&self) -> u64 {
+        let all = self.0.lock();
+        all.open.len() as u64 + all.closing
+    }
+
+    fn has(&self, object: ObjectId) -> bool {
+        self.0.lock().open.range(of(object)).next().is_some()
+    }
+
+    /// Counts a writer in; gives the regions that the journal has yet to be told of, if any of the writer's is among them.
+    fn enter(&self, object: ObjectId, regions: Range<u64>, now: Duration, tell: impl Fn(Record)) -> Vec<Opened> {
         let mut all = self.0.lock();
-        let mut news = false;
+        let mut news = Vec::new();
         for region in regions {
-            let known = all.entry((object, region)).or_insert_with(|| {
-                tell(Record::RegionOpened { object, region });
-                Region { noted: false, writers: 0, last_write: Duration::ZERO }
-            });
-            known.writers += 1;
-            news |= !known.noted;
+            if !all.open.contains_key(&(object, region)) {
+                all.open(object, region, now, |region, opening| {
+                    tell(Record::RegionOpened { object, region });
+                    news.push(Opened { region, opening });
+                });
+            }
+            if let Some(known) = all.open.get_mut(&(object, region)) {
+                known.writers += 1;
+                known.writes += 1;
+                if !known.noted {
+                    news.push(Opened { region, opening: known.opening });
+                }
+            }
         }
         news
     }
 
-    fn noted(&self, object: ObjectId, regions: Range<u64>) {
+    fn noted(&self, object: ObjectId, opened: Vec<Opened>) {
         let mut all = self.0.lock();
-        for region in regions {
-            if let Some(known) = all.get_mut(&(object, region)) {
+        for Opened { region, opening } in opened {
+            // It may have been closed meanwhile, and opened again.
+            if let Some(known) = all.open.get_mut(&(object, region)).filter(|known| known.opening == opening) {
                 known.noted = true;
             }
         }
@@ -71,7 +141,7 @@ impl Regions {
     fn leave(&self, object: ObjectId, regions: Range<u64>, now: Duration) {
         let mut all = self.0.lock();
         for region in regions {
-            if let Some(known) = all.get_mut(&(object, region)) {
+            if let Some(known) = all.open.get_mut(&(object, region)) {
                 known.writers -= 1;
                 known.last_write = now;
             }
@@ -79,22 +149,44 @@ impl Regions {
     }
 
     /// Regions of an object that may be closed.
-    fn idle(&self, object: ObjectId, now: Duration, at_once: bool) -> Vec<((ObjectId, u64), Region)> {
+    fn idle(&self, object: ObjectId, now: Duration, at_once: bool) -> Idle {
         let all = self.0.lock();
-        let idle = if all.len() > OPEN_MAX { IDLE / 10 } else { IDLE };
-        let quiet = |r: &Region| r.writers == 0 && (at_once || now.saturating_sub(r.last_write) >= idle);
-        all.iter().filter(|((o, _), r)| *o == object && quiet(r)).map(|(id, r)| (*id, *r)).collect()
+        let is_idle = |r: &Region, idle| r.writers == 0 && now.saturating_sub(r.last_write) >= idle;
+        let idle = if all.open.len() > OPEN_MAX { IDLE / 10 } else { IDLE };
+        let quiet = at_once || all.open.range(of(object)).all(|(_, r)| is_idle(r, QUIET));
+        let idle = if quiet { Duration::ZERO } else { idle };
+        let regions = all.open.range(of(object)).filter(|(_, r)| is_idle(r, idle)).map(|(id, r)| (*id, *r));
+        Idle { regions: regions.collect(), quiet }
     }
 
     /// Closes those that have not changed since.
-    fn close(&self, idle: &[((ObjectId, u64), Region)], mut tell: impl FnMut(Record)) {
+    fn close(&self, idle: &Idle, mut tell: impl FnMut(Record)) -> Closing<'_> {
         let mut all = self.0.lock();
-        for (id, was) in idle {
-            if all.get(id) == Some(was) {
-                all.remove(id);
+        let mut count = 0;
+        for (id, was) in &idle.regions {
+            if all.open.get(id) == Some(was) {
+                all.open.remove(id);
+                count += 1;
+                if idle.quiet {
+                    all.rested.insert(*id, was.last_write);
+                }
                 tell(Record::RegionClosed { object: id.0, region: id.1 });
             }
         }
+        all.closing += count;
+        Closing { regions: self, count }
+    }
+}
+
+/// Regions that count as open until the journal knows better.
+struct Closing<'a> {
+    regions: &'a Regions,
+    count: u64,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.regions.0.lock().closing -= self.count;
     }
 }
 
@@ -103,10 +195,14 @@ pub(super) struct Intent<'a, F, C: Clock> {
     cache: &'a crate::Cache<F, C>,
     object: ObjectId,
     regions: Range<u64>,
+    doubt: Option<DoubtId>,
 }
 
 impl<F, C: Clock> Drop for Intent<'_, F, C> {
     fn drop(&mut self) {
+        if let Some(doubt) = self.doubt {
+            self.cache.doubts.leave(doubt);
+        }
         self.cache.regions.leave(self.object, self.regions.clone(), self.cache.clock.now());
     }
 }
@@ -124,17 +220,24 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let extent_bytes = self.extent_bytes();
         let regions = extents.start * extent_bytes / REGION_BYTES..(extents.end * extent_bytes).div_ceil(REGION_BYTES);
         let object = self.options.object;
-        let news = self.cache.regions.enter(object, regions.clone(), |record| self.cache.ledger.push(record));
-        let intent = Intent { cache: &self.cache, object, regions: regions.clone() };
-        if news {
+        let now = self.cache.clock.now();
+        let news = self.cache.regions.enter(object, regions.clone(), now, |record| self.cache.ledger.push(record));
+        let doubt = self.cache.doubts.enter(object, &extents);
+        let intent = Intent { cache: &self.cache, object, regions, doubt };
+        if !news.is_empty() {
             self.cache.metrics.regions_opened.add(1);
             if self.cache.commit().await.is_err() {
                 self.cache.check_outlived()?;
                 return Ok(None);
             }
-            self.cache.regions.noted(object, regions);
+            self.cache.regions.noted(object, news);
         }
         Ok(Some(intent))
+    }
+
+    /// Whether any region is open.
+    pub(super) fn has_open_regions(&self) -> bool {
+        self.cache.regions.has(self.options.object)
     }
 
     /// Closes the regions that have been idle for a while, or, `at_once`, all that nobody writes to.
@@ -147,12 +250,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let idle = self.cache.regions.idle(self.options.object, self.cache.clock.now(), at_once);
-        if idle.is_empty() || self.cache.is_restoring() {
+        if idle.regions.is_empty() || self.cache.is_restoring() {
             return Ok(());
         }
         self.flush_origin().await?;
         self.cache.commit().await?;
-        self.cache.regions.close(&idle, |record| self.cache.ledger.push(record));
-        Ok(())
+        let _closing = self.cache.regions.close(&idle, |record| self.cache.ledger.push(record));
+        self.cache.commit().await
     }
 }

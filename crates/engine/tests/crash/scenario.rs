@@ -57,6 +57,8 @@ pub trait System: 'static {
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<Self::Disk>>;
     /// Stops in good order: what was acknowledged is durable then.
     async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &SimClock, rng: &mut Rng) -> Result<(), String>;
+    /// The program is killed, with all devices as they were, or else there is more that is lost.
+    fn crashed(&self, _process_only: bool) {}
     /// A cycle ends.
     fn ended(&self, disks: &[Rc<Self::Disk>]);
 }
@@ -291,6 +293,9 @@ impl<S: System> World<S> {
     fn crash(&mut self) {
         let losses = [Loss::Shuffled, Loss::Shuffled, Loss::Shuffled, Loss::All, Loss::None];
         let killed = self.rng.one_in(4);
+        // While it is down, the flash is taken out and put in again.
+        let flash_reset = killed && self.rng.one_in(4);
+        self.system.crashed(killed && !flash_reset);
         let torn = self.system.faults().0.torn_sectors;
         if let Some(log) = &self.log {
             let torn = self.system.log_faults().torn_sectors;
@@ -306,7 +311,7 @@ impl<S: System> World<S> {
         }
         for (n, platter) in [&self.flash].into_iter().chain(&self.origins).enumerate() {
             let mut medium = platter.lock().unwrap();
-            match killed {
+            match killed && !(flash_reset && n == 0) {
                 true => medium.outlive_program(&mut self.rng),
                 false => {
                     let loss = losses[self.rng.below(losses.len() as u64) as usize];

@@ -14,7 +14,8 @@ use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::manager::{Generation, ObjectId, Settings, WeuId};
 use nitro_engine::port::{Clock, Device};
 use nitro_engine::{
-    Cache, Change, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions, WriteMode,
+    Cache, Change, CrashMemory, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions,
+    WriteMode,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -250,6 +251,7 @@ struct Happened {
     recovered_dirty: AtomicU64,
     unfinished_batches: AtomicU64,
     open_regions: AtomicU64,
+    outlived: AtomicU64,
     snapshots: AtomicU64,
     outrun_reads: AtomicU64,
     logs: Logs,
@@ -280,17 +282,30 @@ struct Nitro {
     settings: EngineSettings,
     traits: Rc<Traits>,
     happened: Arc<Happened>,
+    memory: Option<&'static [AtomicU64]>,
+    /// Becomes another number when more is lost than the program.
+    machine: Cell<u64>,
 }
 
 impl Nitro {
     fn new(seed: u64, happened: &Arc<Happened>) -> Self {
         let (formatted, at_work, settings) = (Cell::new(false), Rc::default(), settings(seed));
         let traits = Rc::new(Traits::new(seed, &settings));
-        Self { seed, logged: false, formatted, at_work, settings, traits, happened: happened.clone() }
+        // In small tables much is doubtful that was not written to.
+        let words = [None, Some(40), Some(2048), Some(2048)][seed as usize / 3 % 4];
+        let memory = words.map(|words| &*Vec::from_iter((0..words).map(|_| AtomicU64::new(0))).leak());
+        let (happened, machine) = (happened.clone(), Cell::new(1));
+        Self { seed, logged: false, formatted, at_work, settings, traits, happened, memory, machine }
     }
 
     fn with_log(seed: u64, happened: &Arc<Happened>) -> Self {
         Self { logged: true, ..Self::new(seed, happened) }
+    }
+
+    fn settings(&self) -> EngineSettings {
+        let identity = u128::from(self.machine.get()).to_le_bytes();
+        let crash_memory = self.memory.map(|words| CrashMemory { words, identity });
+        EngineSettings { crash_memory, ..self.settings }
     }
 
     fn log(&self, device: Option<CrashDevice>, cycle: u64) -> Option<LogDevice<CrashDevice>> {
@@ -310,7 +325,7 @@ impl Nitro {
         let given = self.log(log.clone(), cycle);
         let (clock, missing) = (clock.clone(), MissingLog::Refuse);
         let cache =
-            Cache::format_logged(flash.clone(), given, missing, clock.clone(), self.settings, [7; 16], epoch).await?;
+            Cache::format_logged(flash.clone(), given, missing, clock.clone(), self.settings(), [7; 16], epoch).await?;
         let Some(half_bytes) = self.traits.half_bytes else {
             self.formatted.set(true);
             return Ok(cache);
@@ -350,7 +365,7 @@ impl Nitro {
         let superblock = TestCache::probe(&flash).await?;
         let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
         let manager = Settings { cache_bytes, ..self.settings.manager };
-        let settings = EngineSettings { manager, ..self.settings };
+        let settings = EngineSettings { manager, ..self.settings() };
         let mut given = self.log(log, cycle);
         if given.is_some() && Rng::new(self.seed << 8 ^ cycle ^ 0x106).one_in(4) {
             // Only where it is not needed may it be left out.
@@ -374,6 +389,7 @@ impl Nitro {
         add(&self.happened.recovered_dirty, recovered.dirty_extents);
         add(&self.happened.unfinished_batches, recovered.unfinished_batch.into());
         add(&self.happened.open_regions, recovered.open_regions);
+        add(&self.happened.outlived, if recovered.outlived { recovered.open_regions } else { 0 });
         Ok(cache)
     }
 
@@ -484,6 +500,10 @@ impl System for Nitro {
         Ok(())
     }
 
+    fn crashed(&self, process_only: bool) {
+        self.machine.set(self.machine.get() + u64::from(!process_only));
+    }
+
     fn ended(&self, disks: &[Rc<CachedDisk>]) {
         let status = disks[0].volume.cache().status();
         let happened = &self.happened;
@@ -525,8 +545,9 @@ fn the_engine_survives_crashes() {
     });
     let all = *happened.outcome.lock().unwrap();
     let Happened { evicted, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
-    let Happened { recovered_dirty, unfinished_batches, open_regions, snapshots, outrun_reads, given_up, .. } =
-        &*happened;
+    let Happened {
+        recovered_dirty, unfinished_batches, open_regions, outlived, snapshots, outrun_reads, given_up, ..
+    } = &*happened;
     let mut few = all.kills.min(all.power_losses).min(all.crashes_in_start).min(all.stops) < 50;
     println!("{all:?}");
     for (name, counter) in [
@@ -538,6 +559,7 @@ fn the_engine_survives_crashes() {
         ("dirty extents recovered", recovered_dirty),
         ("unfinished batches", unfinished_batches),
         ("regions found open", open_regions),
+        ("regions found open after a kill", outlived),
         ("journal snapshots", snapshots),
         ("reads outrun by an eviction", outrun_reads),
         ("requests given up", given_up),

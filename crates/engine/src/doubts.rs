@@ -1,0 +1,267 @@
+//! Doubts: the extents whose cached contents may be outdated if the program is killed, in memory that outlives it.
+//!
+//! A write to the origin makes what is cached of its extents void, but the journal has that only with the next commit. Until
+//! then the extents are *doubtful*. They are entered in one of two tables (bits, by the hash of the extent's key) before the
+//! origin is written to. [`Cache::settle_doubts`] turns to the other table, repeats there what is still being written, commits,
+//! and only then clears the first: so an extent that is in neither table is in the journal as it is.
+//!
+//! After a kill, where all that was written is still there, a restart distrusts the extents in the tables. After a power cut,
+//! the tables do not count, and it distrusts all of the regions that the journal has as open (`volume/regions.rs`).
+
+use crate::cache::Cache;
+use crate::format::superblock::{IDENTITY_BYTES, Superblock};
+use crate::port::{Clock, Device};
+use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory that outlives the program, but not necessarily the machine: shared memory, or a file that is mapped.
+#[derive(Clone, Copy)]
+pub struct CrashMemory {
+    /// Zeroes, or what an earlier start of the cache left there; at least [`WORDS_MIN`](Self::WORDS_MIN). Nobody else may use it.
+    pub words: &'static [AtomicU64],
+    /// Names the state of the machine: equal in two starts only if everything that the earlier one had written, be it flushed or
+    /// not, to the cache device, to the origins and to `words` is still there in the later one.
+    pub identity: [u8; IDENTITY_BYTES],
+}
+
+impl CrashMemory {
+    /// The least number of words.
+    pub const WORDS_MIN: usize = HEADER_WORDS + 2;
+
+    /// Bytes of the memory.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+}
+
+impl PartialEq for CrashMemory {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.words, other.words) && self.identity == other.identity
+    }
+}
+
+impl fmt::Debug for CrashMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrashMemory").field("words", &self.words.len()).finish_non_exhaustive()
+    }
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"NITRODBT");
+/// Magic, UUID, epoch, start, then a word for each table: not zero if all extents are doubtful.
+const HEADER_WORDS: usize = 8;
+const START_WORD: usize = 4;
+const ALL_WORDS: [usize; 2] = [5, 6];
+/// A write of more extents than these makes all doubtful.
+const EXTENTS_MAX: u64 = 1 << 16;
+
+/// The two tables.
+#[derive(Clone, Copy)]
+struct Tables {
+    words: &'static [AtomicU64],
+}
+
+impl Tables {
+    fn new(memory: CrashMemory) -> Option<Self> {
+        (memory.words.len() >= CrashMemory::WORDS_MIN).then_some(Self { words: memory.words })
+    }
+
+    fn header(superblock: &Superblock) -> [u64; 5] {
+        let [a, b] = [0, 8].map(|at| superblock.uuid[at..].first_chunk().map_or(0, |half| u64::from_le_bytes(*half)));
+        [MAGIC, a, b, superblock.epoch, superblock.start.into()]
+    }
+
+    fn table(&self, number: usize) -> &'static [AtomicU64] {
+        let len = (self.words.len() - HEADER_WORDS) / 2;
+        &self.words[HEADER_WORDS + number * len..][..len]
+    }
+
+    /// The word and the bit of an extent.
+    fn place(&self, number: usize, key: ExtentKey) -> (&'static AtomicU64, u64) {
+        let table = self.table(number);
+        let mixed = (key.raw() ^ key.raw() >> 31).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let bit = (u128::from(hash) * (table.len() as u128 * 64)) >> 64;
+        (&table[(bit / 64) as usize], 1 << (bit % 64))
+    }
+
+    fn enter(&self, number: usize, object: ObjectId, extents: &Range<u64>) {
+        if extents.end - extents.start > EXTENTS_MAX {
+            self.words[ALL_WORDS[number]].store(1, Ordering::SeqCst);
+            return;
+        }
+        for index in extents.clone() {
+            let (word, bit) = self.place(number, ExtentKey::new(object, ExtentIndex(index)));
+            if word.load(Ordering::SeqCst) & bit == 0 {
+                word.fetch_or(bit, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn contains(&self, number: usize, key: ExtentKey) -> bool {
+        let (word, bit) = self.place(number, key);
+        self.words[ALL_WORDS[number]].load(Ordering::SeqCst) != 0 || word.load(Ordering::SeqCst) & bit != 0
+    }
+
+    fn clear(&self, number: usize) {
+        for word in self.table(number).iter().chain([&self.words[ALL_WORDS[number]]]) {
+            if word.load(Ordering::Relaxed) != 0 {
+                word.store(0, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Adds what the second table has to the first.
+    fn merge(&self) {
+        for (into, from) in self.table(0).iter().zip(self.table(1)) {
+            into.fetch_or(from.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        let [into, from] = ALL_WORDS.map(|at| &self.words[at]);
+        into.fetch_or(from.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.clear(1);
+    }
+}
+
+/// The write of some extents, until it has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DoubtId(u64);
+
+#[derive(Default)]
+struct State {
+    /// The table that is being filled.
+    current: usize,
+    /// The other one is not clear.
+    other_holds: bool,
+    /// Something was entered, or a write has ended, since the tables changed places.
+    news: bool,
+    next: u64,
+    under_way: BTreeMap<u64, (ObjectId, Range<u64>)>,
+}
+
+/// The doubts of a cache; without [`CrashMemory`], none are kept.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    tables: Option<Tables>,
+    state: Mutex<State>,
+}
+
+impl Doubts {
+    pub(crate) fn new(memory: Option<CrashMemory>) -> Self {
+        Self { tables: memory.and_then(Tables::new), ..Self::default() }
+    }
+
+    /// Whether the memory is what the start left that wrote this superblock, and nothing else is lost since.
+    pub(crate) fn outlived(memory: Option<CrashMemory>, superblock: &Superblock) -> bool {
+        let Some((memory, tables)) = memory.and_then(|memory| Some((memory, Tables::new(memory)?))) else {
+            return false;
+        };
+        let found = tables.words.iter().map(|word| word.load(Ordering::SeqCst));
+        memory.identity != [0; IDENTITY_BYTES]
+            && memory.identity == superblock.identity
+            && found.zip(Tables::header(superblock)).all(|(found, expected)| found == expected)
+    }
+
+    /// Begins to keep the doubts of the start that has written `superblock`. Those of the start before count on until this
+    /// start's journal has what became of them: where they have not `outlived` it, all of its open regions are doubtful.
+    pub(crate) fn begin(&self, superblock: &Superblock, outlived: bool) {
+        let Some(tables) = self.tables else { return };
+        // Until the header is complete, no start believes the memory.
+        tables.words[START_WORD].store(0, Ordering::SeqCst);
+        if outlived {
+            tables.merge();
+        } else {
+            tables.clear(0);
+            tables.clear(1);
+            // If this start is killed before it has read all entries, the next one must not find an empty memory that it believes.
+            tables.words[ALL_WORDS[0]].store(1, Ordering::SeqCst);
+        }
+        for (word, value) in tables.words.iter().zip(Tables::header(superblock)) {
+            word.store(value, Ordering::SeqCst);
+        }
+        *self.state.lock() = State { current: 1, other_holds: true, ..State::default() };
+    }
+
+    /// During a restart: whether the last start left an extent of an open region doubtful.
+    pub(crate) fn contain(&self, key: ExtentKey) -> bool {
+        self.tables.is_none_or(|tables| tables.contains(0, key))
+    }
+
+    /// Some extents are about to change at the origin. Until [`leave`](Self::leave), they are doubtful.
+    pub(crate) fn enter(&self, object: ObjectId, extents: &Range<u64>) -> Option<DoubtId> {
+        let tables = self.tables?;
+        let (id, current) = {
+            let mut state = self.state.lock();
+            state.next += 1;
+            state.news = true;
+            let id = state.next;
+            state.under_way.insert(id, (object, extents.clone()));
+            (id, state.current)
+        };
+        // Should the tables change places just now, this is repeated in the other one.
+        tables.enter(current, object, extents);
+        Some(DoubtId(id))
+    }
+
+    /// The change has ended, and what was cached of the extents is forgotten.
+    pub(crate) fn leave(&self, id: DoubtId) {
+        let mut state = self.state.lock();
+        state.under_way.remove(&id.0);
+        state.news = true;
+    }
+
+    /// Has the tables change places, unless there is something in the other one or nothing to settle. Says which table may be
+    /// cleared after a commit.
+    fn turn(&self) -> Option<usize> {
+        let tables = self.tables?;
+        let (current, under_way) = {
+            let mut state = self.state.lock();
+            if state.other_holds {
+                return Some(1 - state.current);
+            }
+            if !state.news {
+                return None;
+            }
+            state.current = 1 - state.current;
+            (state.other_holds, state.news) = (true, false);
+            (state.current, state.under_way.values().cloned().collect::<Vec<_>>())
+        };
+        for (object, extents) in under_way {
+            tables.enter(current, object, &extents);
+        }
+        Some(1 - current)
+    }
+
+    fn clear(&self, table: usize) {
+        if let Some(tables) = self.tables {
+            tables.clear(table);
+            self.state.lock().other_holds = false;
+        }
+    }
+
+    /// Whether anything is to be settled.
+    pub(crate) fn has_news(&self) -> bool {
+        let state = self.state.lock();
+        self.tables.is_some() && (state.news || state.other_holds)
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Has the journal know what became of doubtful extents, and clears them away. To be called by one task.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned): the journal has failed; they stay.
+    pub(crate) async fn settle_doubts(&self) -> Result<(), crate::Error> {
+        // While entries are still being read, what the last start left doubtful is needed.
+        if self.is_restoring() || !self.is_journaling() {
+            return Ok(());
+        }
+        let Some(table) = self.doubts.turn() else { return Ok(()) };
+        self.commit().await?;
+        self.doubts.clear(table);
+        Ok(())
+    }
+}
