@@ -22,6 +22,7 @@ mod progress;
 mod record;
 mod reproduce;
 mod serve;
+mod signals;
 mod sim;
 mod size;
 mod status;
@@ -34,6 +35,7 @@ pub use size::Size;
 
 use args::{Cli, Command};
 use clap::Parser;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Runs the command line. Exit codes: 0 done, 1 failed, 2 used wrongly.
@@ -41,7 +43,8 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Err(error) = logging::start(&cli).and_then(|()| run(&cli)) {
-        eprintln!("nitro: {error}");
+        // Standard error may be a terminal that was closed.
+        let _ = writeln!(io::stderr(), "nitro: {error}");
         return ExitCode::from(1);
     }
     ExitCode::SUCCESS

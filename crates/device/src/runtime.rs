@@ -251,28 +251,3 @@ impl Clock for CompioClock {
         compio::time::sleep(duration).await;
     }
 }
-
-/// Which signal asked the process to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shutdown {
-    /// `SIGTERM`, as service managers send.
-    Terminate,
-    /// `SIGINT`, as Ctrl-C sends.
-    Interrupt,
-}
-
-/// Waits for `SIGTERM` or `SIGINT`. Afterwards both have their default effect again, so that a second one ends the
-/// process at once.
-///
-/// # Errors
-/// When no handler can be installed.
-pub async fn wait_for_shutdown() -> io::Result<Shutdown> {
-    use futures_util::future::{Either, select};
-    use rustix::process::Signal;
-    let terminate = std::pin::pin!(compio::signal::unix::signal(Signal::TERM.as_raw()));
-    let interrupt = std::pin::pin!(compio::signal::unix::signal(Signal::INT.as_raw()));
-    match select(terminate, interrupt).await {
-        Either::Left((result, _)) => result.map(|()| Shutdown::Terminate),
-        Either::Right((result, _)) => result.map(|()| Shutdown::Interrupt),
-    }
-}

@@ -7,6 +7,7 @@ use crate::args::{CosImportArgs, CosKind};
 use crate::error::Error;
 use crate::output::{Format, json_line, print};
 use crate::progress::Progress;
+use crate::signals::{Signals, Urgency};
 use crate::size::Size;
 use bytes::Bytes;
 use event_listener::Event;
@@ -156,6 +157,7 @@ impl Segments {
 }
 
 async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u64, u64), Error> {
+    let signals = Signals::handle()?;
     let path = &args.source;
     let source = File::open(path).map_err(|e| Error::new(path.display(), e))?;
     let (size, token) = identify(&source, path)?;
@@ -185,6 +187,11 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
     let note = async || {
         progress.show(shared.bytes.load(SeqCst));
         let prefix = shared.prefix();
+        if let Some(name) = signals.get(Urgency::InOrder) {
+            store.note_import(&volume, prefix).await.map_err(fail)?;
+            let why = format!("{name} broke the import off at {} of {}", Size(prefix), Size(size));
+            return Err(Error::new(&args.name, why).or("the same command goes on there"));
+        }
         if prefix < noted + NOTED_EVERY_BYTES {
             return Ok(());
         }
@@ -364,6 +371,7 @@ impl Shared for StreamShared {
 const PARTS_AHEAD: u64 = 64;
 
 async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
+    let signals = Signals::handle()?;
     let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
     let mut import = store.import_stream(&args.name, now()).map_err(fail)?;
     let cutter = Mutex::new(Some(Cutter { input, rest: Vec::new(), number: 0, is_at_end: false }));
@@ -392,6 +400,9 @@ async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File)
             bytes += len;
             next += 1;
             shared.pushed.store(next, SeqCst);
+        }
+        if let Some(name) = signals.get(Urgency::InOrder) {
+            return Err(Error::new(&args.name, format_args!("{name} broke the import off, and nothing is kept of it")));
         }
         Ok(())
     };

@@ -48,9 +48,9 @@ use crate::config::{Config, TlsMode};
 use crate::control::server as control;
 use crate::error::Error;
 use crate::record::Recorder;
+use crate::signals::{Signals, Urgency};
 use futures_util::future::{Either, join, select};
 use nitro_device::Reactor;
-use nitro_device::runtime::{Shutdown, wait_for_shutdown};
 use nitro_nbd::{ServerOptions, TlsFiles, TlsPolicy};
 use open::Prepared;
 use place::Places;
@@ -68,6 +68,7 @@ const THREADS_DEFAULT_MAX: usize = 4;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Error> {
+    let signals = Signals::handle()?;
     let places = Places::choose(&config)?;
     let tls = tls_policy(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
@@ -75,11 +76,18 @@ pub(crate) fn run(config: Config) -> Result<(), Error> {
         tracing::warn!("io_uring is not available here; requests go through slower helper threads");
     }
     reactor.block_on(async {
-        let prepared = open::prepare(&config).await?;
+        // Nothing is served yet: what is given up here is what a crash would leave.
+        let prepared = match select(pin!(signals.wait(Urgency::InOrder)), pin!(open::prepare(&config))).await {
+            Either::Left((name, _)) => {
+                tracing::info!("{name}: the server ends before it has served anything");
+                return Ok(());
+            }
+            Either::Right((prepared, _)) => prepared?,
+        };
         let sockets = Sockets::bind(&places)?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
-        let served = serve_all(&config, prepared, sockets, tls).await;
+        let served = serve_all(&config, prepared, sockets, tls, signals).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(cos_origin::close_all()).await;
@@ -111,7 +119,13 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
     })
 }
 
-async fn serve_all(config: &Config, mut prepared: Prepared, mut sockets: Sockets, tls: TlsPolicy) -> Result<(), Error> {
+async fn serve_all(
+    config: &Config,
+    mut prepared: Prepared,
+    mut sockets: Sockets,
+    tls: TlsPolicy,
+    signals: &Signals,
+) -> Result<(), Error> {
     let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
     let volumes = prepared.admit(config).await?;
     let connections_max = config.server.max_connections.unwrap_or(CONNECTIONS_MAX);
@@ -122,12 +136,12 @@ async fn serve_all(config: &Config, mut prepared: Prepared, mut sockets: Sockets
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, threads)?;
-    accept(&served, &sockets, &reactors).await?;
+    accept(&served, &sockets, &reactors, signals).await;
     notify::stopping();
     sockets.close();
     // The control socket goes on answering: destage may take its time.
     let answering = pin!(control::serve(&sockets.control, &served));
-    let leaving = pin!(shutdown::leave(&served, reactors, config.server.destage_on_exit.unwrap_or(true)));
+    let leaving = pin!(shutdown::leave(&served, reactors, config.server.destage_on_exit.unwrap_or(true), signals));
     let left = match select(leaving, answering).await {
         Either::Left((result, _)) => result,
         Either::Right(((), leaving)) => leaving.await,
@@ -137,27 +151,14 @@ async fn serve_all(config: &Config, mut prepared: Prepared, mut sockets: Sockets
 }
 
 /// Accepts clients until a signal arrives.
-async fn accept(served: &Arc<Served>, sockets: &Sockets, reactors: &Reactors) -> Result<(), Error> {
-    let stop = pin!(wait_for_shutdown());
+async fn accept(served: &Arc<Served>, sockets: &Sockets, reactors: &Reactors, signals: &Signals) {
+    let stop = pin!(signals.wait(Urgency::InOrder));
     let accepting = pin!(async {
         announce(&served.uris());
         join(sockets.accept(served, reactors), control::serve(&sockets.control, served)).await;
     });
-    // The signals are polled first, and so are heeded by the time that the server is announced.
-    match select(stop, accepting).await {
-        Either::Left((Ok(signal), _)) => {
-            tracing::info!("{}: finishing what clients have asked for", name(signal));
-            Ok(())
-        }
-        Either::Left((Err(error), _)) => Err(Error::new("signals", error)),
-        Either::Right(((), _)) => Ok(()),
-    }
-}
-
-fn name(signal: Shutdown) -> &'static str {
-    match signal {
-        Shutdown::Terminate => "SIGTERM",
-        Shutdown::Interrupt => "SIGINT",
+    if let Either::Left((name, _)) = select(stop, accepting).await {
+        tracing::info!("{name}: finishing what clients have asked for");
     }
 }
 

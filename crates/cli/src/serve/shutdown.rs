@@ -3,13 +3,13 @@
 use super::connections::{Drain, sleep};
 use super::latch::Latch;
 use super::reactors::Reactors;
-use super::{Served, name, notify};
+use super::{Served, notify};
 use crate::error::Error;
 use crate::export::VolumeExport;
 use crate::progress::eta;
+use crate::signals::{Signals, Urgency};
 use crate::size::Size;
 use futures_util::future::{Either, join_all, select};
-use nitro_device::runtime::wait_for_shutdown;
 use nitro_engine::WriteMode;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -22,14 +22,13 @@ const KEEP_HURRIED_MAX: Duration = Duration::from_secs(10);
 /// How often it is told how far destage is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// Ends in order. A second signal leaves dirty data where they are, in the caches; a third ends the process at once.
-pub(super) async fn leave(served: &Served, reactors: Reactors, destage: bool) -> Result<(), Error> {
+/// Ends in order. A second signal leaves dirty data where they are, in the caches, flushed; a third ends the process at once.
+pub(super) async fn leave(served: &Served, reactors: Reactors, destage: bool, signals: &Signals) -> Result<(), Error> {
     let hurry = Latch::default();
     let heed = async {
-        if let Ok(signal) = wait_for_shutdown().await {
-            tracing::info!("{}: dirty data stay in the caches", name(signal));
-            hurry.set();
-        }
+        let name = signals.wait(Urgency::Soon).await;
+        tracing::info!("{name}: dirty data stay in the caches");
+        hurry.set();
         std::future::pending::<()>().await;
     };
     match select(pin!(leave_in_order(served, reactors, destage, &hurry)), pin!(heed)).await {

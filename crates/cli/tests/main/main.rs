@@ -13,6 +13,7 @@ mod reproducing;
 mod restart;
 mod serving;
 mod sick_origin;
+mod signals;
 mod simulating;
 mod status;
 mod support;

@@ -109,10 +109,18 @@ impl Place {
 
     /// The same, of a process whose files can be kept from growing and changing: see [`Server::limit_files`].
     pub fn serve_limited(&self, arguments: &str) -> Server {
-        let nitro = self.command(&format!("serve {arguments}"));
         // Writes past the limit are to fail rather than to kill.
+        self.serve_ignoring("XFSZ", arguments)
+    }
+
+    /// The same, of a process that is started with a signal ignored.
+    pub fn serve_ignoring(&self, signal: &str, arguments: &str) -> Server {
+        let nitro = self.command(&format!("serve {arguments}"));
         let mut command = Command::new("sh");
-        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(nitro.get_program()).args(nitro.get_args());
+        command
+            .args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")])
+            .arg(nitro.get_program())
+            .args(nitro.get_args());
         for (name, value) in nitro.get_envs() {
             match value {
                 Some(value) => command.env(name, value),

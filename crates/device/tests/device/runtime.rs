@@ -1,9 +1,7 @@
 //! The reactor.
 
-use nitro_device::runtime::{Shutdown, wait_for_shutdown};
 use nitro_device::{CompioClock, FileOptions, Reactor, spawn_local, spawn_thread};
 use nitro_engine::port::{Clock, Device};
-use rustix::process::{Signal, getpid, kill_process};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -30,17 +28,6 @@ fn a_panic_shows_when_the_thread_is_joined() {
     let thread = spawn_thread("doomed", || async { panic!("on purpose") }).unwrap();
     let payload: std::thread::Result<()> = thread.join();
     assert_eq!(*payload.unwrap_err().downcast::<&str>().unwrap(), "on purpose");
-}
-
-#[test]
-fn a_signal_ends_the_wait() {
-    Reactor::new().unwrap().block_on(async {
-        spawn_local(async {
-            CompioClock::new().sleep(Duration::from_millis(50)).await;
-            kill_process(getpid(), Signal::TERM).unwrap();
-        });
-        assert_eq!(wait_for_shutdown().await.unwrap(), Shutdown::Terminate);
-    });
 }
 
 /// A task that another thread wakes again before it has even ended its turn, so that its reactor never sleeps.
