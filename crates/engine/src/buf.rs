@@ -153,6 +153,25 @@ impl BufMut {
         buf
     }
 
+    /// An empty buffer that can [grow](Self::grow_to) to `len` bytes in place. Memory is taken as it grows.
+    #[must_use]
+    pub fn with_capacity(len: usize) -> Self {
+        let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
+        let pages = POOL.with(|p| p.borrow_mut().take(count)).unwrap_or_else(|| Vec::with_capacity(count));
+        self::count((pages.len() * BUF_ALIGNMENT_BYTES) as i64);
+        Self { pages, len: 0 }
+    }
+
+    /// Lengthens the buffer to `len` bytes, of which those behind the old length are unspecified; shorter lengths are ignored.
+    pub fn grow_to(&mut self, len: usize) {
+        let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
+        if self.pages.len() < count {
+            self::count(((count - self.pages.len()) * BUF_ALIGNMENT_BYTES) as i64);
+            self.pages.resize(count, Page::zeroed());
+        }
+        self.len = self.len.max(len);
+    }
+
     /// Shortens the buffer to `len` bytes; longer lengths are ignored.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -188,6 +207,10 @@ impl Drop for BufMut {
     fn drop(&mut self) {
         let pages = std::mem::take(&mut self.pages);
         count(-((pages.len() * BUF_ALIGNMENT_BYTES) as i64));
+        if pages.len() < pages.capacity() {
+            // It never grew to its capacity.
+            return;
+        }
         // While a thread ends its pool may be gone; then the memory is simply freed.
         let _ = POOL.try_with(|p| p.borrow_mut().put(pages));
     }
@@ -223,6 +246,23 @@ mod tests {
         drop(slice);
         let b = BufMut::with_len(8000);
         assert_eq!((b.as_ptr().addr(), b.len()), (address, 8000));
+    }
+
+    #[test]
+    fn buffers_grow_in_place() {
+        let mut buf = BufMut::with_capacity(3 << 20);
+        assert!(buf.is_empty());
+        buf.grow_to(5000);
+        let address = buf.as_ptr().addr();
+        buf[..5000].fill(7);
+        buf.grow_to(1 << 20);
+        buf.grow_to(4000);
+        assert_eq!((buf.len(), buf.as_ptr().addr()), (1 << 20, address));
+        assert!(buf[..5000].iter().all(|byte| *byte == 7));
+        buf.grow_to(3 << 20);
+        assert_eq!((buf.len(), buf.as_ptr().addr(), is_aligned(&buf)), (3 << 20, address, true));
+        drop(buf);
+        assert_eq!(BufMut::with_len(3 << 20).as_ptr().addr(), address);
     }
 
     #[test]

@@ -82,6 +82,12 @@ pub enum NbdError {
         /// Its length in bytes.
         bytes: u32,
     },
+    /// Others waited too long for memory that the client's requests hold.
+    #[error("{}: the client took too long while others waited for the memory of its requests", phase.as_str())]
+    Overdue {
+        /// What was being done.
+        phase: Phase,
+    },
     /// Plaintext followed `NBD_OPT_STARTTLS` before its reply: somebody injects commands (as in CVE-2021-3716).
     #[error("{bytes} bytes of plaintext after NBD_OPT_STARTTLS")]
     PlaintextAfterStartTls {

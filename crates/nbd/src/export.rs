@@ -110,7 +110,7 @@ pub trait Export {
     /// Makes a range of `len` bytes read as zeroes.
     fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> impl Future<Output = Result<(), NbdErrno>>;
 
-    /// The client will soon read a range of `len` bytes.
+    /// The client will soon read a range of `len` bytes. Long ranges are asked for in steps, until the client leaves.
     fn cache(&self, offset: u64, len: u32) -> impl Future<Output = Result<(), NbdErrno>>;
 
     /// The status of a range of `len` bytes: at least one run from `offset` on, in order. It may end early.
@@ -142,4 +142,9 @@ pub trait Exports {
     /// Finds an export. The empty name asks for the default one; where that finds nothing and only one export is
     /// listed, the server takes that.
     fn open(&self, name: &str) -> Option<Arc<Self::Export>>;
+
+    /// The handshake is over: the client has chosen `export`, and sends requests from now on.
+    fn begin(&self, export: &Arc<Self::Export>) {
+        let _ = export;
+    }
 }

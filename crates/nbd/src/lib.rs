@@ -4,7 +4,7 @@
 //! client at the other end of a [`ReadHalf`](transport::ReadHalf) and a [`WriteHalf`](transport::WriteHalf). There is no
 //! caching logic here, and no socket: the crate is tested in memory (see [`transport::memory`]).
 //!
-//! Clients are not trusted. Lengths are checked before anything is allocated, memory is bounded by [`Limits`], and what
+//! Clients are not trusted. Lengths are checked before anything is allocated, memory is bounded by [`Limits`] and [`RequestMemory`], and what
 //! cannot be understood ends its own connection only.
 //!
 //! [proto]: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
@@ -16,6 +16,7 @@ mod export;
 mod handshake;
 mod limits;
 mod link;
+mod memory;
 pub mod protocol;
 mod server;
 mod session;
@@ -27,6 +28,7 @@ pub use error::{NbdError, Phase};
 pub use export::{Context, Export, ExportInfo, ExportName, Exports, Pieces, StatusExtent, ZeroFlags};
 pub use limits::Limits;
 pub use link::RECEIVE_BYTES;
+pub use memory::RequestMemory;
 pub use server::{ConnectionSummary, ServerOptions, serve};
 pub use session::End;
 pub use tls::{TlsFiles, TlsPolicy};

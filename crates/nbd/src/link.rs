@@ -9,6 +9,9 @@ use std::io;
 /// Bytes asked for in one receive: enough for thousands of requests, small enough to stay in the CPU's cache.
 pub const RECEIVE_BYTES: usize = 128 << 10;
 
+/// Bytes by which the buffer of a payload grows.
+const PAYLOAD_STEP_BYTES: usize = 512 << 10;
+
 /// A stream that a connection runs over.
 pub(crate) struct Link<R, W> {
     pub(crate) receiver: Receiver<R>,
@@ -77,15 +80,19 @@ impl<R: ReadHalf> Receiver<R> {
         Ok(got)
     }
 
-    /// Takes a payload of `len` bytes into a page-aligned buffer of its own. Only what the window already holds is
-    /// copied. `None` if the stream ends before.
+    /// Takes a payload of `len` bytes into a page-aligned buffer of its own, which grows as they arrive. Only what the
+    /// window already holds is copied. `None` if the stream ends before.
     pub(crate) async fn payload(&mut self, len: usize) -> io::Result<Option<BufMut>> {
-        let mut payload = BufMut::with_len(len);
         let held = self.window().len().min(len);
+        let mut payload = BufMut::with_capacity(len);
+        payload.grow_to(len.min(held.max(PAYLOAD_STEP_BYTES)));
         payload[..held].copy_from_slice(&self.window()[..held]);
         self.consume(held);
         let mut filled = held;
         while filled < len {
+            if filled == payload.len() {
+                payload.grow_to(len.min(filled + PAYLOAD_STEP_BYTES));
+            }
             let (result, buf) = self.reader.read(payload, filled).await;
             payload = buf;
             match result? {

@@ -5,6 +5,7 @@ use crate::export::Exports;
 use crate::handshake::{self, ClientFlags, Outcome, Security};
 use crate::limits::Limits;
 use crate::link::Link;
+use crate::memory::RequestMemory;
 use crate::session::{self, End, Work};
 use crate::tls::{self, TlsPolicy};
 use crate::transport::{ReadHalf, WriteHalf};
@@ -19,6 +20,8 @@ use std::sync::Arc;
 pub struct ServerOptions {
     /// What one connection may cost.
     pub limits: Limits,
+    /// What the requests of all connections share.
+    pub memory: Arc<RequestMemory>,
     /// Whether clients can, or must, use TLS.
     pub tls: TlsPolicy,
 }
@@ -79,7 +82,8 @@ pub async fn serve<X: Exports, R: ReadHalf, W: WriteHalf>(
     };
     match converse(link?, exports, options, &Security::Tls, client, stop).await? {
         Conversation::Over(summary) => Ok(summary),
-        Conversation::StartTls(..) => unreachable!("TLS within TLS is refused"),
+        // TLS within TLS is refused where options are answered.
+        Conversation::StartTls(..) => Ok(ConnectionSummary::new(End::Aborted, true)),
     }
 }
 
@@ -111,7 +115,8 @@ async fn converse<X: Exports, R: ReadHalf, W: WriteHalf>(
         }
     };
     tracing::debug!(export = negotiated.name, tls, structured = negotiated.structured, "transmission begins");
-    let (end, work) = session::transmit(link, &negotiated, &options.limits, stop).await;
+    exports.begin(&negotiated.export);
+    let (end, work) = session::transmit(link, &negotiated, options, stop).await;
     let Work { requests, bytes_read, bytes_written } = work;
     let export = Some(negotiated.name);
     Ok(Conversation::Over(ConnectionSummary { end: end?, export, tls, requests, bytes_read, bytes_written }))

@@ -6,11 +6,13 @@ mod reader;
 mod state;
 mod status;
 
+use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
 use crate::export::Export;
 use crate::handshake::Negotiated;
-use crate::limits::Limits;
 use crate::link::Link;
+use crate::memory::Turn;
+use crate::server::ServerOptions;
 use crate::transport::{ReadHalf, WriteHalf};
 use check::Action;
 use futures_util::future::FusedFuture;
@@ -44,6 +46,8 @@ pub(crate) struct Work {
     pub(crate) bytes_written: u64,
 }
 
+/// Step in bytes of a request to cache a range.
+const CACHE_STEP_BYTES: u64 = 4 << 20;
 /// Rounds in one poll, so that a client that is always ready leaves other tasks their turn.
 const ROUNDS_MAX: usize = 16;
 
@@ -52,15 +56,18 @@ const ROUNDS_MAX: usize = 16;
 pub(crate) async fn transmit<E: Export, R: ReadHalf, W: WriteHalf>(
     link: Link<R, W>,
     negotiated: &Negotiated<E>,
-    limits: &Limits,
+    options: &ServerOptions,
     stop: Pin<&mut impl FusedFuture<Output = ()>>,
 ) -> (Result<End, NbdError>, Work) {
     let Link { receiver, mut writer } = link;
-    let session = Session::new(negotiated, limits);
+    let session = Session::new(negotiated, options);
     let tasks = RefCell::new(FuturesUnordered::new());
     let reader = read_requests(&session, receiver, |started| tasks.borrow_mut().push(execute(&session, started)));
     let result = drive(&session, reader, &tasks, write_replies(&session, &mut writer), stop).await;
-    writer.shutdown().await;
+    // A client that took too long may not take the end of the stream either.
+    if !matches!(result, Err(NbdError::Overdue { .. })) {
+        writer.shutdown().await;
+    }
     let state::Counts { requests, bytes_read, bytes_written } = &session.counts;
     (result, Work { requests: requests.get(), bytes_read: bytes_read.get(), bytes_written: bytes_written.get() })
 }
@@ -81,12 +88,20 @@ async fn drive<E>(
         if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() {
             reader.set(None);
         }
+        if writer.is_some() && session.share.is_overdue(context) {
+            result = Err(NbdError::Overdue { phase: if reader.is_some() { Phase::Receive } else { Phase::Send } });
+            writer.set(None);
+            reader.set(None);
+        }
         for _ in 0..ROUNDS_MAX {
             if let Some(running) = reader.as_mut().as_pin_mut()
                 && let Poll::Ready(end) = running.poll(context)
             {
                 result = end;
                 reader.set(None);
+            }
+            if reader.is_none() {
+                session.leave();
             }
             while let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context) {}
             if reader.is_none() && tasks.borrow().is_empty() {
@@ -108,6 +123,9 @@ async fn drive<E>(
                 return Poll::Ready(());
             }
             if !session.take_changed() {
+                if writer.is_some() && session.share.is_overdue(context) {
+                    context.waker().wake_by_ref();
+                }
                 return Poll::Pending;
             }
         }
@@ -121,7 +139,9 @@ async fn drive<E>(
 /// Sends replies until there will be no more.
 async fn write_replies<E>(session: &Session<'_, E>, writer: &mut impl WriteHalf) -> io::Result<()> {
     while let Some(batch) = session.next_batch().await {
+        let turn = session.share.turn(Turn::Replies, batch.bytes());
         let (result, emptied) = writer.write_all(batch.pieces).await;
+        drop(turn);
         result?;
         session.sent(batch.settles, emptied);
     }
@@ -142,9 +162,38 @@ async fn execute<E: Export>(session: &Session<'_, E>, started: Started) {
         Action::Flush => export.flush().await,
         Action::Trim { offset, len, fua } => export.trim(offset, len, fua).await,
         Action::WriteZeroes { offset, len, flags } => export.write_zeroes(offset, len, flags).await,
-        Action::Cache { offset, len } => export.cache(offset, len).await,
+        Action::Cache { offset, len } => cache(session, offset, len).await,
         // The reader answers these itself.
         Action::Nothing { .. } | Action::Disconnect => Ok(()),
     };
     session.reply_done(cost, request.cookie, result);
+}
+
+/// Has the export cache a range, step by step: for a client that has left, no further step is begun.
+async fn cache<E: Export>(session: &Session<'_, E>, offset: u64, len: u32) -> Result<(), NbdErrno> {
+    let (mut at, end) = (offset, offset + u64::from(len));
+    while at < end {
+        if session.is_leaving() {
+            return Err(NbdErrno::Shutdown);
+        }
+        // Steps end where extents do, so that none is read twice.
+        let next = (at / CACHE_STEP_BYTES + 1).saturating_mul(CACHE_STEP_BYTES).min(end);
+        session.negotiated.export.cache(at, (next - at) as u32).await?;
+        at = next;
+        yield_now().await;
+    }
+    Ok(())
+}
+
+/// Lets other tasks have their turn.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -50,6 +50,10 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
     fn push(&mut self, piece: Bytes) {
         self.bytes += piece.len();
         self.pieces.push(piece);

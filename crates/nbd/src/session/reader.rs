@@ -7,9 +7,13 @@ use super::{End, status};
 use crate::error::{NbdError, Phase};
 use crate::export::Export;
 use crate::link::Receiver;
+use crate::memory::Turn;
 use crate::protocol::{Command, REQUEST_BYTES, Request};
 use crate::transport::ReadHalf;
 use bytes::Bytes;
+
+/// So much of a payload must be there before there is memory for it: announced alone, it costs nothing.
+const PAYLOAD_BEGUN_BYTES: usize = 4096;
 
 /// A request that takes a while.
 pub(super) struct Started {
@@ -40,6 +44,11 @@ pub(super) async fn read_requests<E: Export, R: ReadHalf>(
                 continue;
             }
         };
+        if let Action::Write { len, .. } = action
+            && !receiver.fill((len as usize).min(PAYLOAD_BEGUN_BYTES)).await.map_err(NbdError::io(Phase::Receive))?
+        {
+            return Err(TRUNCATED);
+        }
         let cost = cost(session, &action);
         session.admit(cost).await;
         let mut payload = Bytes::new();
@@ -59,6 +68,7 @@ pub(super) async fn read_requests<E: Export, R: ReadHalf>(
                 }
             }
             Action::Write { len, .. } => {
+                let _turn = session.share.turn(Turn::Payload, u64::from(len));
                 let received = receiver.payload(len as usize).await.map_err(NbdError::io(Phase::Receive))?;
                 payload = received.ok_or(TRUNCATED)?.freeze();
                 count(&session.counts.bytes_written, u64::from(len));

@@ -9,7 +9,9 @@ use crate::errno::NbdErrno;
 use crate::export::Pieces;
 use crate::handshake::Negotiated;
 use crate::limits::Limits;
+use crate::memory::Share;
 use crate::protocol::{Cookie, Request, put_error, put_none, put_offset_data, put_simple};
+use crate::server::ServerOptions;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -22,6 +24,8 @@ pub(super) struct Session<'a, E> {
     pub(super) counts: Counts,
     queue: RefCell<OutQueue>,
     in_flight: Cell<Cost>,
+    pub(super) share: Share,
+    is_leaving: Cell<bool>,
     more_to_come: Cell<bool>,
     changed: Cell<bool>,
 }
@@ -40,13 +44,15 @@ pub(super) fn count(counter: &Cell<u64>, more: u64) {
 }
 
 impl<'a, E> Session<'a, E> {
-    pub(super) fn new(negotiated: &'a Negotiated<E>, limits: &'a Limits) -> Self {
+    pub(super) fn new(negotiated: &'a Negotiated<E>, options: &'a ServerOptions) -> Self {
         Self {
             negotiated,
-            limits,
+            limits: &options.limits,
             counts: Counts::default(),
             queue: RefCell::default(),
             in_flight: Cell::default(),
+            share: Share::new(&options.memory),
+            is_leaving: Cell::new(false),
             more_to_come: Cell::new(true),
             changed: Cell::new(false),
         }
@@ -62,9 +68,21 @@ impl<'a, E> Session<'a, E> {
         self.changed.take()
     }
 
-    /// Waits until the limits leave room for a request, and takes it. The reply gives it back when it is sent.
+    /// Waits until the limits leave room for a request, and there is memory for it, and takes both. The reply gives them back
+    /// when it is sent.
     pub(super) async fn admit(&self, cost: Cost) {
         poll_fn(|_| if self.try_admit(cost) { Poll::Ready(()) } else { Poll::Pending }).await;
+        self.share.take(cost.bytes).await;
+    }
+
+    /// No requests come any more.
+    pub(super) fn leave(&self) {
+        self.is_leaving.set(true);
+    }
+
+    /// Whether the client has left, or is to leave: what need not be finished is given up.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.get()
     }
 
     fn try_admit(&self, cost: Cost) -> bool {
@@ -98,6 +116,7 @@ impl<'a, E> Session<'a, E> {
     pub(super) fn sent(&self, settles: Cost, emptied: Vec<Bytes>) {
         self.queue.borrow_mut().recycle(emptied);
         self.in_flight.set(self.in_flight.get() - settles);
+        self.share.give(settles.bytes);
         self.changed.set(true);
     }
 
