@@ -13,7 +13,7 @@ use nitro_engine::{Change, ErrorKind, Rest, Volume, WriteMode};
 use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
 use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
 use nitro_trace::Op;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -163,6 +163,8 @@ pub(crate) struct ExportList<'a> {
     /// What the client has found.
     opened: RefCell<Option<Seat>>,
     found: Event,
+    has_begun: Cell<bool>,
+    on_begin: Box<dyn Fn() + 'a>,
 }
 
 /// A client of an export, counted.
@@ -182,13 +184,20 @@ impl Drop for Seat {
 }
 
 impl<'a> ExportList<'a> {
-    pub(crate) fn new(served: &'a Served) -> Self {
-        Self { served, opened: RefCell::default(), found: Event::new() }
+    /// `on_begin` is called when the client has chosen an export for good.
+    pub(crate) fn new(served: &'a Served, on_begin: impl Fn() + 'a) -> Self {
+        Self {
+            served,
+            opened: RefCell::default(),
+            found: Event::new(),
+            has_begun: Cell::new(false),
+            on_begin: Box::new(on_begin),
+        }
     }
 
-    /// Whether the client has found what it came for.
-    pub(crate) fn is_opened(&self) -> bool {
-        self.opened.borrow().is_some()
+    /// Whether the client has chosen an export for good: the handshake is over.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.get()
     }
 
     /// Ends when `latch` of the export is set that the client has opened.
@@ -222,6 +231,11 @@ impl Exports for ExportList<'_> {
         *self.opened.borrow_mut() = Some(Seat::new(Arc::clone(&found)));
         self.found.notify(usize::MAX);
         Some(found)
+    }
+
+    fn begin(&self, _: &Arc<VolumeExport>) {
+        self.has_begun.set(true);
+        (self.on_begin)();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io::{self, Write};
 
 /// How results are printed.
@@ -95,6 +96,16 @@ pub(crate) fn print(text: &str) -> Result<Listening, Error> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
         Err(e) => Err(Error::new("standard output", e)),
     }
+}
+
+/// Prints a line to standard error, if anybody reads it: a terminal that was closed is no reason to stop.
+macro_rules! note {
+    ($($text:tt)*) => { $crate::output::print_note(format_args!($($text)*)) };
+}
+pub(crate) use note;
+
+pub(crate) fn print_note(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Whether somebody reads what is printed.

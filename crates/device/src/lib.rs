@@ -1,7 +1,8 @@
 //! Nitro's devices: the engine's ports made of real files and block devices (io_uring), of RAM, and of devices that are
 //! faulty or slow on purpose; and the runtime and sockets they run on.
 //!
-//! This is the only crate with `unsafe` code, fenced into the modules `buffer`, `crash_memory` and `ioctl`, and the only one besides the
+//! This is the only crate with `unsafe` code, fenced into the modules `buffer`, `crash_memory`, `ioctl`, `runtime` and
+//! `net::credentials`, and the only one besides the
 //! binary that names the async runtime (compio).
 #![deny(unsafe_code)]
 

@@ -4,13 +4,15 @@ use crate::error::Error;
 use compio::driver::ProactorBuilder;
 use compio::runtime::{Runtime, RuntimeBuilder};
 use nitro_engine::port::Clock;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::Shutdown;
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -78,6 +80,7 @@ impl Reactor {
 impl Drop for Reactor {
     fn drop(&mut self) {
         let begun = Instant::now();
+        end_sockets();
         self.block_on(async {
             while Request::count() > 0 && begun.elapsed() < REQUESTS_WAIT {
                 compio::time::sleep(REQUESTS_TURN).await;
@@ -93,6 +96,25 @@ impl Drop for Reactor {
 thread_local! {
     static IS_IO_URING: Cell<bool> = const { Cell::new(true) };
     static REQUESTS: Cell<usize> = const { Cell::new(0) };
+    static SOCKETS: RefCell<Vec<Weak<OwnedFd>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has a socket's requests end with the reactor of this thread.
+pub(crate) fn adopt_socket(socket: &Arc<OwnedFd>) {
+    SOCKETS.with_borrow_mut(|sockets| {
+        if sockets.len() == sockets.capacity() {
+            sockets.retain(|socket| socket.strong_count() > 0);
+        }
+        sockets.push(Arc::downgrade(socket));
+    });
+}
+
+/// Ends all connections and listeners of this thread's reactor: what its tasks wait for there would else never end.
+fn end_sockets() {
+    for socket in SOCKETS.take().iter().filter_map(Weak::upgrade) {
+        // The peer may be gone already.
+        let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+    }
 }
 
 /// Whether requests of this thread's reactor go through io_uring.
@@ -100,11 +122,30 @@ pub(crate) fn is_io_uring() -> bool {
     IS_IO_URING.get()
 }
 
-/// Part of a request that memory was lent to: dropped when the kernel has answered, however early those who asked went away.
-pub(crate) struct Request(());
+/// A file or socket that a request is for. It is counted until the kernel has answered, however early the task that asked went
+/// away: the request may have memory of this process until then.
+pub(crate) struct Lent {
+    fd: Arc<OwnedFd>,
+    _request: Request,
+}
+
+impl Lent {
+    pub(crate) fn new(fd: &Arc<OwnedFd>) -> Self {
+        Self { fd: Arc::clone(fd), _request: Request::new() }
+    }
+}
+
+impl AsFd for Lent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Part of a request: dropped when the kernel has answered.
+struct Request(());
 
 impl Request {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         REQUESTS.set(REQUESTS.get() + 1);
         Self(())
     }

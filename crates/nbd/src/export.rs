@@ -143,7 +143,7 @@ pub trait Exports {
     /// listed, the server takes that.
     fn open(&self, name: &str) -> Option<Arc<Self::Export>>;
 
-    /// The handshake is over: the client has chosen `export`, and sends requests from now on.
+    /// The client has chosen `export` for good: once it has the reply, the handshake is over.
     fn begin(&self, export: &Arc<Self::Export>) {
         let _ = export;
     }

@@ -76,11 +76,11 @@ impl RequestMemory {
     pub fn tick(&self) {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         let state = self.state.lock();
-        if state.waiting.is_empty() {
-            return;
-        }
+        let others_wait = |slot: &Arc<Slot>| state.waiting.iter().any(|claim| !Arc::ptr_eq(&claim.0, slot));
         let is_late = |slot: &&Arc<Slot>| {
-            slot.held.load(Ordering::Relaxed) > 0 && slot.turns.iter().any(|turn| turn.load(Ordering::Relaxed) <= now)
+            slot.held.load(Ordering::Relaxed) > 0
+                && slot.turns.iter().any(|turn| turn.load(Ordering::Relaxed) <= now)
+                && others_wait(slot)
         };
         for slot in state.connections.iter().filter(is_late) {
             slot.overdue.store(true, Ordering::SeqCst);
@@ -274,6 +274,7 @@ impl Drop for Claim<'_> {
         if self.is_waiting {
             self.share.memory.withdraw(&self.share.slot);
             self.collect();
+            self.share.settle();
         }
     }
 }

@@ -115,7 +115,6 @@ async fn converse<X: Exports, R: ReadHalf, W: WriteHalf>(
         }
     };
     tracing::debug!(export = negotiated.name, tls, structured = negotiated.structured, "transmission begins");
-    exports.begin(&negotiated.export);
     let (end, work) = session::transmit(link, &negotiated, options, stop).await;
     let Work { requests, bytes_read, bytes_written } = work;
     let export = Some(negotiated.name);

@@ -40,7 +40,8 @@ Examples:
     read_only = true
 
 The keys are those of the options, with underscores. Once clients can connect, a line is printed on standard output
-that begins with \"ready\" and lists the NBD URIs; a service manager is told, too. SIGTERM ends the server in order.
+that begins with \"ready\" and lists the NBD URIs; a service manager is told, too. SIGTERM, SIGINT and SIGHUP end the server
+in order; a second SIGTERM or SIGINT leaves dirty data in the cache, a third ends it at once.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
 #[derive(Debug, Args)]
@@ -177,6 +178,21 @@ struct ServerArgs {
     /// Clients served at a time [default: 256]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
+    /// Clients of one process or remote host served at a time [default: seven eighths of those of all]
+    #[arg(long, value_name = "N")]
+    max_connections_per_peer: Option<usize>,
+    /// RAM for the data of all clients' requests; those beyond it wait their turn [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    request_memory: Option<Size>,
+    /// How long a client may take to choose an export [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    handshake_timeout: Option<Span>,
+    /// Silence after which a TCP client is probed; 0: as the system does [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    tcp_keepalive: Option<Span>,
+    /// How long data sent to a TCP client may stay unacknowledged; 0: as the system does [default: 2m]
+    #[arg(long, value_name = "TIME")]
+    tcp_user_timeout: Option<Span>,
     /// Whether clients may or must use TLS [default: off]
     #[arg(long, value_enum)]
     tls: Option<TlsMode>,
@@ -297,6 +313,11 @@ impl ServerArgs {
         }
         server.threads = self.threads.or(server.threads);
         server.max_connections = self.max_connections.or(server.max_connections);
+        server.max_connections_per_peer = self.max_connections_per_peer.or(server.max_connections_per_peer);
+        server.request_memory = self.request_memory.or(server.request_memory);
+        server.handshake_timeout = self.handshake_timeout.or(server.handshake_timeout);
+        server.tcp_keepalive = self.tcp_keepalive.or(server.tcp_keepalive);
+        server.tcp_user_timeout = self.tcp_user_timeout.or(server.tcp_user_timeout);
         server.tls = self.tls.unwrap_or(server.tls);
         if self.no_destage_on_exit {
             server.destage_on_exit = Some(false);

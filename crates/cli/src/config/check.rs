@@ -3,6 +3,7 @@
 use super::text::nearest;
 use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
 use crate::error::Error;
+use crate::size::Size;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_engine::DirtyShare;
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 const NAME_BYTES_MAX: usize = 200;
 /// Share of a cache that may be dirty at most, in percent.
 const DIRTY_PERCENT_MAX: u8 = 90;
+/// Memory for requests at least: half of it has room for the largest request.
+const REQUEST_MEMORY_MIN: u64 = 64 << 20;
 /// Reactor threads at most.
 const THREADS_MAX: usize = 256;
 
@@ -179,11 +182,24 @@ pub(crate) fn check_share(share: DirtyShare) -> Result<(), Error> {
 
 impl ServerConfig {
     fn check(&self) -> Result<(), Error> {
-        let counts = [("threads", self.threads, THREADS_MAX), ("max_connections", self.max_connections, 65_536)];
+        let counts = [
+            ("threads", self.threads, THREADS_MAX),
+            ("max_connections", self.max_connections, 65_536),
+            ("max_connections_per_peer", self.max_connections_per_peer, 65_536),
+        ];
         for (name, value, max) in counts {
             if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
                 return Err(Error::new(format_args!("{name} = {value}"), format_args!("must be 1 to {max}")));
             }
+        }
+        if let Some(size) = self.request_memory.filter(|size| size.0 < REQUEST_MEMORY_MIN) {
+            let why = format!("must be {} or more", Size(REQUEST_MEMORY_MIN));
+            return Err(
+                Error::new(format_args!("request_memory = {size}"), why).or("the largest requests need as much")
+            );
+        }
+        if self.handshake_timeout.is_some_and(|span| span.0.is_zero()) {
+            return Err(Error::new("handshake_timeout = 0", "must be a second or more").or("leave it out: 30s"));
         }
         let has_files = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
         match self.tls {

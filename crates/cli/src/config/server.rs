@@ -1,12 +1,15 @@
 //! `[server]`
 
+use super::Span;
 use crate::error::Error;
-use nitro_device::net::ListenAddress;
+use crate::size::Size;
+use nitro_device::net::{ListenAddress, TcpLimits};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// The server: where it listens and what it allows.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -21,6 +24,16 @@ pub struct ServerConfig {
     pub threads: Option<usize>,
     /// Clients served at a time; 256 if not given.
     pub max_connections: Option<usize>,
+    /// Clients of one process or one remote host served at a time; seven eighths of `max_connections` if not given.
+    pub max_connections_per_peer: Option<usize>,
+    /// RAM for the data of all clients' requests; 256 MiB if not given, more where there may be more than 1024 clients.
+    pub request_memory: Option<Size>,
+    /// How long a client may take to choose an export, TLS included; 30 s if not given.
+    pub handshake_timeout: Option<Span>,
+    /// Silence after which a TCP client is probed, 0: as the system does; a minute if not given.
+    pub tcp_keepalive: Option<Span>,
+    /// How long data sent to a TCP client may stay unacknowledged, 0: as the system does; two minutes if not given.
+    pub tcp_user_timeout: Option<Span>,
     /// Bring the origins up to date before the server ends; it does if not given.
     pub destage_on_exit: Option<bool>,
     /// A new file in which what clients ask for is recorded, without data.
@@ -34,6 +47,52 @@ pub struct ServerConfig {
     pub tls_key: Option<PathBuf>,
     /// Authorities whose clients alone are served, PEM.
     pub tls_client_ca: Option<PathBuf>,
+}
+
+/// Clients served at a time unless configured.
+const CONNECTIONS_MAX: usize = 256;
+/// Memory for requests unless configured: this, and at least so much for each client that there may be.
+const REQUEST_MEMORY_BYTES: u64 = 256 << 20;
+const REQUEST_MEMORY_A_CLIENT: u64 = 256 << 10;
+/// How long a handshake may take unless configured.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+
+impl ServerConfig {
+    /// Clients served at a time.
+    #[must_use]
+    pub fn connections_max(&self) -> usize {
+        self.max_connections.unwrap_or(CONNECTIONS_MAX)
+    }
+
+    /// Clients of one peer served at a time. The default leaves some for others.
+    #[must_use]
+    pub fn connections_per_peer_max(&self) -> usize {
+        let max = self.connections_max();
+        self.max_connections_per_peer.unwrap_or(max - max / 8)
+    }
+
+    /// Bytes of RAM for the data of all clients' requests.
+    #[must_use]
+    pub fn request_memory_bytes(&self) -> u64 {
+        let wanted = REQUEST_MEMORY_A_CLIENT.saturating_mul(self.connections_max() as u64);
+        self.request_memory.map_or(REQUEST_MEMORY_BYTES.max(wanted), |size| size.0)
+    }
+
+    /// How long a client may take to choose an export.
+    #[must_use]
+    pub fn handshake_max(&self) -> Duration {
+        self.handshake_timeout.map_or(HANDSHAKE_MAX, |span| span.0)
+    }
+
+    /// When a TCP client that is gone without a word is given up.
+    #[must_use]
+    pub fn tcp_limits(&self) -> TcpLimits {
+        let default = TcpLimits::default();
+        TcpLimits {
+            keepalive: self.tcp_keepalive.map_or(default.keepalive, |span| span.0),
+            user_timeout: self.tcp_user_timeout.map_or(default.user_timeout, |span| span.0),
+        }
+    }
 }
 
 /// Whether clients may or must use TLS.

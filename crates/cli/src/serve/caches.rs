@@ -352,7 +352,7 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
     let mut settings = plain.engine_settings(size_bytes);
     settings.manager.streams.threshold_bytes = config.sequential_threshold.map_or(0, |size| size.0);
     settings.ram_cache_bytes = config.ram.map_or(0, |size| size.0);
-    eprintln!("cache {name}: none; the origin is served alone");
+    crate::output::note!("cache {name}: none; the origin is served alone");
     let nothing = CacheDevice::from(AnyDevice::from(RamDevice::new(0, 1)));
     let cache = ServedCache::pass_through(nothing, CompioClock::new(), settings).map_err(|e| Error::new(name, e))?;
     Ok(CacheEntry {

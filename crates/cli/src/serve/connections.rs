@@ -2,30 +2,33 @@
 
 use super::Served;
 use super::latch::Latch;
+use crate::config::ServerConfig;
 use crate::export::ExportList;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
 use nitro_device::CompioClock;
-use nitro_device::net::{Accepted, StreamReader, StreamWriter};
+use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
 use nitro_engine::buf::BufMut;
 use nitro_engine::port::Clock;
 use nitro_nbd::transport::{ReadHalf, WriteHalf};
 use nitro_nbd::{NbdError, ServerOptions};
+use parking_lot::Mutex;
+use std::cmp::Reverse;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a client may take to choose an export.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
-
 /// All clients of the server.
 #[derive(Debug)]
 pub(crate) struct Connections {
     max: usize,
+    per_peer_max: usize,
+    handshake_max: Duration,
     open: Arc<Count>,
+    members: Arc<Mutex<Members>>,
     stop: Latch,
     cut: Latch,
 }
@@ -77,13 +80,64 @@ impl Count {
     }
 }
 
+/// A client that is known to all.
+#[derive(Debug)]
+struct Member {
+    number: u64,
+    peer: Peer,
+    /// It has chosen an export.
+    has_begun: bool,
+    /// It has to leave: another needs its place.
+    dismissed: Arc<Latch>,
+}
+
+/// The clients, in the order in which they came.
+#[derive(Debug, Default)]
+struct Members {
+    all: Vec<Member>,
+    next: u64,
+}
+
+impl Members {
+    /// Dismisses the oldest client of those that are still in the handshake, of the peer that has most of them (of `peer` alone, if
+    /// it is given). Without such a client there is no place.
+    fn make_room(&mut self, peer: Option<Peer>) -> bool {
+        let is_young = |member: &&Member| !member.has_begun && peer.is_none_or(|peer| member.peer == peer);
+        let count = |peer: Peer| self.all.iter().filter(is_young).filter(|member| member.peer == peer).count();
+        let oldest_of_most = |member: &&Member| (count(member.peer), Reverse(member.number));
+        let Some(number) = self.all.iter().filter(is_young).max_by_key(oldest_of_most).map(|member| member.number)
+        else {
+            return false;
+        };
+        if let Some(at) = self.all.iter().position(|member| member.number == number) {
+            self.all.remove(at).dismissed.set();
+        }
+        true
+    }
+}
+
 /// The permission to be served; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Admission(Arc<Count>);
+pub(super) struct Admission {
+    open: Arc<Count>,
+    members: Arc<Mutex<Members>>,
+    number: u64,
+    dismissed: Arc<Latch>,
+}
+
+impl Admission {
+    /// The client has chosen an export: from now on it keeps its place.
+    fn begin(&self) {
+        if let Some(member) = self.members.lock().all.iter_mut().find(|member| member.number == self.number) {
+            member.has_begun = true;
+        }
+    }
+}
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.leave();
+        self.members.lock().all.retain(|member| member.number != self.number);
+        self.open.leave();
     }
 }
 
@@ -97,8 +151,16 @@ pub(super) enum Drain {
 }
 
 impl Connections {
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, open: Arc::default(), stop: Latch::default(), cut: Latch::default() }
+    pub(super) fn new(config: &ServerConfig) -> Self {
+        Self {
+            max: config.connections_max(),
+            per_peer_max: config.connections_per_peer_max(),
+            handshake_max: config.handshake_max(),
+            open: Arc::default(),
+            members: Arc::default(),
+            stop: Latch::default(),
+            cut: Latch::default(),
+        }
     }
 
     /// Clients connected now.
@@ -111,14 +173,21 @@ impl Connections {
         self.open.total.load(Ordering::Relaxed)
     }
 
-    /// Lets one more in, if there is room. Only one thread accepts, so the count cannot change in between but
-    /// downwards.
-    pub(super) fn admit(&self) -> Option<Admission> {
-        if self.now() >= self.max {
-            return None;
+    /// Lets one more in if there is room, or if a client that is still in the handshake can make room; else tells why not.
+    pub(super) fn admit(&self, peer: Peer) -> Result<Admission, &'static str> {
+        let mut members = self.members.lock();
+        let of_peer = members.all.iter().filter(|member| member.peer == peer).count();
+        if of_peer >= self.per_peer_max && !members.make_room(Some(peer)) {
+            return Err("too many of its process or host are connected");
         }
+        if members.all.len() >= self.max && !members.make_room(None) {
+            return Err("too many are connected");
+        }
+        let (number, dismissed) = (members.next, Arc::<Latch>::default());
+        members.next += 1;
+        members.all.push(Member { number, peer, has_begun: false, dismissed: Arc::clone(&dismissed) });
         self.open.enter();
-        Some(Admission(Arc::clone(&self.open)))
+        Ok(Admission { open: Arc::clone(&self.open), members: Arc::clone(&self.members), number, dismissed })
     }
 
     /// Has all clients finish what is in flight, and cuts off those that take longer than `time_max`.
@@ -133,27 +202,29 @@ pub(super) async fn sleep(duration: Duration) {
 }
 
 /// Serves one client on the current thread.
-pub(super) async fn serve(client: Accepted, served: Arc<Served>, options: Arc<ServerOptions>) {
+pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Served, options: &ServerOptions) {
     let peer = client.peer();
     let (reader, writer) = match client.into_split() {
         Ok(halves) => halves,
         Err(error) => return tracing::warn!(peer, "cannot set a connection up: {error}"),
     };
-    let list = ExportList::new(&served);
+    let list = ExportList::new(served, || admission.begin());
     let connections = &served.connections;
     let stop = async {
         select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
     };
-    let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, &options, stop);
+    let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, options, stop);
+    // Of the whole handshake, with TLS: whatever was sent of it.
     let dawdling = async {
-        sleep(HANDSHAKE_MAX).await;
-        if list.is_opened() {
+        select(pin!(sleep(connections.handshake_max)), pin!(admission.dismissed.wait())).await;
+        if list.has_begun() {
             std::future::pending::<()>().await;
         }
     };
     let (all_cut, this_cut) = (pin!(connections.cut.wait()), pin!(list.wait(|export| &export.cut)));
     match select(pin!(serving), select(select(all_cut, this_cut), pin!(dawdling))).await {
         Either::Left((result, _)) => log(&peer, result),
+        Either::Right(_) if !list.has_begun() => tracing::info!(peer, "cut a client off that chose no export"),
         Either::Right(_) => tracing::info!(peer, "cut a client off"),
     }
 }
@@ -187,5 +258,55 @@ impl WriteHalf for Writer {
     async fn shutdown(&mut self) {
         // The client may be gone already.
         let _ = self.0.shutdown();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(max: usize, per_peer_max: usize) -> Connections {
+        let config = ServerConfig {
+            max_connections: Some(max),
+            max_connections_per_peer: Some(per_peer_max),
+            ..ServerConfig::default()
+        };
+        Connections::new(&config)
+    }
+
+    fn process(pid: i32) -> Peer {
+        Peer::Process { uid: 7, pid }
+    }
+
+    #[test]
+    fn stalled_handshakes_make_room_and_served_clients_stay() {
+        let connections = connections(4, 4);
+        let one = connections.admit(process(1)).unwrap();
+        one.begin();
+        let other = connections.admit(process(2)).unwrap();
+        let stalled = [3, 3].map(|pid| connections.admit(process(pid)).unwrap());
+        // The peer with most of them loses its oldest.
+        let next = connections.admit(process(4)).unwrap();
+        let set = |admission: &Admission| admission.dismissed.is_set();
+        assert!(set(&stalled[0]) && !set(&stalled[1]) && !set(&other) && !set(&one));
+        other.begin();
+        stalled[1].begin();
+        next.begin();
+        assert_eq!(connections.admit(process(5)).unwrap_err(), "too many are connected");
+        assert_eq!(connections.now(), 5, "one has yet to leave");
+        drop(stalled);
+        assert!(connections.admit(process(5)).is_ok());
+        assert_eq!(connections.now(), 3);
+    }
+
+    #[test]
+    fn one_peer_leaves_room_for_others() {
+        let connections = connections(8, 3);
+        let served = [(); 3].map(|()| connections.admit(process(1)).unwrap());
+        served.iter().for_each(Admission::begin);
+        assert!(connections.admit(process(1)).unwrap_err().contains("its process"));
+        let _other = connections.admit(process(2)).unwrap();
+        drop(served);
+        let _again = connections.admit(process(1)).unwrap();
     }
 }

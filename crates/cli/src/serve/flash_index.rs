@@ -221,7 +221,7 @@ impl FlashFingerprints {
         };
         let plan = plan_within(&name, kind, config, cache.settings(), area.len)?;
         let (flash, ram) = (Size(plan.flash_bytes()), Size(plan.ram_bytes()));
-        eprintln!("{name}: {flash} of the SSD, and {ram} of RAM besides");
+        crate::output::note!("{name}: {flash} of the SSD, and {ram} of RAM besides");
         let (part, relay) = (Arc::new(part), IndexRelay::default());
         let (index, errors) = (OnceLock::new(), AtomicU64::new(0));
         Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, relay, errors }))

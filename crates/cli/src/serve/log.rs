@@ -49,7 +49,7 @@ pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<O
         Ok(found) => reuse(&what, path, &found, config.format)?,
     };
     let have = device.geometry().size_bytes;
-    eprintln!("cache {name}: write log of {} at {}", Size(wanted.unwrap_or(have).min(have)), path.display());
+    crate::output::note!("cache {name}: write log of {} at {}", Size(wanted.unwrap_or(have).min(have)), path.display());
     let device = CacheDevice::from(AnyDevice::from(device));
     Ok(Some(LogDevice { device, size_bytes: wanted, uuid }))
 }

@@ -16,6 +16,7 @@ mod open;
 mod operate;
 mod outlive;
 mod overlay;
+mod panics;
 mod place;
 mod plan;
 mod reactors;
@@ -49,9 +50,10 @@ use crate::control::server as control;
 use crate::error::Error;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
+use connections::{Connections, sleep};
 use futures_util::future::{Either, join, select};
-use nitro_device::Reactor;
-use nitro_nbd::{ServerOptions, TlsFiles, TlsPolicy};
+use nitro_device::{Reactor, spawn_local};
+use nitro_nbd::{RequestMemory, ServerOptions, TlsFiles, TlsPolicy};
 use open::Prepared;
 use place::Places;
 use reactors::Reactors;
@@ -59,15 +61,15 @@ use sockets::Sockets;
 use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use workers::CacheWorkers;
 
-/// Clients served at a time unless configured.
-const CONNECTIONS_MAX: usize = 256;
 /// Reactor threads at most unless configured.
 const THREADS_DEFAULT_MAX: usize = 4;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Error> {
+    panics::abort_on_panic();
     let signals = Signals::handle()?;
     let places = Places::choose(&config)?;
     let tls = tls_policy(&config)?;
@@ -84,7 +86,7 @@ pub(crate) fn run(config: Config) -> Result<(), Error> {
             }
             Either::Right((prepared, _)) => prepared?,
         };
-        let sockets = Sockets::bind(&places)?;
+        let sockets = Sockets::bind(&places, config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
         let served = serve_all(&config, prepared, sockets, tls, signals).await;
@@ -128,11 +130,14 @@ async fn serve_all(
 ) -> Result<(), Error> {
     let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
     let volumes = prepared.admit(config).await?;
-    let connections_max = config.server.max_connections.unwrap_or(CONNECTIONS_MAX);
-    let options = ServerOptions { tls, ..ServerOptions::default() };
+    let connections = Connections::new(&config.server);
+    let request_bytes = config.server.request_memory_bytes();
+    let memory = Arc::new(RequestMemory::new(request_bytes, config.server.connections_max()));
+    spawn_local(tick(Arc::clone(&memory)));
+    let options = ServerOptions { memory, tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
-    let limits = need::Limits::new(threads, connections_max, &options.limits);
-    let served = Served::new(prepared.caches, volumes, sockets.addresses(), limits, recorder)?;
+    let limits = need::Limits { threads, connections: config.server.connections_max(), request_bytes };
+    let served = Served::new(prepared.caches, volumes, sockets.addresses(), connections, limits, recorder)?;
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, threads)?;
@@ -148,6 +153,14 @@ async fn serve_all(
     };
     let recorded = served.recorder.as_ref().map_or(Ok(()), Recorder::finish);
     left.and(recorded)
+}
+
+/// Has requests that wait for memory know how time goes by.
+async fn tick(memory: Arc<RequestMemory>) {
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        memory.tick();
+    }
 }
 
 /// Accepts clients until a signal arrives.

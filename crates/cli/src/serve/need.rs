@@ -5,7 +5,6 @@ use super::{Served, cos_origin};
 use crate::control::protocol::{Ram, RamPart};
 use crate::size::Size;
 use nitro_engine::buf::{POOLED_BYTES_MAX, held_bytes};
-use nitro_nbd::Limits as NbdLimits;
 use std::fs;
 
 /// The program's code and tables, its configuration, and what the control socket holds.
@@ -28,12 +27,6 @@ pub(super) struct Limits {
     pub(super) connections: usize,
     /// Bytes of request data held over all connections.
     pub(super) request_bytes: u64,
-}
-
-impl Limits {
-    pub(super) fn new(threads: usize, connections: usize, nbd: &NbdLimits) -> Self {
-        Self { threads, connections, request_bytes: nbd.in_flight_bytes_max.saturating_mul(connections as u64) }
-    }
 }
 
 /// What the server may come to take, and what it takes now.
@@ -78,7 +71,7 @@ fn part(name: impl Into<String>, bytes: u64) -> RamPart {
 /// Prints what is needed, and warns if the machine has not got that.
 pub(super) fn announce(served: &Served) {
     let need = need(served);
-    eprint!("{}", text(&need));
+    crate::output::note!("{}", text(&need).trim_end());
     if let Some(available) = available_ram_bytes().filter(|&available| available < need.need_bytes) {
         tracing::warn!(
             "the server may come to take {} of RAM, and {} are available: fewer connections, less request memory, a smaller \

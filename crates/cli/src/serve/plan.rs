@@ -116,7 +116,7 @@ fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings
 pub(super) fn announce(name: &str, settings: &EngineSettings) {
     let manager = &settings.manager;
     let onoff = |on| if on { "on" } else { "off" };
-    eprintln!(
+    crate::output::note!(
         "cache {name}: {} in {} write-evict units of {}, extents of {}; deduplication {}, compression {}",
         Size(manager.cache_bytes),
         manager.weu_count(),
@@ -125,7 +125,7 @@ pub(super) fn announce(name: &str, settings: &EngineSettings) {
         onoff(manager.dedup),
         format!("{:?}", settings.compression).to_lowercase(),
     );
-    eprintln!(
+    crate::output::note!(
         "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate",
         Size(settings.usual_index_bytes(REDUCTION, DUPLICATES)),
     );

@@ -81,9 +81,9 @@ fn start_server(
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
         while let Some(Assigned { client, admission, seat }) = assigned.next().await {
-            let serving = connections::serve(client, Arc::clone(&served), Arc::clone(&options));
+            let (served, options) = (Arc::clone(&served), Arc::clone(&options));
             spawn_local(async move {
-                serving.await;
+                connections::serve(client, &admission, &served, &options).await;
                 drop((admission, seat));
             });
         }

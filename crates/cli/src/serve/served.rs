@@ -32,6 +32,7 @@ impl Served {
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
         addresses: Vec<ListenAddress>,
+        connections: Connections,
         limits: Limits,
         recorder: Option<Recorder>,
     ) -> Result<Self, Error> {
@@ -40,7 +41,7 @@ impl Served {
             started: Instant::now(),
             caches,
             volumes: RwLock::default(),
-            connections: Connections::new(limits.connections),
+            connections,
             limits,
             addresses,
             workers,

@@ -6,7 +6,7 @@ use super::reactors::Reactors;
 use crate::error::Error;
 use futures_util::future::join_all;
 use nitro_device::ErrorKind;
-use nitro_device::net::{ListenAddress, Listener};
+use nitro_device::net::{ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -20,8 +20,9 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn bind(places: &Places) -> Result<Self, Error> {
-        let nbd = places.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+    pub(super) fn bind(places: &Places, tcp: TcpLimits) -> Result<Self, Error> {
+        let listen = |address| bind(address).map(|listener| listener.with_tcp(tcp));
+        let nbd = places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let control = bind(&ListenAddress::Unix(places.control.clone()))?;
         Ok(Self { nbd, control })
     }
@@ -45,9 +46,9 @@ impl Sockets {
 async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
     loop {
         match listener.accept().await {
-            Ok(client) => match served.connections.admit() {
-                Some(admission) => reactors.assign(client, admission),
-                None => tracing::warn!(peer = client.peer(), "refused a client: too many are connected"),
+            Ok(client) => match served.connections.admit(client.peer_identity()) {
+                Ok(admission) => reactors.assign(client, admission),
+                Err(reason) => tracing::warn!(peer = client.peer(), "refused a client: {reason}"),
             },
             Err(error) => {
                 tracing::warn!("cannot accept a client on {}: {error}", listener.address());

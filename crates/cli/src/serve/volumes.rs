@@ -54,7 +54,7 @@ async fn open_object(name: &str, config: &VolumeConfig, origin: &CosOrigin) -> R
     let seen = Seen::Object(object.clone());
     let look = seen.look(size_bytes).map_err(|e| Error::new(&what, e))?;
     let fence = Fence::at(&config.origin, &origin.mark_place());
-    eprintln!("volume {name}: {} at {}", Size(size_bytes), config.origin.display());
+    crate::output::note!("volume {name}: {} at {}", Size(size_bytes), config.origin.display());
     Ok(Origin { device: Beneath::Object(object), seen, look, fence })
 }
 
@@ -86,7 +86,7 @@ fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
     let fail = |e| Error::new(&what, e).or("check the path and its folders' permissions");
     let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
     let fence = Fence::of(path).map_err(fail)?;
-    eprintln!("volume {name}: {} at {}", Size(size_bytes), path.display());
+    crate::output::note!("volume {name}: {} at {}", Size(size_bytes), path.display());
     let device: AnyDevice = match config.emulate_disk {
         Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
         None => device.into(),

@@ -7,6 +7,7 @@ mod estimating;
 mod fencing;
 mod flash_index;
 mod generated;
+mod hostile;
 mod ram;
 mod recording;
 mod reproducing;

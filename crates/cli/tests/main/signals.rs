@@ -21,7 +21,7 @@ fn place() -> Place {
 #[test]
 fn two_signals_at_once_lose_nothing_that_was_acknowledged() {
     let place = place();
-    let size = "--cache-size 16M";
+    let size = "--cache-size 32M";
     let mut server = place.serve(&format!("{WRITE_BACK} {size}"));
     for round in 0..ROUNDS {
         let (at, flushed, unflushed) =
@@ -46,7 +46,7 @@ fn two_signals_at_once_lose_nothing_that_was_acknowledged() {
 #[test]
 fn a_hang_up_ends_it_in_order() {
     let place = place();
-    let mut server = place.serve(&format!("{WRITE_BACK} --cache-size 16M"));
+    let mut server = place.serve(&format!("{WRITE_BACK} --cache-size 32M"));
     let data = noise(1, 1 << 20);
     assert_eq!(place.client().write(0, &data), 0);
     // As a terminal that is closed: nobody reads the log, and both the kernel and the shell send the signal.
@@ -62,7 +62,7 @@ fn a_hang_up_ends_it_in_order() {
 #[test]
 fn a_hang_up_that_is_ignored_stays_ignored() {
     let place = place();
-    let server = place.serve_ignoring("HUP", &format!("{WRITE_BACK} --cache-size 16M"));
+    let server = place.serve_ignoring("HUP", &format!("{WRITE_BACK} --cache-size 32M"));
     server.signal(Signal::HUP);
     assert_eq!(place.client().write(0, b"x"), 0);
     let (status, said) = server.stop();

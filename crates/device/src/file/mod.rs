@@ -11,7 +11,7 @@ mod space;
 pub use open::FileOptions;
 
 use crate::buffer::IoBuffer;
-use crate::runtime::{Request, is_io_uring};
+use crate::runtime::{Lent, is_io_uring};
 use blocking::Blocking;
 use bound::{Flushes, Turns};
 use bytes::{Buf, Bytes};
@@ -20,7 +20,7 @@ use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
 use nitro_engine::buf::{BufMut, is_aligned};
 use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl FileDevice {
     }
 
     fn lend(&self) -> Lent {
-        Lent { fd: Arc::clone(&self.fd), _request: Request::new() }
+        Lent::new(&self.fd)
     }
 
     /// Runs `work` on a thread where it may block.
@@ -124,18 +124,6 @@ impl FileDevice {
                 Err(e) => retries.pause(e).await.map_err(fail)?,
             }
         }
-    }
-}
-
-/// A file that a request is for.
-struct Lent {
-    fd: Arc<OwnedFd>,
-    _request: Request,
-}
-
-impl AsFd for Lent {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Listening and accepting.
 
-use super::adopt;
 use super::stream::{self, StreamReader, StreamWriter};
+use super::{adopt, credentials};
 use crate::error::{Error, ErrorKind};
 use crate::linger::patiently;
+use crate::runtime::{Lent, adopt_socket};
 use compio::driver::op::Accept;
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, fchmod, stat};
 use rustix::io::Errno;
 use rustix::net::{
@@ -16,9 +17,10 @@ use rustix::net::{
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -45,12 +47,49 @@ impl fmt::Display for ListenAddress {
     }
 }
 
+/// When a TCP connection whose peer is gone without a word is given up. Zero leaves either to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpLimits {
+    /// Silence after which the peer is probed; 6 probes that are not answered, 10 s apart, end the connection.
+    pub keepalive: Duration,
+    /// How long data that were sent may stay unacknowledged (`TCP_USER_TIMEOUT` of tcp(7)).
+    pub user_timeout: Duration,
+}
+
+impl Default for TcpLimits {
+    /// A minute, and two.
+    fn default() -> Self {
+        Self { keepalive: Duration::from_secs(60), user_timeout: Duration::from_secs(120) }
+    }
+}
+
+/// Probes of an idle connection, and the pause between them.
+const PROBES: u32 = 6;
+const PROBES_EVERY: Duration = Duration::from_secs(10);
+
+/// Who is at the other end of a connection, as far as limits go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A process of this machine: its user and its number.
+    Process {
+        /// User ID.
+        uid: u32,
+        /// Process ID; 0 for a process of another PID namespace.
+        pid: i32,
+    },
+    /// A host, or, with IPv6, the network of 64 bits that it is in.
+    Host(IpAddr),
+    /// It cannot be told.
+    Unknown,
+}
+
 /// A listening socket. Accepts on the reactor that polls it.
 pub struct Listener {
     socket: Arc<OwnedFd>,
     address: ListenAddress,
     /// The socket file's device and inode, to be removed with the listener.
     file: Option<(u64, u64)>,
+    tcp: TcpLimits,
 }
 
 impl Listener {
@@ -67,15 +106,16 @@ impl Listener {
                 patiently(|| remove_stale(path, address), |e| e.kind == ErrorKind::InUse)?;
                 let socket = bind_unix(path).map_err(|e| fail(e.into()))?;
                 let file = stat(path).ok().map(|s| (s.st_dev, s.st_ino));
-                Self { socket: Arc::new(socket), address: address.clone(), file }
+                Self { socket: Arc::new(socket), address: address.clone(), file, tcp: TcpLimits::default() }
             }
             ListenAddress::Tcp(wanted) => {
                 let socket = TcpListener::bind(wanted).map_err(fail)?;
                 let address = ListenAddress::Tcp(socket.local_addr().map_err(fail)?);
-                Self { socket: Arc::new(socket.into()), address, file: None }
+                Self { socket: Arc::new(socket.into()), address, file: None, tcp: TcpLimits::default() }
             }
         };
         adopt(&listener.socket).map_err(fail)?;
+        adopt_socket(&listener.socket);
         Ok(listener)
     }
 
@@ -85,17 +125,26 @@ impl Listener {
         &self.address
     }
 
+    /// Gives the connections that are accepted from now on these limits.
+    #[must_use]
+    pub fn with_tcp(mut self, tcp: TcpLimits) -> Self {
+        self.tcp = tcp;
+        self
+    }
+
     /// Waits for the next connection. A failure concerns one connection, or passes when file descriptors are free again.
     ///
     /// # Errors
     /// What the operating system says.
     pub async fn accept(&self) -> io::Result<Accepted> {
-        let BufResult(result, op) = submit(Accept::new(Arc::clone(&self.socket))).await;
+        let BufResult(result, op) = submit(Accept::new(Lent::new(&self.socket))).await;
         result?;
         let (socket, _) = op.into_inner();
         let socket = OwnedFd::from(socket);
-        let is_tcp = matches!(self.address, ListenAddress::Tcp(_));
-        tune(&socket, is_tcp);
+        match self.address {
+            ListenAddress::Tcp(_) => tune_tcp(&socket, self.tcp),
+            ListenAddress::Unix(_) => tune_unix(&socket),
+        }
         Ok(Accepted { socket })
     }
 }
@@ -137,16 +186,25 @@ fn bind_unix(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Sets an accepted connection up for speed. The limits are the administrator's, so a refusal does no harm.
-fn tune(socket: &OwnedFd, is_tcp: bool) {
-    if is_tcp {
-        let _ = sockopt::set_tcp_nodelay(socket, true);
-        let _ = sockopt::set_socket_keepalive(socket, true);
-    } else {
-        // The forced kind goes past net.core.wmem_max, with the privilege for it.
-        let _ = sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES)
-            .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES));
-        let _ = sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES);
+/// Sets an accepted connection up. The limits are the administrator's, so a refusal does no harm.
+fn tune_unix(socket: &OwnedFd) {
+    // The forced kind goes past net.core.wmem_max, with the privilege for it.
+    let _ = sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES));
+    let _ = sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES);
+}
+
+fn tune_tcp(socket: &OwnedFd, limits: TcpLimits) {
+    let _ = sockopt::set_tcp_nodelay(socket, true);
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    if !limits.keepalive.is_zero() {
+        let _ = sockopt::set_tcp_keepidle(socket, limits.keepalive);
+        let _ = sockopt::set_tcp_keepintvl(socket, PROBES_EVERY);
+        let _ = sockopt::set_tcp_keepcnt(socket, PROBES);
+    }
+    if !limits.user_timeout.is_zero() {
+        let millis = u32::try_from(limits.user_timeout.as_millis()).unwrap_or(u32::MAX);
+        let _ = sockopt::set_tcp_user_timeout(socket, millis);
     }
 }
 
@@ -165,18 +223,41 @@ impl Accepted {
         stream::split(self.socket)
     }
 
+    /// The peer, as limits know it.
+    #[must_use]
+    pub fn peer_identity(&self) -> Peer {
+        if let Some(SocketAddr::V6(address)) = self.peer_address()
+            && address.ip().to_ipv4_mapped().is_none()
+        {
+            let network = u128::from(*address.ip()) >> 64 << 64;
+            return Peer::Host(Ipv6Addr::from(network).into());
+        }
+        match (self.peer_address(), credentials::peer(&self.socket)) {
+            (Some(address), _) => Peer::Host(address.ip().to_canonical()),
+            (None, Ok((uid, pid))) => Peer::Process { uid, pid },
+            (None, Err(_)) => Peer::Unknown,
+        }
+    }
+
+    fn peer_address(&self) -> Option<SocketAddr> {
+        let address = rustix::net::getpeername(&self.socket).ok().flatten()?;
+        SocketAddr::try_from(address).ok()
+    }
+
     /// The peer, as a log names it: its IP address, or `unix`.
     #[must_use]
     pub fn peer(&self) -> String {
         let unix = || "unix".to_owned();
         match getsockname(&self.socket).map(|a| a.address_family()) {
             Ok(AddressFamily::UNIX) | Err(_) => unix(),
-            Ok(_) => rustix::net::getpeername(&self.socket)
-                .ok()
-                .flatten()
-                .and_then(|a| SocketAddr::try_from(a).ok())
-                .map_or_else(unix, |a| a.to_string()),
+            Ok(_) => self.peer_address().map_or_else(unix, |a| a.to_string()),
         }
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

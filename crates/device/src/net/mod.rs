@@ -1,9 +1,10 @@
 //! Stream sockets, unix and TCP.
 
+mod credentials;
 mod listener;
 mod stream;
 
-pub use listener::{Accepted, ListenAddress, Listener};
+pub use listener::{Accepted, ListenAddress, Listener, Peer, TcpLimits};
 pub use stream::{StreamReader, StreamWriter};
 
 use compio::runtime::Runtime;

@@ -2,6 +2,7 @@
 
 use super::adopt;
 use crate::buffer::IoBuffer;
+use crate::runtime::{Lent, adopt_socket};
 use bytes::{Buf, Bytes};
 use compio::driver::op::{Recv, RecvFlags, SendFlags, SendVectored};
 use compio::runtime::submit;
@@ -20,6 +21,7 @@ const WAIT_ALL: SendFlags = SendFlags::from_bits_retain(0x100);
 pub(super) fn split(socket: OwnedFd) -> io::Result<(StreamReader, StreamWriter)> {
     adopt(&socket)?;
     let socket = Arc::new(socket);
+    adopt_socket(&socket);
     Ok((StreamReader { socket: Arc::clone(&socket) }, StreamWriter { socket }))
 }
 
@@ -41,7 +43,7 @@ impl StreamReader {
         assert!(start < buf.len(), "no room to receive into");
         let mut buf = buf;
         loop {
-            let op = Recv::new(Arc::clone(&self.socket), IoBuffer::new(buf, start), RecvFlags::empty());
+            let op = Recv::new(Lent::new(&self.socket), IoBuffer::new(buf, start), RecvFlags::empty());
             let BufResult(result, op) = submit(op).await;
             buf = op.into_inner().into_buf();
             match result {
@@ -68,7 +70,7 @@ impl StreamWriter {
         let mut outcome = Ok(());
         batch.advance(0);
         while outcome.is_ok() && !batch.is_done() {
-            let op = SendVectored::new(Arc::clone(&self.socket), batch, SendFlags::NOSIGNAL | WAIT_ALL);
+            let op = SendVectored::new(Lent::new(&self.socket), batch, SendFlags::NOSIGNAL | WAIT_ALL);
             let BufResult(result, op) = submit(op).await;
             batch = op.into_inner();
             match result {

@@ -100,6 +100,10 @@ pub(crate) async fn negotiate<X: Exports, R: ReadHalf, W: WriteHalf>(
         {
             return Err(NbdError::PlaintextAfterStartTls { bytes: link.receiver.window().len() });
         }
+        if let Step::Transmit(negotiated) = &step {
+            // Before the client can tell anyone that it is connected.
+            exports.begin(&negotiated.export);
+        }
         let sent = link.send(&mut out).await;
         match step {
             // Clients may hang up without waiting for this reply.

@@ -38,7 +38,8 @@ pub fn run<T: 'static, F: Future<Output = T> + 'static>(
     (served, answer.borrow_mut().take().expect("the client stands still"))
 }
 
-fn spawn<T: 'static>(pool: &LocalPool, work: impl Future<Output = T> + 'static) -> Rc<RefCell<Option<T>>> {
+/// Starts a task; its result shows when it has ended.
+pub fn spawn<T: 'static>(pool: &LocalPool, work: impl Future<Output = T> + 'static) -> Rc<RefCell<Option<T>>> {
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let task = async move {

@@ -1,0 +1,51 @@
+//! A panic ends the server: what a thread left half done is not served on. A restart finds all that was made durable.
+
+use std::any::Any;
+use std::panic;
+use std::process;
+use std::thread;
+
+/// Has every panic from now on, of any thread, end the process, after it was logged.
+pub(super) fn abort_on_panic() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        print(info);
+        let thread = thread::current();
+        let (name, place) = (thread.name().unwrap_or("?"), info.location().map(ToString::to_string));
+        let (place, message) = (place.unwrap_or_default(), message(info.payload()));
+        tracing::error!("thread {name} panicked at {place}: {message}; the server ends at once, please report it");
+        process::abort();
+    }));
+}
+
+fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// Set in the process that is to panic.
+    const PANICS: &str = "NITRO_TEST_PANICS";
+
+    #[test]
+    fn a_panic_of_a_thread_ends_the_process() {
+        if env::var_os(PANICS).is_some() {
+            abort_on_panic();
+            let doomed = nitro_device::spawn_thread("doomed", || async { panic!("on purpose") });
+            let _: Result<(), _> = doomed.unwrap().join();
+            process::exit(0);
+        }
+        let mut again = Command::new(env::current_exe().unwrap());
+        again.args(["--exact", "serve::panics::tests::a_panic_of_a_thread_ends_the_process", "--nocapture"]);
+        let ended = again.env(PANICS, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.signal(), Some(6), "{said}");
+        assert!(said.contains("'doomed'") && said.contains("on purpose"), "{said}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Clients that take what is meant for others: memory, places, time.
+
+use crate::support::{Nbd, PATIENCE, Place, Server, noise};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+const LARGE: usize = 32 << 20;
+const SERVE: &str = "--origin vm.img --cache none";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.file("vm.img", 64 << 20);
+    place
+}
+
+/// Resident memory of a server in bytes (proc(5)).
+fn resident_bytes(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    kib.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// A client that has sent its part of the greeting, and `more`.
+fn greet(place: &Place, more: &[u8]) -> UnixStream {
+    let mut stream = UnixStream::connect(place.path("run/nitro/vm.sock")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[&3u32.to_be_bytes(), more].concat()).unwrap();
+    stream
+}
+
+/// Reads until the server closes the connection.
+fn is_closed(mut stream: UnixStream) -> bool {
+    stream.read_to_end(&mut Vec::new()).is_ok()
+}
+
+#[test]
+fn announced_payloads_take_no_memory_and_stop_nobody() {
+    let place = place();
+    let server = place.serve(SERVE);
+    let before = resident_bytes(&server);
+    // The first half announces, the second begins to send.
+    let mut silent: Vec<Nbd> = (0..40).map(|_| place.client()).collect();
+    silent.iter_mut().for_each(|client| client.request(1, 0, LARGE, &[]));
+    let mut begun: Vec<Nbd> = (0..40).map(|_| place.client()).collect();
+    begun.iter_mut().for_each(|client| client.request(1, 0, LARGE, &noise(1, 64 << 10)));
+    // What a neighbour is answered came after what the others have sent.
+    let mut neighbour = place.client();
+    let data = noise(2, 128 << 10);
+    assert_eq!(neighbour.write(0, &data), 0);
+    assert!(neighbour.read(0, data.len()) == data);
+    place.until("connected", |s| s["server"]["connections"] == 81);
+    let grown = resident_bytes(&server).saturating_sub(before);
+    assert!(grown < 100 << 20, "{} MiB for what was announced", grown >> 20);
+    drop((silent, begun));
+    assert_eq!(neighbour.write(0, &noise(3, LARGE)), 0);
+}
+
+#[test]
+fn stalled_handshakes_keep_nobody_out() {
+    let place = place();
+    let _server = place.serve(&format!("{SERVE} --max-connections 16"));
+    let mut served = place.client();
+    let stalled: Vec<_> = (0..64).map(|_| greet(&place, &[])).collect();
+    assert_eq!(place.client().write(0, b"new"), 0);
+    assert_eq!(served.read(0, 3), b"new");
+    assert!(place.status()["server"]["connections"].as_u64().unwrap() <= 16);
+    drop(stalled);
+}
+
+#[test]
+fn a_handshake_has_its_time_whatever_was_sent_of_it() {
+    let place = place();
+    let _server = place.serve(&format!("{SERVE} --handshake-timeout 1s"));
+    let mut served = place.client();
+    let info = [b"IHAVEOPT\0\0\0\x06".as_slice(), &8u32.to_be_bytes(), &2u32.to_be_bytes(), b"vm", &[0, 0]].concat();
+    assert!(is_closed(greet(&place, &[])));
+    assert!(is_closed(greet(&place, &info)));
+    assert!(is_closed(greet(&place, &info[..5])));
+    // Once an export is chosen, a client may be silent.
+    assert_eq!(served.write(0, b"x"), 0);
+}
+
+#[test]
+fn one_peer_takes_no_more_than_its_part() {
+    let place = place();
+    let _server = place.serve(&format!("{SERVE} --max-connections-per-peer 2"));
+    let clients = [place.client(), place.client()];
+    assert!(is_closed(UnixStream::connect(place.path("run/nitro/vm.sock")).unwrap()));
+    drop(clients);
+    place.until("gone", |s| s["server"]["connections"] == 0);
+    place.client();
+}
