@@ -46,6 +46,7 @@ test-long: ## the slow ones: long simulations, faults, kills, power cuts in a vi
 	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-engine --test main
 	NITRO_SEEDS=20000 $(CARGO) test --release -p nitro-engine --test crash
 	NITRO_SEEDS=2000 $(CARGO) test --release -p nitro-index --test main
+	NITRO_SEEDS=500 $(CARGO) test --release -p nitro-cos --test main
 	scripts/test-mutations --minutes 40
 	$(MAKE) --no-print-directory build
 	scripts/test-clients --long

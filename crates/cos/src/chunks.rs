@@ -44,12 +44,25 @@ impl Region {
         Some(Self { head, raw })
     }
 
+    /// The same in memory of its own: what is not compressed is part of what was read at once otherwise.
+    fn detached(mut self) -> Self {
+        if self.head.encoding == Encoding::Raw {
+            self.raw = BufMut::copy_of(&self.raw).freeze();
+        }
+        self
+    }
+
     /// The chunk of that number, if it is of that content.
     pub(crate) fn chunk(&self, number: u16, fingerprint: &Fingerprint) -> Option<Bytes> {
         let index = usize::from(number.checked_sub(self.head.first)?);
         let chunk = self.head.chunks.get(index).filter(|c| c.fingerprint == *fingerprint)?;
         let start: usize = self.head.chunks[..index].iter().map(|c| c.bytes as usize).sum();
         Some(self.raw.slice(start..start + chunk.bytes as usize))
+    }
+
+    /// Bytes of all its chunks.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.raw.len()
     }
 
     /// All chunks, with their numbers.
@@ -303,7 +316,7 @@ impl<D: Device> Store<D> {
         if let Some(open) = open {
             let read = places
                 .iter()
-                .map(|p| open.region(*p).and_then(|bytes| self.decode_region(&bytes.freeze(), *p, slot.sequence)));
+                .map(|p| open.region(*p).and_then(|bytes| self.decode_region(&bytes.freeze(), *p, slot.sequence, 1)));
             return Ok(read.collect());
         }
         let blocks = match self.read_blocks(*first, *last).await {
@@ -314,8 +327,9 @@ impl<D: Device> Store<D> {
         };
         self.counters.region_reads.add(1);
         self.counters.region_read_bytes.add(blocks.bytes.len() as u64);
-        let read =
-            places.iter().map(|p| blocks.region(*p).and_then(|bytes| self.decode_region(&bytes, *p, slot.sequence)));
+        let read = places
+            .iter()
+            .map(|p| blocks.region(*p).and_then(|bytes| self.decode_region(&bytes, *p, slot.sequence, places.len())));
         Ok(read.collect())
     }
 
@@ -339,9 +353,11 @@ impl<D: Device> Store<D> {
         Ok(read)
     }
 
-    fn decode_region(&self, bytes: &Bytes, place: Place, sequence: u64) -> Option<Arc<Region>> {
+    /// `beside`: how many regions were read at once.
+    fn decode_region(&self, bytes: &Bytes, place: Place, sequence: u64, beside: usize) -> Option<Arc<Region>> {
         let at = self.container_at(place.slot) + place.offset();
-        let region = Arc::new(Region::new(bytes, self.superblock.seed, at)?);
+        let region = Region::new(bytes, self.superblock.seed, at)?;
+        let region = Arc::new(if beside > 1 { region.detached() } else { region });
         if region.head.sequence == sequence {
             self.regions.lock().put((place.slot, sequence, place.sector), Arc::clone(&region));
         }
@@ -370,4 +386,45 @@ fn joined<'a>(source: &Bytes, mut ranges: impl Iterator<Item = &'a Range<usize>>
         at += range.len();
     }
     raw.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::region::HEADER_BYTES;
+    use nitro_engine::codec::Compressor;
+
+    /// What was read at once.
+    struct Read {
+        bytes: Vec<u8>,
+        _held: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Read {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    #[test]
+    fn an_uncompressed_region_does_not_keep_what_was_read_beside_it() {
+        let raw: Bytes = (0..4096_u32).map(|i| (i * 7) as u8).collect();
+        let fingerprint = fingerprint_of(&raw);
+        let chunks = vec![RegionChunk { fingerprint, bytes: raw.len() as u32 }];
+        let (encoding, payload) = Compressor::new(Compression::None).compress(&raw);
+        let raw_bytes = raw.len() as u32;
+        let prepared = Prepared { kind: ChunkKind::Data, chunks, encoding, payload, raw_bytes };
+        let len = usize::from(prepared.sectors()) * SECTOR_BYTES;
+        assert!(len > HEADER_BYTES);
+        let mut read = vec![0; 1 << 20];
+        prepared.encode(&mut read[..len], 0, 5, 7, 4096);
+        let held = Arc::new(());
+        let read = Bytes::from_owner(Read { bytes: read, _held: Arc::clone(&held) });
+        let region = Region::new(&read.slice(..len), 7, 4096).unwrap();
+        drop(read);
+        assert_eq!(Arc::strong_count(&held), 2);
+        let region = region.detached();
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert_eq!(region.chunk(0, &fingerprint).unwrap(), raw);
+    }
 }

@@ -25,8 +25,10 @@ pub(crate) const LANES: usize = DATA_LANES + 3;
 /// Slots that new data leaves free, for recipes and for the collector; and that recipes leave free for the collector.
 const DATA_RESERVE: u32 = 4;
 const RECIPE_RESERVE: u32 = 2;
-/// More chunks than this no container has: their numbers have 16 bits.
-const CHUNKS_MAX: usize = 60_000;
+/// More chunks than this no container has, however much they shrink: RAM has a list of them while it is open.
+const CHUNKS_MAX: usize = 32 << 10;
+/// What a chunk takes of a container at least: its entries in the region's head and in the metadata section.
+const CHUNK_BYTES_MIN: usize = 40;
 
 /// An open container.
 pub(crate) struct Open {
@@ -148,6 +150,11 @@ impl Open {
     pub(crate) fn chunks(&self) -> Vec<ContainerChunk> {
         self.content.lock().chunks.clone()
     }
+}
+
+/// Chunks of a container at most.
+pub(crate) fn chunks_max(container_bytes: u32) -> usize {
+    (container_bytes as usize / CHUNK_BYTES_MIN).min(CHUNKS_MAX)
 }
 
 /// What a lane fills.

@@ -115,6 +115,11 @@ impl Ledger {
         &self.bounds
     }
 
+    /// Changes in overlays, and those that may be made.
+    pub(crate) fn changes(&self) -> usize {
+        self.changes.load(SeqCst)
+    }
+
     /// Whether all is within the bounds; what an area holds that this program did not write may not be.
     pub(crate) fn is_bounded(&self) -> bool {
         self.changes.load(SeqCst) <= self.bounds.changes

@@ -27,6 +27,11 @@ impl Hasher for FingerprintHasher {
 /// A map by fingerprint.
 pub(crate) type FingerprintMap<T> = HashMap<Fingerprint, T, BuildHasherDefault<FingerprintHasher>>;
 
+/// Fingerprints that a container has on average, for the bound; one of data that shrinks much has many more.
+const FINGERPRINTS_A_CONTAINER: usize = 1024;
+/// Bytes of RAM for a fingerprint: its place, with the map's slack, and its turn in its container's list.
+const FINGERPRINT_RAM_BYTES: usize = 2 * 33 + 20;
+
 /// The fingerprints of some containers.
 pub(crate) struct Locality {
     places: FingerprintMap<u64>,
@@ -35,6 +40,8 @@ pub(crate) struct Locality {
     /// Open containers, which never go.
     open: HashMap<u32, Vec<Fingerprint>>,
     containers_max: usize,
+    /// Fingerprints of sealed containers.
+    fingerprints: usize,
     /// The container that was useful last.
     last: u32,
 }
@@ -46,6 +53,7 @@ impl Locality {
             sealed: LruCache::unbounded(),
             open: HashMap::new(),
             containers_max: containers_max.max(1),
+            fingerprints: 0,
             last: u32::MAX,
         }
     }
@@ -86,8 +94,7 @@ impl Locality {
     /// An open container was sealed: it may give way from now on.
     pub(crate) fn sealed(&mut self, slot: u32) {
         if let Some(fingerprints) = self.open.remove(&slot) {
-            self.sealed.push(slot, fingerprints);
-            self.shrink();
+            self.put_sealed(slot, fingerprints);
         }
     }
 
@@ -96,13 +103,20 @@ impl Locality {
         for (number, chunk) in (0..).zip(chunks) {
             self.prefer(&chunk.fingerprint, chunk.place(slot, number));
         }
-        self.sealed.push(slot, chunks.iter().map(|c| c.fingerprint).collect());
-        self.shrink();
+        self.put_sealed(slot, chunks.iter().map(|c| c.fingerprint).collect());
     }
 
-    fn shrink(&mut self) {
-        while self.sealed.len() > self.containers_max {
+    /// The last one stays however many fingerprints it has.
+    fn put_sealed(&mut self, slot: u32, mut fingerprints: Vec<Fingerprint>) {
+        fingerprints.shrink_to_fit();
+        self.fingerprints += fingerprints.len();
+        if let Some((_, old)) = self.sealed.push(slot, fingerprints) {
+            self.fingerprints -= old.len();
+        }
+        let most = self.containers_max.saturating_mul(FINGERPRINTS_A_CONTAINER);
+        while self.sealed.len() > self.containers_max || (self.fingerprints > most && self.sealed.len() > 1) {
             let Some((slot, fingerprints)) = self.sealed.pop_lru() else { return };
+            self.fingerprints -= fingerprints.len();
             self.drop_places(slot, &fingerprints);
         }
     }
@@ -117,9 +131,17 @@ impl Locality {
 
     /// A container is no more, or is to be no more.
     pub(crate) fn forget(&mut self, slot: u32) {
-        for fingerprints in [self.sealed.pop(&slot), self.open.remove(&slot)].into_iter().flatten() {
+        let sealed = self.sealed.pop(&slot);
+        self.fingerprints -= sealed.as_ref().map_or(0, Vec::len);
+        for fingerprints in [sealed, self.open.remove(&slot)].into_iter().flatten() {
             self.drop_places(slot, &fingerprints);
         }
+    }
+
+    /// The most RAM in bytes that it takes for so many containers, and open ones of so many chunks.
+    pub(crate) fn ram_bytes_max(containers: usize, open: usize, chunks: usize) -> u64 {
+        let sealed = containers.saturating_mul(FINGERPRINTS_A_CONTAINER).max(chunks) + chunks;
+        ((sealed + 2 * open * chunks) * FINGERPRINT_RAM_BYTES) as u64
     }
 
     /// RAM in use in bytes, about.
@@ -127,5 +149,35 @@ impl Locality {
         let fingerprints: usize = self.sealed.iter().map(|(_, f)| f.capacity()).sum();
         let open: usize = self.open.values().map(Vec::capacity).sum();
         (self.places.capacity() * 33 + (fingerprints + open) * 20) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_of_many_chunks_give_way_sooner() {
+        let mut locality = Locality::new(8);
+        let chunks = |slot: u32, count: u32| -> Vec<ContainerChunk> {
+            let fingerprint = |n: u32| {
+                let mut bytes = [slot as u8; 20];
+                bytes[..4].copy_from_slice(&(slot << 20 | n).to_le_bytes());
+                Fingerprint(bytes)
+            };
+            (0..count).map(|n| ContainerChunk { fingerprint: fingerprint(n), sector: 0, sectors: 1 }).collect()
+        };
+        for slot in 0..20 {
+            locality.load(slot, &chunks(slot, 5000));
+            assert!(locality.has(slot));
+            assert!(locality.fingerprints <= 8 * FINGERPRINTS_A_CONTAINER, "{}", locality.fingerprints);
+            assert_eq!(locality.places.len(), locality.fingerprints);
+            assert!(locality.ram_bytes() <= Locality::ram_bytes_max(8, 0, 5000));
+        }
+        // One alone stays, however many it has.
+        locality.load(20, &chunks(20, 20_000));
+        assert!(locality.has(20) && !locality.has(19));
+        (0..21).for_each(|slot| locality.forget(slot));
+        assert_eq!((locality.fingerprints, locality.places.len()), (0, 0));
     }
 }

@@ -6,7 +6,6 @@ use crate::format::record::SlotState;
 use crate::format::region::ChunkKind;
 use crate::format::{SECTOR_BYTES, container};
 use nitro_engine::port::Device;
-use nitro_index::FlashIndex;
 use serde::Serialize;
 
 /// What a store holds, and what it needs.
@@ -32,34 +31,20 @@ pub struct Stats {
     pub quota_bytes: Option<u64>,
     /// Bytes of a container.
     pub container_bytes: u32,
-    /// RAM in bytes: index, summary vector and caches.
+    /// RAM in bytes that it takes, about.
     pub ram_bytes: u64,
+    /// The most RAM in bytes that it takes while it is open, see [`Store::ram_parts`].
+    pub ram_need_bytes: u64,
     /// What it did since it was opened.
     pub counters: Counters,
 }
 
-/// RAM of a container's fingerprints, and of a container among all.
-const LOCALITY_BYTES: u64 = 50 << 10;
-const SLOT_BYTES: u64 = 128;
-/// Open containers, requests under way, overlays and the journal's batches.
-const WORKING_BYTES: u64 = 64 << 20;
-
 impl<D: Device> Store<D> {
-    /// The most RAM in bytes that the store takes while it is open.
-    pub fn ram_need_bytes(&self) -> u64 {
-        self.superblock.index_ram_bytes
-            + self.superblock.summary_bytes
-            + self.settings.locality_containers as u64 * LOCALITY_BYTES
-            + self.settings.region_cache_bytes
-            + self.settings.recipe_cache_bytes
-            + u64::from(self.state.lock().slots.count()) * SLOT_BYTES
-            + WORKING_BYTES
-    }
-
     /// What it holds.
     pub fn stats(&self) -> Stats {
         let objects = self.list();
         let quota_bytes = self.quota_bytes();
+        let ram_bytes = self.ram_bytes();
         let state = self.state.lock();
         let (mut stored_bytes, mut recipe_bytes, mut chunks) = (0, 0, 0);
         for (_, slot) in state.slots.iter().filter(|(_, s)| s.state != SlotState::Free) {
@@ -69,11 +54,6 @@ impl<D: Device> Store<D> {
             recipe_bytes += if slot.kind == ChunkKind::Recipe { bytes } else { 0 };
             chunks += u64::from(slot.chunks);
         }
-        let ram_bytes = self.index.counters().ram_bytes
-            + self.superblock.summary_bytes
-            + state.locality.ram_bytes()
-            + self.settings.region_cache_bytes
-            + self.settings.recipe_cache_bytes;
         Stats {
             objects: objects.len() as u64,
             snapshots: objects.iter().filter(|o| o.name.contains('@')).count() as u64,
@@ -86,6 +66,7 @@ impl<D: Device> Store<D> {
             quota_bytes,
             container_bytes: self.superblock.container_bytes,
             ram_bytes,
+            ram_need_bytes: self.ram_need_bytes(),
             counters: self.counters(),
         }
     }

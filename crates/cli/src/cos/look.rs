@@ -71,7 +71,7 @@ pub(super) fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
         ("bytes a chunk", per_chunk.to_string()),
         ("containers", format!("{} of {}", Size(used), Size(room))),
         ("quota", stats.quota_bytes.map_or_else(|| "none".to_owned(), |bytes| Size(bytes).to_string())),
-        ("RAM while open", Size(stats.ram_bytes).to_string()),
+        ("RAM while open", format!("{}, at most {}", Size(stats.ram_bytes), Size(stats.ram_need_bytes))),
     ] {
         table.row(vec![name.to_owned(), value]);
     }

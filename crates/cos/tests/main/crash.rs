@@ -1,6 +1,6 @@
 //! Random operations, collections and power failures.
 
-use crate::model::{Again, CHUNK, Model, Random, bytes_of, content, plan, seeds, settings};
+use crate::model::{Again, CHUNK, Model, Random, bytes_of, plan, seeds, settings};
 use futures_executor::block_on;
 use futures_util::future::join;
 use nitro_cos::{CollectOptions, Error, Store};
@@ -179,48 +179,14 @@ impl World {
         self.device = Arc::new(self.device.crashed());
         let store = Store::open(Arc::clone(&self.device), settings()).await.unwrap();
         self.store = Arc::new(store);
-        let there: Vec<String> = self.store.list().into_iter().map(|o| o.name).collect();
-        for name in &there {
-            assert!(self.model.objects.contains_key(name), "{name} came from nowhere");
-        }
-        self.model.objects.retain(|name, object| {
-            let is_there = there.contains(name);
-            assert!(object.uncertain || is_there == object.present, "{name}: {is_there}");
-            object.present = is_there;
-            is_there
-        });
-        self.look().await;
-        self.model.committed();
-    }
-
-    /// Reads everything, and takes over what there is of what may be.
-    async fn look(&mut self) {
-        for (name, object) in &mut self.model.objects {
-            let volume = self.store.open_volume(name).unwrap();
-            assert_eq!(volume.size_bytes() as usize, object.chunks.len() * CHUNK);
-            let read = volume.read_range(0, object.chunks.len() * CHUNK).await.unwrap();
-            for (i, (chunk, bytes)) in object.chunks.iter_mut().zip(read.chunks(CHUNK)).enumerate() {
-                let found = chunk.maybe.iter().find(|n| **n != u64::MAX && content(**n) == bytes).copied();
-                let anything = chunk.maybe.contains(&u64::MAX);
-                match found {
-                    Some(number) => chunk.now = number,
-                    // Half a chunk: overwritten, so that the model knows it again.
-                    None if anything => {
-                        volume.write_range((i * CHUNK) as u64, content(0).into()).await.ok();
-                        chunk.now = 0;
-                    }
-                    None => panic!("chunk {i} of {name} is none of {:?}", chunk.maybe),
-                }
-            }
-        }
-        self.store.commit().await.unwrap();
+        self.model.restarted(&self.store).await;
     }
 }
 
 #[test]
 fn random_operations_collections_and_power_failures() {
     for seed in seeds(40) {
-        let _again = Again(seed);
+        let _again = Again::new(seed, "crash::random_operations_collections_and_power_failures");
         block_on(async {
             let mut world = World::new(seed).await;
             for _ in 0..6 {

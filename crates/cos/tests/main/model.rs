@@ -1,9 +1,11 @@
 //! What a store should be: a map of arrays of chunks.
 
 use bytes::Bytes;
-use nitro_cos::{Plan, Settings, StoreOptions};
+use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_engine::codec::Compression;
+use nitro_engine::port::Device;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes of the test's chunks.
 pub const CHUNK: usize = 4096;
@@ -18,12 +20,22 @@ pub fn seeds(count: u64) -> std::ops::Range<u64> {
 }
 
 /// Says how to run a failing seed again.
-pub struct Again(pub u64);
+pub struct Again {
+    seed: u64,
+    test: &'static str,
+}
+
+impl Again {
+    /// For a seed of the test of that name.
+    pub fn new(seed: u64, test: &'static str) -> Self {
+        Self { seed, test }
+    }
+}
 
 impl Drop for Again {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("again: NITRO_SEED={} cargo test -p nitro-cos --test main <test>", self.0);
+            eprintln!("replay: NITRO_SEED={} cargo test -p nitro-cos --test main {}", self.seed, self.test);
         }
     }
 }
@@ -140,6 +152,25 @@ impl Model {
         }
     }
 
+    /// After a restart: everything must be as it was, or as was asked for since the last commit.
+    pub async fn restarted<D: Device>(&mut self, store: &Arc<Store<D>>) {
+        let there: Vec<String> = store.list().into_iter().map(|o| o.name).collect();
+        for name in &there {
+            assert!(self.objects.contains_key(name), "{name} came from nowhere");
+        }
+        self.objects.retain(|name, object| {
+            let is_there = there.contains(name);
+            assert!(object.uncertain || is_there == object.present, "{name}: {is_there}");
+            object.present = is_there;
+            is_there
+        });
+        for (name, object) in &mut self.objects {
+            take_over(name, object, store).await;
+        }
+        store.commit().await.unwrap();
+        self.committed();
+    }
+
     pub fn present(&self) -> Vec<String> {
         self.objects.iter().filter(|(_, o)| o.present).map(|(name, _)| name.clone()).collect()
     }
@@ -148,4 +179,24 @@ impl Model {
 /// Chunks, one after the other.
 pub fn bytes_of(numbers: &[u64]) -> Bytes {
     numbers.iter().flat_map(|n| content(*n)).collect::<Vec<u8>>().into()
+}
+
+/// Reads an object, and takes over what there is of what may be.
+async fn take_over<D: Device>(name: &str, object: &mut Object, store: &Arc<Store<D>>) {
+    let volume = store.open_volume(name).unwrap();
+    assert_eq!(volume.size_bytes() as usize, object.chunks.len() * CHUNK);
+    let read = volume.read_range(0, object.chunks.len() * CHUNK).await.unwrap();
+    for (i, (chunk, bytes)) in object.chunks.iter_mut().zip(read.chunks(CHUNK)).enumerate() {
+        let found = chunk.maybe.iter().find(|n| **n != u64::MAX && content(**n) == bytes).copied();
+        let anything = chunk.maybe.contains(&u64::MAX);
+        match found {
+            Some(number) => chunk.now = number,
+            // Half a chunk: overwritten, so that the model knows it again.
+            None if anything => {
+                volume.write_range((i * CHUNK) as u64, content(0).into()).await.ok();
+                chunk.now = 0;
+            }
+            None => panic!("chunk {i} of {name} is none of {:?}", chunk.maybe),
+        }
+    }
 }

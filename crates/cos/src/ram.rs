@@ -1,0 +1,78 @@
+//! What RAM a store may take.
+
+use crate::Store;
+use crate::format::record::OBJECT_BYTES;
+use crate::lane::{self, LANES};
+use crate::locality::Locality;
+use nitro_engine::port::Device;
+use nitro_index::FlashIndex;
+use serde::Serialize;
+
+/// An object, with its name, its places in maps, and its record while a checkpoint is written.
+const OBJECT_RAM_BYTES: u64 = 1536;
+/// A change in an overlay, with the slack of trees, and its record while a checkpoint is written.
+const CHANGE_RAM_BYTES: u64 = 360;
+/// A slot, with its record.
+const SLOT_RAM_BYTES: u64 = 96;
+/// A chunk of an open container.
+const OPEN_CHUNK_RAM_BYTES: u64 = 2 * 24;
+/// Uncompressed regions, and larger chunks than a region, exceed what a region is planned for by this.
+const REGION_SLACK: u64 = 2;
+
+/// A part of the RAM that a store may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RamPart {
+    /// What it is for.
+    pub what: &'static str,
+    /// The most that it takes, in bytes.
+    pub bytes: u64,
+}
+
+impl<D: Device> Store<D> {
+    /// The parts of the RAM that the store may take while it is open, each at its most. What requests under way hold is not among
+    /// them: they are bounded by whoever makes them.
+    pub fn ram_parts(&self) -> Vec<RamPart> {
+        let superblock = &self.superblock;
+        let bounds = self.ledger.bounds();
+        let chunks = lane::chunks_max(superblock.container_bytes);
+        let open = u64::from(superblock.container_bytes) * 2 + chunks as u64 * OPEN_CHUNK_RAM_BYTES;
+        let locality = Locality::ram_bytes_max(self.settings.locality_containers, LANES, chunks);
+        let part = |what, bytes| RamPart { what, bytes };
+        vec![
+            part("fingerprint index", superblock.index_ram_bytes),
+            part("summary of fingerprints", superblock.summary_bytes),
+            part("fingerprints of containers", locality),
+            part("decompressed regions", self.settings.region_cache_bytes * REGION_SLACK),
+            part("blocks of recipes", self.settings.recipe_cache_bytes),
+            part("open containers", open * LANES as u64),
+            part("containers' states", u64::from(superblock.containers) * SLOT_RAM_BYTES),
+            part("objects", bounds.namespace_bytes / OBJECT_BYTES as u64 * OBJECT_RAM_BYTES),
+            part("overwritten chunks", bounds.changes as u64 * CHANGE_RAM_BYTES),
+        ]
+    }
+
+    /// The most RAM in bytes that the store takes while it is open: the sum of its [parts](Self::ram_parts).
+    pub fn ram_need_bytes(&self) -> u64 {
+        self.ram_parts().iter().map(|part| part.bytes).sum()
+    }
+
+    /// RAM in bytes that it takes at the moment, about.
+    pub(crate) fn ram_bytes(&self) -> u64 {
+        let (locality, slots) = {
+            let state = self.state.lock();
+            (state.locality.ram_bytes(), u64::from(state.slots.count()) * SLOT_RAM_BYTES)
+        };
+        let open = self.opened.lock().len() as u64 * u64::from(self.superblock.container_bytes);
+        let regions: usize = self.regions.lock().iter().map(|(_, region)| region.raw_bytes()).sum();
+        let nodes: usize = self.nodes.lock().iter().map(|(_, node)| size_of_val(&node.entries[..])).sum();
+        let objects = self.objects.lock().all().len() as u64 * OBJECT_RAM_BYTES;
+        self.index.counters().ram_bytes
+            + self.superblock.summary_bytes
+            + locality
+            + slots
+            + open
+            + (regions + nodes) as u64
+            + objects
+            + self.ledger.changes() as u64 * CHANGE_RAM_BYTES
+    }
+}
