@@ -27,7 +27,7 @@ pub use dirty::DirtyExtent;
 pub use ids::{ExtentIndex, ExtentKey, Fingerprint, Generation, Location, ObjectId, WeuId};
 pub use lru::LruMap;
 pub use manager::{Append, CacheManager, Evicted};
-pub use restore::{Restored, RestoredEntry};
+pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;
 pub use write_back::Superseded;

@@ -3,7 +3,9 @@
 //!
 //! Every base entry and every change bears a *version*; of several entries for one extent the latest counts. An entry
 //! of a live WEU that is not in the file index must be known as void to the journal, since after the next restart only
-//! the journal can tell; what becomes so is noted here, and taken by [`CacheManager::take_forgotten`].
+//! the journal can tell. What becomes so is noted here: as runs of neighbours, for [`CacheManager::take_forgotten`]; and what
+//! becomes so while WEUs are read at a restart by the WEU, for [`CacheManager::take_untold`], so that a number of entries
+//! that nothing bounds takes no more than the journal's snapshot has for it.
 
 use crate::dirty::Held;
 use crate::file_index::{Dup, Reference};
@@ -11,15 +13,47 @@ use crate::fingerprint_index::Target;
 use crate::ids::{ExtentKey, Fingerprint, Generation, WeuId};
 use crate::manager::CacheManager;
 use crate::weu::{Position, Stored};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+
+/// Most extents of a run of forgotten ones: a restart keeps each of them in RAM.
+pub const FORGOTTEN_RUN_MAX: u32 = 1 << 10;
+
+/// Neighbours that were forgotten one after the other, with nothing in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    /// The first of them.
+    pub first: ExtentKey,
+    /// How many, at most [`FORGOTTEN_RUN_MAX`].
+    pub count: u32,
+    /// Versions of these extents below this one are void.
+    pub version: u64,
+}
+
+impl Forgotten {
+    /// Adds an extent that was forgotten after version `before` was given, if it is the next of the run, or the last one
+    /// again. Nothing may have been given a version since the run's own: the run's later version would make it void.
+    fn extend(&mut self, key: ExtentKey, before: u64) -> bool {
+        let offset = key.raw().wrapping_sub(self.first.raw());
+        let is_next = offset == u64::from(self.count) && self.count < FORGOTTEN_RUN_MAX;
+        let is_last = offset.wrapping_add(1) == u64::from(self.count);
+        if self.version != before || key.object() != self.first.object() || !(is_next || is_last) {
+            return false;
+        }
+        self.count += u32::from(is_next);
+        self.version = before + 1;
+        true
+    }
+}
 
 /// What the manager keeps for, and during, a restart.
 #[derive(Debug, Default)]
 pub(crate) struct Restore {
     /// Whether forgotten base entries are noted: there is a journal.
     journaled: bool,
-    /// Base entries forgotten since they were last taken: older versions of the extent are void.
-    forgotten: Vec<(ExtentKey, u64)>,
+    /// Base entries forgotten since they were last taken.
+    forgotten: Vec<Forgotten>,
+    /// WEUs with entries that became void as they were read.
+    untold: BTreeSet<WeuId>,
     /// Not all WEUs have been read yet: extents changed since the start.
     changed: Option<HashSet<ExtentKey>>,
 }
@@ -58,12 +92,24 @@ impl CacheManager {
         self.restore.journaled = true;
     }
 
-    /// Base entries forgotten since the last call: versions of the extent below the given one are void.
-    pub fn take_forgotten(&mut self) -> Vec<(ExtentKey, u64)> {
+    /// Base entries forgotten since the last call.
+    pub fn take_forgotten(&mut self) -> Vec<Forgotten> {
         std::mem::take(&mut self.restore.forgotten)
     }
 
-    /// How many [`take_forgotten`](Self::take_forgotten) would give.
+    /// WEUs with entries that became void as they were read at a restart, since the last call; see
+    /// [`void_entries`](Self::void_entries).
+    pub fn take_untold(&mut self) -> Vec<WeuId> {
+        std::mem::take(&mut self.restore.untold).into_iter().collect()
+    }
+
+    /// How many [`take_untold`](Self::take_untold) would give.
+    #[must_use]
+    pub fn untold_count(&self) -> usize {
+        self.restore.untold.len()
+    }
+
+    /// How many runs [`take_forgotten`](Self::take_forgotten) would give. A call for a single extent adds one at most.
     #[must_use]
     pub fn forgotten_count(&self) -> usize {
         self.restore.forgotten.len()
@@ -134,8 +180,8 @@ impl CacheManager {
         }
         let changed = self.restore.changed.as_ref().is_some_and(|c| c.contains(&entry.key));
         if entry.doubtful || changed || self.find(entry.key).is_some() {
-            if self.restore.journaled {
-                self.restore.forgotten.push((entry.key, entry.version + 1));
+            if let Reference::Base(weu, _) = reference {
+                self.restore.untold.insert(weu);
             }
             return false;
         }
@@ -152,8 +198,13 @@ impl CacheManager {
             match self.find(key) {
                 Some(Reference::Base(w, e)) if (w, e) == (weu, entry) => {}
                 found => {
-                    if let Some(old) = found {
-                        self.drop_reference(key, old);
+                    match found {
+                        Some(old @ Reference::Base(weu, _)) => {
+                            self.files.remove(key, old);
+                            self.restore.untold.insert(weu);
+                        }
+                        Some(old) => self.drop_reference(key, old),
+                        None => {}
                     }
                     let reference = if base {
                         Reference::Base(weu, entry)
@@ -191,10 +242,12 @@ impl CacheManager {
     }
 
     pub(crate) fn note_forgotten(&mut self, key: ExtentKey) {
+        let before = self.version;
         self.version += 1;
-        if self.restore.journaled {
-            self.restore.forgotten.push((key, self.version));
+        if !self.restore.journaled || self.restore.forgotten.last_mut().is_some_and(|run| run.extend(key, before)) {
+            return;
         }
+        self.restore.forgotten.push(Forgotten { first: key, count: 1, version: self.version });
     }
 
     /// Notes that an extent changes while WEUs are still being read.

@@ -4,12 +4,14 @@ use crate::codec::{FingerprintHash, decode};
 use crate::doubts::Doubts;
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
+use crate::format::FormatError;
 use crate::format::crc32c;
+use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use crate::health::{Health, Watch};
 use crate::insert::InsertQueue;
-use crate::journal::{Area, Identity, Journal};
+use crate::journal::{Area, Budget, Halves, Identity, Journal};
 use crate::kept::Meter;
 use crate::metrics::{CacheCounters, CacheMetrics};
 use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
@@ -101,6 +103,8 @@ pub struct Cache<F, C> {
     /// What each volume may have dirty.
     pub(crate) shares: Shares,
     pub(crate) ledger: Ledger,
+    /// How the journal's room is divided.
+    pub(crate) budget: Budget,
     pub(crate) log: Option<WriteLog<F>>,
     /// What the write log brought back at the start, by volume, until it is in the cache.
     pub(crate) replayed: HashMap<ObjectId, Arc<Flights>>,
@@ -200,6 +204,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let superblock = Self::superblock(&settings, [0; 16], 0)?;
         let cache = Self::new(flash, clock, settings, superblock)?;
         cache.watch.leave_out();
+        cache.ledger.end();
         Ok(Arc::new(cache))
     }
 
@@ -226,6 +231,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut manager = CacheManager::new(settings.manager)?;
         manager.keep_journal();
         let zero_extent = crate::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
+        let budget = Halves::new(superblock.journal, &flash.geometry(), Operation::Write)
+            .map_err(Error::Flash)?
+            .budget(superblock.weu_count, settings.manager.weu_entries_max())
+            .ok_or(FormatError::Field {
+                structure: "superblock",
+                field: "bytes of the journal",
+                value: superblock.journal.len,
+            })?;
         Ok(Self {
             flash,
             clock,
@@ -247,11 +260,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             dirty_queue: InsertQueue::new(settings.dirty_queue_bytes),
             dirty_open: Mutex::default(),
             shares: Shares::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(budget.pending_bytes),
+            budget,
             log: None,
             replayed: HashMap::new(),
             commits: Commits::default(),
-            regions: Regions::default(),
+            regions: Regions::new(budget.regions_max),
             doubts: Doubts::new(settings.crash_memory),
             volumes: Registry::default(),
             recovery: Mutex::default(),
@@ -312,7 +326,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Nothing can be made durable on the cache device any more.
     pub(crate) fn fail(&self, error: &dyn std::fmt::Display) {
-        let reason = format!("cache device: {error}");
+        let reason = error.to_string();
         let witness = self.witness.lock().take();
         self.outlived.store(witness.is_some_and(|witness| witness(&reason)), Ordering::SeqCst);
         self.ledger.fail(&reason);
@@ -469,7 +483,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             Err(error) => {
                 self.metrics.ssd_read_errors.add(1);
                 self.watch.read_failed(&error);
-                self.forget(wanted);
+                self.forget(wanted).await;
                 return wanted.iter().map(|_| None).collect();
             }
         };
@@ -479,16 +493,21 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.metrics.outrun_reads.add(1);
             return wanted.iter().map(|_| None).collect();
         }
-        if let [(key, location)] = wanted {
-            return Fetched::from_iter([self.unpack(*key, location, bytes, span.start)]);
+        let fetched = match wanted {
+            [(_, location)] => Fetched::from_iter([self.unpack(location, bytes, span.start)]),
+            _ => wanted.iter().map(|(_, location)| self.unpack(location, bytes.clone(), span.start)).collect(),
+        };
+        for (corrupt, _) in wanted.iter().zip(&fetched).filter(|(_, fetched)| fetched.is_none()) {
+            self.metrics.corrupt_extents.add(1);
+            self.forget(std::slice::from_ref(corrupt)).await;
         }
-        wanted.iter().map(|(key, location)| self.unpack(*key, location, bytes.clone(), span.start)).collect()
+        fetched
     }
 
     /// Takes a stored extent out of `bytes`, which were read from byte `start` of its WEU on.
-    fn unpack(&self, key: ExtentKey, location: &Location, mut bytes: Bytes, start: u32) -> Option<Bytes> {
+    fn unpack(&self, location: &Location, mut bytes: Bytes, start: u32) -> Option<Bytes> {
         bytes.advance(((location.offset - start) as usize).min(bytes.len()));
-        let extent = match location.raw_crc {
+        match location.raw_crc {
             Some(crc) => {
                 bytes.truncate(self.extent_bytes());
                 (bytes.len() == self.extent_bytes() && crc32c(&bytes) == crc).then_some(bytes)
@@ -498,12 +517,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 bytes.advance(payload.start);
                 decode(encoding, bytes, self.extent_bytes())
             }),
-        };
-        if extent.is_none() {
-            self.metrics.corrupt_extents.add(1);
-            self.forget(&[(key, *location)]);
         }
-        extent
     }
 
     /// Where a WEU begins on the device.
@@ -538,15 +552,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// the object, whichever is less.
     pub(crate) async fn forget_object(&self, object: ObjectId, size_bytes: u64) {
         let extents = size_bytes.div_ceil(self.superblock.extent_bytes.into()).min(ExtentIndex::MAX.0 + 1);
+        let step = self.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
+        let step_bytes = step as usize * FORGET_BYTES;
         // While entries are still being read, each extent must be known to be void.
         if self.is_restoring() || extents <= self.manager.lock().stats().cached_extents {
-            for first in (0..extents).step_by(EXTENTS_PER_LOCK as usize) {
-                {
-                    let mut manager = self.manager.lock();
-                    for index in first..extents.min(first + EXTENTS_PER_LOCK) {
-                        manager.invalidate(ExtentKey::new(object, ExtentIndex(index)));
-                    }
-                }
+            for first in (0..extents).step_by(step as usize) {
+                let keys = (first..extents.min(first + step)).map(|index| ExtentKey::new(object, ExtentIndex(index)));
+                self.telling(step_bytes, |manager| keys.for_each(|key| _ = manager.invalidate(key))).await;
                 yield_now().await;
             }
             return;
@@ -554,26 +566,40 @@ impl<F: Device, C: Clock> Cache<F, C> {
         for weu in (0..self.weu_count()).map(WeuId) {
             let mut from = Some(0);
             while let Some(entry) = from {
-                from = self.manager.lock().forget_in_weu(object, weu, entry, EXTENTS_PER_LOCK as u16);
+                let forget = |manager: &mut CacheManager| manager.forget_in_weu(object, weu, entry, step as u16);
+                from = self.telling(step_bytes, forget).await;
             }
             yield_now().await;
         }
         let mut from = Some(0);
         while let Some(number) = from {
-            from = self.manager.lock().forget_in_dups(object, number, EXTENTS_PER_LOCK as u32);
+            let forget = |manager: &mut CacheManager| manager.forget_in_dups(object, number, step as u32);
+            from = self.telling(step_bytes, forget).await;
             yield_now().await;
         }
     }
 
+    /// Does something to the manager that may make it note forgotten extents, as soon as there is room for `bytes` bytes of
+    /// records: [`FORGET_BYTES`] for each extent. The future must not be held up by what a commit waits for.
+    pub(crate) async fn telling<T>(&self, bytes: usize, change: impl FnOnce(&mut CacheManager) -> T) -> T {
+        self.ledger.tell(bytes as u64, |room| room.noting(&mut self.manager.lock(), change)).await
+    }
+
     /// Removes entries that turned out useless, unless they have been replaced since.
-    fn forget(&self, wanted: &[(ExtentKey, Location)]) {
-        let mut manager = self.manager.lock();
-        for (key, location) in wanted {
-            let same =
-                |l: Location| (l.weu, l.generation, l.entry) == (location.weu, location.generation, location.entry);
-            if manager.peek(*key).is_some_and(same) {
-                manager.invalidate(*key);
-            }
+    async fn forget(&self, wanted: &[(ExtentKey, Location)]) {
+        let step = self.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK) as usize;
+        for some in wanted.chunks(step) {
+            self.telling(some.len() * FORGET_BYTES, |manager| {
+                for (key, location) in some {
+                    let same = |l: Location| {
+                        (l.weu, l.generation, l.entry) == (location.weu, location.generation, location.entry)
+                    };
+                    if manager.peek(*key).is_some_and(same) {
+                        manager.invalidate(*key);
+                    }
+                }
+            })
+            .await;
         }
     }
 }

@@ -70,7 +70,7 @@ impl Watch {
     /// Gives the device up, with one line in the log.
     pub(crate) fn give_up(&self, reason: &dyn std::fmt::Display) {
         if !self.given_up.swap(true, Ordering::Relaxed) {
-            tracing::error!("cache device keeps failing ({reason}): passing through to the origin from now on");
+            tracing::error!("the cache is given up ({reason}): volumes are served by their origins alone from now on");
         }
     }
 }

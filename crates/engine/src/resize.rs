@@ -3,11 +3,11 @@
 use crate::buf::BufMut;
 use crate::cache::Cache;
 use crate::error::Error;
-use crate::format::journal::Record;
+use crate::format::journal::{EVICTED_BYTES, Record};
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock};
-use crate::journal::Counts;
 use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
+use crate::writeback::Room;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
 use nitro_cache::{Evicted, SettingError, Settings};
@@ -80,8 +80,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let half = self.superblock.journal.len / 2;
         let fits = |weus: u64| {
             let manager = Settings { cache_bytes: weus * weu_bytes, ..*wanted };
-            let snapshot = EngineSettings { manager, ..self.settings }.journal_counts().snapshot_bytes();
-            snapshot + Counts::FIRST_PART_WASTE_BYTES <= half
+            EngineSettings { manager, ..self.settings }.journal_counts().budget(half).is_some()
         };
         let weus = u64::from(wanted.weu_count());
         let (mut fit, mut beyond) = (u64::from(self.weu_count()).min(room), room + 1);
@@ -121,7 +120,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.manager.lock().begin_shrink(limit);
         let (mut occupied, mut moved) = (usize::MAX, self.clock.now());
         loop {
-            while self.evict_beyond(limit) {}
+            while self.ledger.tell(EVICTED_BYTES as u64, |room| self.evict_beyond(limit, room)).await {}
             let left = self.manager.lock().occupied_beyond(limit);
             if left == 0 {
                 return Ok(());
@@ -141,13 +140,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    fn evict_beyond(&self, limit: u32) -> bool {
+    /// `false`: nothing can be evicted there now.
+    fn evict_beyond(&self, limit: u32, room: &Room<'_>) -> bool {
         let mut manager = self.manager.lock();
-        let evicted = manager.evict_beyond(limit);
-        if let Some(Evicted { weu, generation }) = evicted {
-            self.ledger.push(Record::Evicted { weu, generation });
-        }
-        evicted.is_some()
+        let Some(Evicted { weu, generation }) = manager.evict_beyond(limit) else { return false };
+        room.push(Record::Evicted { weu, generation });
+        true
     }
 
     /// Whether a cache that is becoming smaller waits for destage.

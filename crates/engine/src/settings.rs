@@ -46,13 +46,8 @@ pub struct EngineSettings {
     pub crash_memory: Option<CrashMemory>,
 }
 
-/// Records of the journal's snapshot that hold a dirty extent are shorter than the longest record.
-const DIRTY_RECORD_SHARE: (u64, u64) = (27, 63);
-/// Open write-intent regions and volumes that the journal has room for.
-const REGIONS_MAX: u64 = 4096;
-const VOLUMES_MAX: u64 = 64;
 /// WEUs of dirty extents that may have no header on the SSD yet.
-const UNSEALED_MAX: u64 = 5;
+const UNSEALED_WEUS: u32 = 4;
 
 impl EngineSettings {
     /// Defaults around the manager's settings.
@@ -87,15 +82,12 @@ impl EngineSettings {
     /// What the journal must have room for. Depends on nothing that may change from one start to the next but sizes.
     #[must_use]
     pub fn journal_counts(&self) -> Counts {
-        let entries_max = self.manager.weu_entries_max();
         Counts {
             slots: self.manager.weu_count(),
             weu_bytes: self.manager.weu_bytes,
-            weu_entries_max: entries_max,
-            dirty_max: self.manager.extents_raw() * DIRTY_RECORD_SHARE.0 / DIRTY_RECORD_SHARE.1,
-            unsealed_entries_max: UNSEALED_MAX * u64::from(entries_max),
-            regions_max: REGIONS_MAX,
-            volumes_max: VOLUMES_MAX,
+            weu_entries_max: self.manager.weu_entries_max(),
+            dirty_extents: self.manager.extents_raw(),
+            unsealed_weus: UNSEALED_WEUS,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Forgetting an object whole, and what is dirty of it.
 
-use nitro_cache::weu::Stored;
-use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, Fingerprint, ObjectId, Settings, WeuId};
+use nitro_cache::weu::{Position, Stored};
+use nitro_cache::{
+    Append, CacheManager, ExtentIndex, ExtentKey, FORGOTTEN_RUN_MAX, Fingerprint, Forgotten, Generation, ObjectId,
+    RestoredEntry, Settings, WeuId,
+};
 
 const EXTENTS: u64 = 300;
 
@@ -51,8 +54,8 @@ fn an_object_is_forgotten_by_what_is_cached_of_it() {
             assert!(manager.peek(key(left, index * step(left))).is_some());
         }
         // Only base entries can come back from a header.
-        let forgotten = manager.take_forgotten();
-        assert_eq!(forgotten.len() as u64, if gone == 1 { EXTENTS } else { 0 });
+        let forgotten: u64 = manager.take_forgotten().iter().map(|run| u64::from(run.count)).sum();
+        assert_eq!(forgotten, if gone == 1 { EXTENTS } else { 0 });
     }
 }
 
@@ -74,7 +77,8 @@ fn what_is_dirty_is_discarded_with_its_pins_and_told_to_the_journal() {
     assert_eq!((manager.dirty_count(), manager.pinned_count()), (0, 0));
     let told = manager.take_forgotten();
     for index in 0..2 {
-        assert!(told.iter().any(|(k, v)| *k == key(1, index) && *v > version), "extent {index}");
+        let tells = |run: &&Forgotten| (0..u64::from(run.count)).any(|n| run.first.raw() + n == key(1, index).raw());
+        assert!(told.iter().filter(tells).any(|run| run.version > version), "extent {index}");
     }
 }
 
@@ -95,4 +99,74 @@ fn dirty_duplicates_pin_no_more_units_than_they_may() {
     // The first pins its unit, the third another, which is one too many; the second finds its own pinned.
     assert_eq!([duplicate(0), duplicate(2), duplicate(1)], [true, false, true]);
     assert_eq!((manager.dirty_count(), manager.pinned_count()), (2, 1));
+}
+
+#[test]
+fn neighbours_are_forgotten_as_runs() {
+    let mut manager = CacheManager::new(Settings::new(16 << 20)).unwrap();
+    manager.keep_journal();
+    let run = u64::from(FORGOTTEN_RUN_MAX);
+    let (weu, _) = manager.open_weu().unwrap();
+    for index in 0..run + 2 {
+        manager.append(weu, key(1, index), None, Stored::Zero);
+    }
+    manager.append(weu, key(2, run + 2), None, Stored::Zero);
+    let version = manager.version();
+    for index in 0..run + 2 {
+        manager.invalidate(key(1, index));
+    }
+    // The next extent by number, but of another object.
+    manager.invalidate(key(2, run + 2));
+    let told = manager.take_forgotten();
+    let expected = [
+        Forgotten { first: key(1, 0), count: FORGOTTEN_RUN_MAX, version: version + run },
+        Forgotten { first: key(1, run), count: 2, version: version + run + 2 },
+        Forgotten { first: key(2, run + 2), count: 1, version: version + run + 3 },
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(manager.take_forgotten(), []);
+}
+
+#[test]
+fn a_run_never_makes_void_what_came_while_it_grew() {
+    let mut manager = CacheManager::new(Settings::new(16 << 20)).unwrap();
+    manager.keep_journal();
+    let (weu, _) = manager.open_weu().unwrap();
+    for index in 0..3 {
+        manager.append(weu, key(1, index), None, Stored::Zero);
+    }
+    manager.invalidate(key(1, 0));
+    // Extent 0 again, newer than what was forgotten of it.
+    manager.append(weu, key(1, 0), None, Stored::Packed(4000));
+    let newest = manager.version();
+    manager.invalidate(key(1, 1));
+    manager.invalidate(key(1, 2));
+    let told = manager.take_forgotten();
+    let counts: Vec<_> = told.iter().map(|run| (run.first, run.count)).collect();
+    assert_eq!(counts, [(key(1, 0), 1), (key(1, 1), 2)]);
+    assert!(told[0].version < newest, "{told:?}");
+}
+
+#[test]
+fn what_a_restart_finds_outdated_is_told_by_the_unit() {
+    let mut manager = CacheManager::new(Settings::new(16 << 20)).unwrap();
+    manager.keep_journal();
+    manager.begin_restore(100);
+    let entry = |index, version| RestoredEntry {
+        key: key(1, index),
+        position: Position::new(512, 0),
+        stored: Stored::Zero,
+        fingerprint: None,
+        version,
+        void: false,
+        doubtful: false,
+    };
+    // The newer unit first; of the older one, the first extent is outdated and the third not to be trusted.
+    manager.restore_weu(WeuId(3), Generation(1), &[entry(0, 50)]);
+    let older = [entry(0, 10), entry(1, 11), RestoredEntry { doubtful: true, ..entry(2, 12) }];
+    manager.restore_weu(WeuId(5), Generation(1), &older);
+    assert_eq!((manager.forgotten_count(), manager.untold_count()), (0, 1));
+    assert_eq!(manager.take_untold(), [WeuId(5)]);
+    assert_eq!(manager.void_entries(WeuId(5), 0, 64), Some(vec![true, false, true]));
+    assert_eq!(manager.take_untold(), []);
 }

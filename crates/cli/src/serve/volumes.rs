@@ -227,7 +227,8 @@ async fn remember(entry: &CacheEntry, name: &str, mode: WriteMode, origin: &Orig
         mode: mode_byte(mode),
     };
     let started = Heart::start(&entry.cache, origin.seen.clone(), known);
-    let (heart, object) = started.ok_or_else(|| fail(&"it cannot number another volume"))?;
+    let (heart, object) = started
+        .ok_or_else(|| fail(&"its journal has no room for another volume: remove one that is not needed any more"))?;
     entry.cache.sync().await.map_err(|e| fail(&e))?;
     let path = entry.path.as_deref().unwrap_or(std::path::Path::new(""));
     let guard = Guard::new(origin.fence.clone(), Mark::new(entry.uuid, path, name));

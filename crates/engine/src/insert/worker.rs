@@ -7,9 +7,10 @@ use crate::buf::{BufMut, is_zero};
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
-use crate::format::journal::Record;
+use crate::format::journal::{EVICTED_BYTES, FORGET_BYTES, Record};
 use crate::kept::Kept;
 use crate::port::{Clock, Device, DeviceError};
+use crate::writeback::Room;
 use crate::yielding::yield_now;
 use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
@@ -232,17 +233,23 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             }
             // Only the start that a slot was filled in tells apart fillings that bear one generation.
             let place = place.filter(|p| cache.start_of(p.weu) == Some(p.start));
-            let mut manager = cache.manager.lock();
-            if job.token.is_void() || manager.is_dirty(job.key) {
-                return cache.metrics.fills_voided.add(1);
-            }
-            if manager.insert_duplicate(job.key, fingerprint).is_some() {
+            let inserted = cache.telling(FORGET_BYTES, |manager| {
+                if job.token.is_void() || manager.is_dirty(job.key) {
+                    cache.metrics.fills_voided.add(1);
+                    return true;
+                }
+                if manager.insert_duplicate(job.key, fingerprint).is_some() {
+                    return true;
+                }
+                let on_flash = |p: ContentPlace| {
+                    manager.insert_known_duplicate(job.key, fingerprint, (p.weu, p.generation, p.entry))
+                };
+                let is_on_flash = place.and_then(on_flash).is_some();
+                cache.metrics.flash_index_duplicates.add(is_on_flash.into());
+                is_on_flash
+            });
+            if inserted.await {
                 return;
-            }
-            let on_flash =
-                |p: ContentPlace| manager.insert_known_duplicate(job.key, fingerprint, (p.weu, p.generation, p.entry));
-            if place.and_then(on_flash).is_some() {
-                return cache.metrics.flash_index_duplicates.add(1);
             }
         }
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
@@ -268,12 +275,13 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         while let Some(open) = self.opened().await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
             cache.resident.push(open.weu, encoding, payload.clone());
-            let (appended, version) = {
-                let mut manager = cache.manager.lock();
-                let void = job.token.is_void() || manager.is_dirty(job.key);
-                let appended = (!void).then(|| manager.append(open.weu, job.key, fingerprint.as_ref(), stored));
-                (appended, manager.version())
-            };
+            let (appended, version) = cache
+                .telling(FORGET_BYTES, |manager| {
+                    let void = job.token.is_void() || manager.is_dirty(job.key);
+                    let appended = (!void).then(|| manager.append(open.weu, job.key, fingerprint.as_ref(), stored));
+                    (appended, manager.version())
+                })
+                .await;
             if let Some(Append::At(location)) = appended {
                 open.put(&cache.place(&location), job.key, fingerprint, stored, (encoding, &payload), version);
                 return Some(location);
@@ -330,20 +338,21 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub(crate) async fn make_room(&self) {
         loop {
             let discard = self.settings.discard_evicted;
-            let evicted = {
+            if !self.manager.lock().wants_eviction() {
+                break;
+            }
+            let evicted = self.ledger.tell(EVICTED_BYTES as u64, |room| {
                 let mut manager = self.manager.lock();
                 let evicted = match manager.wants_eviction() {
                     true if discard => manager.evict_to_discard(),
                     true => manager.evict(),
                     false => None,
                 };
-                // In the same step: a commit that begins later must tell the journal.
-                if let Some(Evicted { weu, generation }) = evicted {
-                    self.ledger.push(Record::Evicted { weu, generation });
-                }
-                evicted
-            };
-            let Some(Evicted { weu, .. }) = evicted else { break };
+                let Evicted { weu, generation } = evicted?;
+                room.push(Record::Evicted { weu, generation });
+                Some(weu)
+            });
+            let Some(weu) = evicted.await else { break };
             if discard {
                 let weu_bytes = u64::from(self.settings.manager.weu_bytes);
                 // A device that cannot discard only loses a hint.
@@ -389,11 +398,13 @@ async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
         }
         Err(error) => {
             cache.metrics.ssd_write_errors.add(1);
-            let mut manager = cache.manager.lock();
-            manager.retire(weu);
             // It may have got there all the same.
-            cache.ledger.push(Record::Evicted { weu, generation });
-            drop(manager);
+            let retire = |room: &Room<'_>| {
+                let mut manager = cache.manager.lock();
+                manager.retire(weu);
+                room.push(Record::Evicted { weu, generation });
+            };
+            cache.ledger.tell(EVICTED_BYTES as u64, retire).await;
             cache.watch.write_failed(&error);
         }
     }

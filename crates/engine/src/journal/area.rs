@@ -1,14 +1,13 @@
 //! The journal's place on the device, and how large it must be.
 
+use super::budget::{Budget, DIRTY_BYTES, UNSEALED_BYTES};
 use crate::buf::{BUF_ALIGNMENT_BYTES, BufMut};
-use crate::format::journal::{
-    BATCH_UNIT_BYTES, DIRTY_BASE_BYTES_MAX, HEADER_BYTES, REGION_BYTES, SLOT_BYTES, VOLUME_BYTES_MAX,
-};
+use crate::format::journal::{BATCH_UNIT_BYTES, HEADER_BYTES, SLOT_BYTES};
 use crate::port::{DeviceError, ErrorKind, Geometry, Operation};
 use bytes::Bytes;
 
 /// A good size in bytes of a snapshot's parts: large enough to write fast, small enough that a log batch need not wait
-/// long; [`Counts::area_bytes`] counts on parts at least this large, but for the first.
+/// long. A [`Budget`] counts on parts at least this large, but for the first and the last.
 pub const SNAPSHOT_PART_BYTES: u64 = 256 << 10;
 
 const ALIGNMENT_BYTES: u64 = BUF_ALIGNMENT_BYTES as u64;
@@ -26,7 +25,7 @@ pub struct Area {
     pub len: u64,
 }
 
-/// How much a snapshot may have to hold.
+/// What a journal is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// WEU slots.
@@ -35,41 +34,44 @@ pub struct Counts {
     pub weu_bytes: u32,
     /// Most entries of a WEU.
     pub weu_entries_max: u32,
-    /// Most dirty and lost extents.
-    pub dirty_max: u64,
-    /// Most entries of WEUs that are not sealed.
-    pub unsealed_entries_max: u64,
-    /// Most regions open for write-through.
-    pub regions_max: u64,
-    /// Most volumes.
-    pub volumes_max: u64,
+    /// Dirty extents that the journal does not keep from being so many.
+    pub dirty_extents: u64,
+    /// WEUs of dirty extents that may have no header on the SSD yet.
+    pub unsealed_weus: u32,
 }
 
 impl Counts {
-    /// Most bytes that a half must have beyond the largest snapshot, for a first part that is smaller than the others.
-    pub const FIRST_PART_WASTE_BYTES: u64 = HEADER_BYTES as u64 + ALIGNMENT_BYTES;
-
-    /// Bytes of the largest snapshot, written in parts of [`SNAPSHOT_PART_BYTES`] or more.
+    /// How a half of so many bytes is divided, if it is long enough for such a cache never to wait for its journal: with fewer
+    /// bytes, fewer extents may be dirty.
     #[must_use]
-    pub fn snapshot_bytes(&self) -> u64 {
-        let slot = SLOT_BYTES as u64 + u64::from(self.weu_entries_max).div_ceil(8);
-        let records = u64::from(self.slots) * slot
-            + (self.dirty_max + self.unsealed_entries_max) * DIRTY_BASE_BYTES_MAX as u64
-            + self.regions_max * REGION_BYTES as u64
-            + self.volumes_max * VOLUME_BYTES_MAX as u64;
-        // Each batch has a header and fills its last block; one more holds what is left, one the end.
-        let batches = records / SNAPSHOT_PART_BYTES + 2;
-        (records + batches * (HEADER_BYTES as u64 + ALIGNMENT_BYTES)).next_multiple_of(ALIGNMENT_BYTES)
+    pub fn budget(&self, half_bytes: u64) -> Option<Budget> {
+        let budget = Budget::new(half_bytes, ALIGNMENT_BYTES, self.slots, self.weu_entries_max)?;
+        (budget.dirty_bytes(self.slots) >= self.dirty_bytes()).then_some(budget)
     }
 
-    /// Bytes that the journal needs: two halves, each with room for the largest snapshot and for a log as large, which
-    /// is at least 256 KiB; 64 KiB of log in caches of less than 64 MiB. A multiple of 8192.
+    fn dirty_bytes(&self) -> u64 {
+        let unsealed = u64::from(self.unsealed_weus) * u64::from(self.weu_entries_max);
+        self.dirty_extents * DIRTY_BYTES + unsealed * UNSEALED_BYTES
+    }
+
+    /// Bytes that the journal needs: two halves, each with room for the largest [state](Budget) and for a log as long as
+    /// that, at least 256 KiB; 64 KiB of log in caches of less than 64 MiB. A multiple of 8192.
     #[must_use]
     pub fn area_bytes(&self) -> u64 {
-        let snapshot = self.snapshot_bytes();
+        let slots = u64::from(self.slots) * (SLOT_BYTES as u64 + u64::from(self.weu_entries_max.div_ceil(8)));
+        let state = slots + self.dirty_bytes();
         let tiny = u64::from(self.slots) * u64::from(self.weu_bytes) < TINY_CACHE_BYTES;
-        let log = if tiny { TINY_LOG_BYTES } else { snapshot.max(LOG_BYTES_MIN) };
-        2 * (snapshot + log)
+        let log = if tiny { TINY_LOG_BYTES } else { state.max(LOG_BYTES_MIN) };
+        let mut half = (state + log).next_multiple_of(ALIGNMENT_BYTES);
+        // Of each further byte, two thirds or more are for the state: a few steps do.
+        loop {
+            let budget = Budget::new(half, ALIGNMENT_BYTES, self.slots, self.weu_entries_max);
+            let have = budget.map_or(0, |budget| budget.dirty_bytes(self.slots));
+            match (self.dirty_bytes() + log).saturating_sub(have) {
+                0 => return 2 * half,
+                missing => half = (half + missing).next_multiple_of(ALIGNMENT_BYTES),
+            }
+        }
     }
 }
 
@@ -100,6 +102,11 @@ impl Halves {
 
     pub(crate) const fn offset(&self, half: usize) -> u64 {
         self.offset + half as u64 * self.half_bytes
+    }
+
+    /// How a half is divided; see [`Budget::new`].
+    pub(crate) fn budget(&self, slots: u32, weu_entries_max: u32) -> Option<Budget> {
+        Budget::new(self.half_bytes, self.block_bytes, slots, weu_entries_max)
     }
 
     pub(super) const fn batch_bytes(&self, payload_bytes: u64) -> u64 {

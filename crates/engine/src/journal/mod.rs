@@ -9,12 +9,15 @@
 //! so that what a crash, a failed write or an earlier lap left behind the end never continues the log.
 
 mod area;
+mod budget;
 mod replay;
 mod tail;
 
 pub use crate::format::journal::{DEAD_BYTES_MAX, LogPosition, Record, VERSION_MAX, VOLUME_NAME_BYTES_MAX};
 pub(crate) use area::Halves;
 pub use area::{Area, Counts, SNAPSHOT_PART_BYTES};
+pub use budget::Budget;
+pub(crate) use budget::{DIRTY_BYTES, UNSEALED_BYTES};
 pub(crate) use replay::Half;
 pub use replay::{Batch, Replay};
 
@@ -45,16 +48,20 @@ pub struct AppendedBytes(pub u64);
 pub enum AppendError {
     /// The active half has no room for the batch; a snapshot makes some. A half that an append failed on counts as
     /// full, because that batch may yet turn up in it.
-    #[error("the journal is full")]
+    #[error("half the journal is full")]
     Full,
-    /// The snapshot is larger than a half, and abandoned; the active half stays.
-    #[error("the snapshot is larger than the {half_bytes} bytes of half a journal")]
+    /// The snapshot is larger than a half, and abandoned; the active half stays. A cache that keeps to its [`Budget`] never
+    /// comes to this.
+    #[error(
+        "the state of the cache does not fit into half its journal ({half_bytes} bytes); the device is sound, this is an \
+         error of Nitro: please report it"
+    )]
     SnapshotTooLarge {
         /// Bytes of a half.
         half_bytes: u64,
     },
     /// The device failed. What was to be appended may or may not be there after a restart.
-    #[error("journal: {0}")]
+    #[error("cache device: journal: {0}")]
     Device(#[from] DeviceError),
 }
 

@@ -81,13 +81,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 continue;
             }
             committed = self.clock.now();
-            let news = self.ledger.pending() + self.manager.lock().forgotten_count();
+            let news = self.news();
             // The last batch counts at a restart only if its data is there. One without data behind it says that it was:
             // what rots after that is known to be lost, rather than taken for what had never arrived.
             let unconfirmed = self.metrics.commits.get() != confirmed;
             if unconfirmed && news == 0 {
                 let version = self.manager.lock().version() + 1;
-                self.ledger.push(Record::NextVersion { version });
+                self.ledger.push(Record::NextVersion { version }).await;
             }
             if (unconfirmed || news > 0) && self.is_journaling() && self.commit().await.is_err() {
                 return; // the committer has said why
@@ -96,6 +96,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 confirmed = self.metrics.commits.get();
             }
         }
+    }
+
+    /// How many things the journal has yet to be told.
+    fn news(&self) -> usize {
+        let manager = self.manager.lock();
+        self.ledger.pending() + self.volumes.changed_count() + manager.forgotten_count() + manager.untold_count()
     }
 
     async fn load(&self, state: &State) {

@@ -1,14 +1,12 @@
 //! What the journal says after a restart.
 
 use crate::format::journal::{LogPosition, Record};
+use crate::volume::WHOLE;
 use crate::volume::registry::VolumeEntry;
 use nitro_cache::settings::WEU_BYTES;
 use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
-use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_cache::{ExtentKey, FORGOTTEN_RUN_MAX, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Extents that one record forgets at most: it is told of each for itself.
-const FORGOTTEN_MAX: u64 = 1 << 10;
 
 /// The newest that is known of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,14 +113,14 @@ impl State {
             }
             Record::Lost { key, version } => self.note(key, version, Newest::Lost),
             Record::Forget { first, count, version } => {
-                for n in 0..count.min(FORGOTTEN_MAX) {
+                for n in 0..count.min(FORGOTTEN_RUN_MAX.into()) {
                     self.note(ExtentKey::from_raw(first.raw().wrapping_add(n)), version, Newest::Void);
                 }
             }
             Record::Evicted { weu, generation } => self.evict(weu, generation),
             Record::Slot { weu, evicted, generation, dead } => {
                 self.evict(weu, evicted);
-                self.dead.insert(weu, (generation, dead));
+                self.bury(weu, generation, dead);
             }
             Record::RegionOpened { object, region } => drop(self.regions.insert((object, region))),
             Record::RegionClosed { object, region } => drop(self.regions.remove(&(object, region))),
@@ -141,6 +139,18 @@ impl State {
     fn evict(&mut self, weu: WeuId, generation: Generation) {
         let known = self.evicted.entry(weu).or_default();
         *known = (*known).max(generation);
+    }
+
+    /// Notes which entries of a filling are void: once void, always void.
+    fn bury(&mut self, weu: WeuId, generation: Generation, dead: Vec<u8>) {
+        let known = self.dead.entry(weu).or_insert_with(|| (generation, Vec::new()));
+        if known.0 < generation {
+            *known = (generation, Vec::new());
+        }
+        if known.0 == generation {
+            known.1.resize(known.1.len().max(dead.len()), 0);
+            known.1.iter_mut().zip(dead).for_each(|(known, dead)| *known |= dead);
+        }
     }
 
     fn note(&mut self, key: ExtentKey, version: u64, newest: Newest) {
@@ -166,6 +176,11 @@ impl State {
     /// Whether the newest content of an extent is dirty.
     pub(crate) fn is_dirty(&self, key: ExtentKey) -> bool {
         self.keys.get(&key).is_some_and(|(_, newest)| matches!(newest, Newest::Dirty(..) | Newest::Lost))
+    }
+
+    /// Whether writes to a region of an origin may have been under way.
+    pub(crate) fn is_open(&self, object: ObjectId, region: u64) -> bool {
+        self.regions.contains(&(object, region)) || self.regions.contains(&(object, WHOLE))
     }
 
     /// The last filling of a slot that is known to be gone.

@@ -171,9 +171,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
             manager.begin_restore(first_version);
         }
         // Before all else that this start tells: what dirty WEUs hold of later versions was never committed.
-        self.ledger.push(Record::NextVersion { version: state.version });
+        self.ledger.push(Record::NextVersion { version: state.version }).await;
         // And with it: what the next start has to leave behind, be there nothing else that this one commits.
-        self.ledger.push(Record::NextVersion { version: first_version });
+        self.ledger.push(Record::NextVersion { version: first_version }).await;
         state.limits.insert(self.start, state.version);
         self.restore_dirty(&state, recovered).await?;
         // What was read may have been in the device's cache only, if but the process had crashed.
@@ -299,7 +299,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Whether what is cached of an extent may be older or newer than what its origin has.
     fn is_doubtful(&self, state: &State, key: ExtentKey) -> bool {
         let region = key.index().0 * u64::from(self.settings.manager.extent_bytes) / crate::volume::REGION_BYTES;
-        state.regions.contains(&(key.object(), region)) && self.doubts.contain(key)
+        state.is_open(key.object(), region) && self.doubts.contain(key)
     }
 
     /// Completes a WEU that a crash had interrupted: writes its header from what the journal has of it.

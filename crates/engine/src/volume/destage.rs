@@ -5,8 +5,9 @@ use super::flights::Touches;
 use super::{EXTENTS_PER_LOCK, Volume};
 use crate::buf::{BufMut, held_bytes};
 use crate::error::Error;
-use crate::format::journal::Record;
+use crate::format::journal::{FORGET_BYTES, Record, VERSIONED_BYTES};
 use crate::port::{Clock, Device, Recipe};
+use crate::writeback::Room;
 use crate::yielding::yield_now;
 use bytes::Bytes;
 use event_listener::Event;
@@ -235,7 +236,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// [`Error::Poisoned`] where the cache device fails.
     pub async fn discard_dirty(&self) -> Result<(), Error> {
-        while self.discard_some() {
+        while self.discard_some().await {
             yield_now().await;
         }
         self.flights.dirty_contents.clear();
@@ -244,10 +245,13 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.cache.commit().await
     }
 
-    fn discard_some(&self) -> bool {
-        let mut manager = self.cache.manager.lock();
-        let batch = manager.dirty_from(self.options.object, ExtentIndex(0), u32::MAX, EXTENTS_PER_LOCK as usize);
-        batch.iter().filter(|extent| manager.discard_dirty(extent.key)).count() > 0
+    async fn discard_some(&self) -> bool {
+        let count = self.cache.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK) as usize;
+        let discard = |manager: &mut CacheManager| {
+            let batch = manager.dirty_from(self.options.object, ExtentIndex(0), u32::MAX, count);
+            batch.iter().filter(|extent| manager.discard_dirty(extent.key)).count() > 0
+        };
+        self.cache.telling(count * FORGET_BYTES, discard).await
     }
 
     /// One step of the elevator.
@@ -450,12 +454,16 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Extents that the origin has durably are dirty no more.
     async fn clean(&self, extents: &[DirtyExtent]) -> Result<(), Error> {
-        {
-            let mut manager = self.cache.manager.lock();
-            for DirtyExtent { key, version, .. } in extents {
-                manager.begin_cleaning(*key, *version);
-                self.cache.ledger.push(Record::Clean { key: *key, version: *version });
-            }
+        let step = self.cache.ledger.step(VERSIONED_BYTES, EXTENTS_PER_LOCK) as usize;
+        for some in extents.chunks(step) {
+            let tell = |room: &Room<'_>| {
+                let mut manager = self.cache.manager.lock();
+                for DirtyExtent { key, version, .. } in some {
+                    manager.begin_cleaning(*key, *version);
+                    room.push(Record::Clean { key: *key, version: *version });
+                }
+            };
+            self.cache.ledger.tell((some.len() * VERSIONED_BYTES) as u64, tell).await;
         }
         self.cache.commit().await?;
         let mut manager = self.cache.manager.lock();

@@ -23,7 +23,7 @@ pub use mode::WriteMode;
 use patience::Waits;
 pub use patience::{Change, Rest};
 pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};
-pub(crate) use regions::{REGION_BYTES, Regions};
+pub(crate) use regions::{REGION_BYTES, Regions, WHOLE};
 pub(crate) use registry::Registry;
 pub use registry::VolumeEntry;
 pub use room::DestageFailure;
@@ -32,6 +32,7 @@ use room::DestageState;
 use crate::buf::held_bytes;
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::format::journal::FORGET_BYTES;
 use crate::kept::OVERHEAD_BYTES;
 use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
 use crate::port::{Allocation, Clock, Device};
@@ -40,7 +41,7 @@ use bytes::Bytes;
 use destage::Destage;
 pub(crate) use destage::round_bytes as destage_round_bytes;
 use nitro_cache::pattern::StreamDetector;
-use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_cache::{CacheManager, ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use readahead::ReadaheadQueue;
 use std::collections::BTreeSet;
@@ -303,16 +304,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short and let others run in between.
+    /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short and that the journal has
+    /// room for, and lets others run in between.
     async fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
+        let count = self.cache.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
         for turn in steps(extents.clone(), EXTENTS_PER_TURN) {
-            for step in steps(turn.clone(), EXTENTS_PER_LOCK) {
-                let mut manager = self.cache.manager.lock();
-                for index in step {
-                    if let Some(location) = manager.invalidate(self.key(index)) {
-                        was(index, location);
+            for step in steps(turn.clone(), count) {
+                let bytes = (step.end - step.start) as usize * FORGET_BYTES;
+                let forget = |manager: &mut CacheManager| {
+                    for index in step {
+                        if let Some(location) = manager.invalidate(self.key(index)) {
+                            was(index, location);
+                        }
                     }
-                }
+                };
+                self.cache.telling(bytes, forget).await;
             }
             // Only now: whoever found an extent in the index did so under an older epoch, and will not keep it in RAM.
             self.forget_ram(turn.clone());

@@ -7,8 +7,9 @@
 use super::Volume;
 use crate::doubts::DoubtId;
 use crate::error::Error;
-use crate::format::journal::Record;
+use crate::format::journal::{REGION_BYTES as REGION_RECORD_BYTES, Record};
 use crate::port::{Clock, Device};
+use crate::writeback::Room;
 use nitro_cache::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,6 +24,10 @@ const IDLE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(1);
 /// Beyond so many open regions of a cache, idle ones are closed sooner.
 const OPEN_MAX: usize = 1024;
+/// A request that touches more regions opens its volume as a whole.
+const REQUEST_MAX: u64 = 256;
+/// Stands for all regions of a volume: no region has this number.
+pub(crate) const WHOLE: u64 = u64::MAX - 1;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Region {
@@ -36,6 +41,15 @@ struct Region {
     last_write: Duration,
 }
 
+impl Region {
+    /// Counts a writer in; gives the opening if the journal has yet to be told of it.
+    fn enter(&mut self, region: u64) -> Option<Opened> {
+        self.writers += 1;
+        self.writes += 1;
+        (!self.noted).then_some(Opened { region, opening: self.opening })
+    }
+}
+
 #[derive(Debug, Default)]
 struct Table {
     openings: u64,
@@ -47,12 +61,18 @@ struct Table {
 }
 
 impl Table {
-    /// Opens a region, and with it those of the volume that were closed while it was quiet.
-    fn open(&mut self, object: ObjectId, region: u64, now: Duration, mut tell: impl FnMut(u64, u64)) {
+    /// Opens a region, and with it up to `rested_max` of those of the volume that were closed while it was quiet.
+    fn open(
+        &mut self,
+        (object, region): (ObjectId, u64),
+        now: Duration,
+        rested_max: usize,
+        mut tell: impl FnMut(u64, u64),
+    ) {
         self.openings += 1;
         let opening = self.openings;
         let rested = self.rested.extract_if(of(object), |_, last| now.saturating_sub(*last) < IDLE);
-        let rested: Vec<_> = rested.map(|((_, region), last)| (region, last)).collect();
+        let rested: Vec<_> = rested.map(|((_, region), last)| (region, last)).take(rested_max).collect();
         self.rested.retain(|(other, _), _| *other != object);
         for (region, last_write) in rested.into_iter().chain([(region, now)]) {
             self.open.entry((object, region)).or_insert_with(|| {
@@ -80,56 +100,87 @@ struct Idle {
     quiet: bool,
 }
 
-/// The open regions of all volumes of a cache.
-#[derive(Debug, Default)]
-pub(crate) struct Regions(Mutex<Table>);
+/// The open regions of all volumes of a cache. Where more would be open than the journal has room for, volumes are opened as a
+/// whole: there are fewer volumes than half that room.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    table: Mutex<Table>,
+    /// What the journal has room for.
+    count_max: usize,
+}
 
 impl Regions {
+    pub(crate) fn new(count_max: u64) -> Self {
+        Self { table: Mutex::default(), count_max: count_max as usize }
+    }
+
     /// What a restart found open.
     pub(crate) fn restore(&self, open: impl Iterator<Item = (ObjectId, u64)>, now: Duration) {
         let region = Region { noted: true, writers: 0, writes: 0, opening: 0, last_write: now };
-        self.0.lock().open.extend(open.map(|id| (id, region)));
+        self.table.lock().open.extend(open.map(|id| (id, region)));
     }
 
     /// Those that the journal has to know of.
     pub(crate) fn open(&self) -> Vec<(ObjectId, u64)> {
-        self.0.lock().open.keys().copied().collect()
+        self.table.lock().open.keys().copied().collect()
     }
 
     /// How many they are.
     pub(crate) fn count(&self) -> u64 {
-        let all = self.0.lock();
+        let all = self.table.lock();
         all.open.len() as u64 + all.closing
     }
 
     fn has(&self, object: ObjectId) -> bool {
-        self.0.lock().open.range(of(object)).next().is_some()
+        self.table.lock().open.range(of(object)).next().is_some()
     }
 
-    /// Counts a writer in; gives the regions that the journal has yet to be told of, if any of the writer's is among them.
-    fn enter(&self, object: ObjectId, regions: Range<u64>, now: Duration, tell: impl Fn(Record)) -> Vec<Opened> {
-        let mut all = self.0.lock();
+    /// Counts a writer in where all of its regions are open; gives those that the journal has yet to be told of.
+    fn enter_open(&self, object: ObjectId, regions: Range<u64>) -> Option<Vec<Opened>> {
+        let mut all = self.table.lock();
+        if !regions.clone().all(|region| all.open.contains_key(&(object, region))) {
+            return None;
+        }
         let mut news = Vec::new();
         for region in regions {
+            if let Some(known) = all.open.get_mut(&(object, region)) {
+                news.extend(known.enter(region));
+            }
+        }
+        Some(news)
+    }
+
+    /// Counts a writer in. Gives the regions that it writes to, or that which stands for all of them; and those that the journal
+    /// has yet to be told of, if any of the writer's is among them. `opened_max`: how many others may be opened with them.
+    fn enter(
+        &self,
+        object: ObjectId,
+        regions: Range<u64>,
+        (now, opened_max): (Duration, usize),
+        tell: impl Fn(Record),
+    ) -> (Range<u64>, Vec<Opened>) {
+        let mut all = self.table.lock();
+        let new = regions.clone().filter(|region| !all.open.contains_key(&(object, *region))).count();
+        let left = (self.count_max / 2).checked_sub(all.open.len() + new);
+        let regions = if new > 0 && left.is_none() { WHOLE..WHOLE + 1 } else { regions };
+        let rested_max = left.unwrap_or(0).min(opened_max);
+        let mut news = Vec::new();
+        for region in regions.clone() {
             if !all.open.contains_key(&(object, region)) {
-                all.open(object, region, now, |region, opening| {
+                all.open((object, region), now, rested_max, |region, opening| {
                     tell(Record::RegionOpened { object, region });
                     news.push(Opened { region, opening });
                 });
             }
             if let Some(known) = all.open.get_mut(&(object, region)) {
-                known.writers += 1;
-                known.writes += 1;
-                if !known.noted {
-                    news.push(Opened { region, opening: known.opening });
-                }
+                news.extend(known.enter(region));
             }
         }
-        news
+        (regions, news)
     }
 
     fn noted(&self, object: ObjectId, opened: Vec<Opened>) {
-        let mut all = self.0.lock();
+        let mut all = self.table.lock();
         for Opened { region, opening } in opened {
             // It may have been closed meanwhile, and opened again.
             if let Some(known) = all.open.get_mut(&(object, region)).filter(|known| known.opening == opening) {
@@ -139,7 +190,7 @@ impl Regions {
     }
 
     fn leave(&self, object: ObjectId, regions: Range<u64>, now: Duration) {
-        let mut all = self.0.lock();
+        let mut all = self.table.lock();
         for region in regions {
             if let Some(known) = all.open.get_mut(&(object, region)) {
                 known.writers -= 1;
@@ -150,9 +201,9 @@ impl Regions {
 
     /// Regions of an object that may be closed.
     fn idle(&self, object: ObjectId, now: Duration, at_once: bool) -> Idle {
-        let all = self.0.lock();
+        let all = self.table.lock();
         let is_idle = |r: &Region, idle| r.writers == 0 && now.saturating_sub(r.last_write) >= idle;
-        let idle = if all.open.len() > OPEN_MAX { IDLE / 10 } else { IDLE };
+        let idle = if all.open.len() > OPEN_MAX.min(self.count_max / 4) { IDLE / 10 } else { IDLE };
         let quiet = at_once || all.open.range(of(object)).all(|(_, r)| is_idle(r, QUIET));
         let idle = if quiet { Duration::ZERO } else { idle };
         let regions = all.open.range(of(object)).filter(|(_, r)| is_idle(r, idle)).map(|(id, r)| (*id, *r));
@@ -160,14 +211,14 @@ impl Regions {
     }
 
     /// Closes those that have not changed since.
-    fn close(&self, idle: &Idle, mut tell: impl FnMut(Record)) -> Closing<'_> {
-        let mut all = self.0.lock();
+    fn close(&self, idle: &[((ObjectId, u64), Region)], quiet: bool, mut tell: impl FnMut(Record)) -> Closing<'_> {
+        let mut all = self.table.lock();
         let mut count = 0;
-        for (id, was) in &idle.regions {
+        for (id, was) in idle {
             if all.open.get(id) == Some(was) {
                 all.open.remove(id);
                 count += 1;
-                if idle.quiet {
+                if quiet {
                     all.rested.insert(*id, was.last_write);
                 }
                 tell(Record::RegionClosed { object: id.0, region: id.1 });
@@ -186,7 +237,7 @@ struct Closing<'a> {
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        self.regions.0.lock().closing -= self.count;
+        self.regions.table.lock().closing -= self.count;
     }
 }
 
@@ -221,7 +272,19 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let regions = extents.start * extent_bytes / REGION_BYTES..(extents.end * extent_bytes).div_ceil(REGION_BYTES);
         let object = self.options.object;
         let now = self.cache.clock.now();
-        let news = self.cache.regions.enter(object, regions.clone(), now, |record| self.cache.ledger.push(record));
+        let most = self.cache.ledger.step(REGION_RECORD_BYTES, REQUEST_MAX);
+        let regions = if regions.end - regions.start > most { WHOLE..WHOLE + 1 } else { regions };
+        let known = self.cache.regions.enter_open(object, regions.clone());
+        let (regions, news) = match known {
+            Some(news) => (regions, news),
+            None => {
+                let bytes = (regions.end - regions.start + most) * REGION_RECORD_BYTES as u64;
+                let enter = |room: &Room<'_>| {
+                    self.cache.regions.enter(object, regions, (now, most as usize), |record| room.push(record))
+                };
+                self.cache.ledger.tell(bytes, enter).await
+            }
+        };
         let doubt = self.cache.doubts.enter(object, &extents);
         let intent = Intent { cache: &self.cache, object, regions, doubt };
         if !news.is_empty() {
@@ -255,7 +318,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         }
         self.flush_origin().await?;
         self.cache.commit().await?;
-        let _closing = self.cache.regions.close(&idle, |record| self.cache.ledger.push(record));
+        let step = self.cache.ledger.step(REGION_RECORD_BYTES, REQUEST_MAX) as usize;
+        let mut closing = Vec::new();
+        for some in idle.regions.chunks(step) {
+            let close = |room: &Room<'_>| self.cache.regions.close(some, idle.quiet, |record| room.push(record));
+            closing.push(self.cache.ledger.tell((some.len() * REGION_RECORD_BYTES) as u64, close).await);
+        }
         self.cache.commit().await
     }
 }

@@ -6,7 +6,7 @@ use crate::format::journal::Record;
 use crate::port::{Clock, Device};
 use nitro_cache::ObjectId;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A volume, as the cache remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,34 +29,60 @@ impl VolumeEntry {
     }
 }
 
+#[derive(Debug, Default)]
+struct Volumes {
+    all: BTreeMap<ObjectId, VolumeEntry>,
+    /// Those that the journal has to be told of.
+    changed: BTreeSet<ObjectId>,
+}
+
 /// All volumes of a cache.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<BTreeMap<ObjectId, VolumeEntry>>);
+pub(crate) struct Registry(Mutex<Volumes>);
 
 impl Registry {
     pub(crate) fn restore(&self, volumes: BTreeMap<ObjectId, VolumeEntry>) {
-        *self.0.lock() = volumes;
+        self.0.lock().all = volumes;
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
-        self.0.lock().iter().map(|(object, entry)| entry.record(*object)).collect()
+        self.0.lock().all.iter().map(|(object, entry)| entry.record(*object)).collect()
+    }
+
+    /// The records of volumes that were remembered since the last call: one of each, however often.
+    pub(crate) fn take_changed(&self) -> Vec<Record> {
+        let mut volumes = self.0.lock();
+        let changed = std::mem::take(&mut volumes.changed);
+        changed.iter().filter_map(|object| volumes.all.get(object).map(|entry| entry.record(*object))).collect()
+    }
+
+    /// How many [`take_changed`](Self::take_changed) would give.
+    pub(crate) fn changed_count(&self) -> usize {
+        self.0.lock().changed.len()
     }
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
     /// The volumes that the cache knows, by the numbers of their extents' keys.
     pub fn volumes(&self) -> BTreeMap<ObjectId, VolumeEntry> {
-        self.volumes.0.lock().clone()
+        self.volumes.0.lock().all.clone()
     }
 
     /// Remembers a volume, or what has changed of it; gives its number: that of the volume of the same name, else a new
-    /// one. Durable with the next commit; see [`sync`](Self::sync).
+    /// one. Durable with the next commit; see [`sync`](Self::sync). `None`: the journal has no room for one more.
     pub fn remember_volume(&self, entry: VolumeEntry) -> Option<ObjectId> {
-        let mut all = self.volumes.0.lock();
+        let mut volumes = self.volumes.0.lock();
+        let Volumes { all, changed } = &mut *volumes;
         let known = all.iter().find(|(_, known)| known.name == entry.name).map(|(object, _)| *object);
         let object = known.or_else(|| (0..u16::MAX).map(ObjectId).find(|object| !all.contains_key(object)))?;
+        if known.is_none() {
+            let bytes: usize = all.values().chain([&entry]).map(|entry| entry.record(object).encoded_bytes()).sum();
+            if bytes as u64 > self.budget.volumes_bytes {
+                return None;
+            }
+        }
         if all.get(&object) != Some(&entry) {
-            self.ledger.push(entry.record(object));
+            changed.insert(object);
             all.insert(object, entry);
         }
         Some(object)
@@ -67,14 +93,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// # Errors
     /// [`Error::Poisoned`] where the cache device fails.
     pub async fn forget_volume(&self, object: ObjectId) -> Result<(), Error> {
-        let Some(entry) = self.volumes.0.lock().get(&object).cloned() else { return Ok(()) };
+        let Some(entry) = self.volumes.0.lock().all.get(&object).cloned() else { return Ok(()) };
         self.forget_object(object, entry.origin_bytes).await;
         // Another volume may get its number.
         self.released_by_log(object).await?;
         self.manager.lock().set_stuck(object, false);
         self.shares.remove(object);
-        self.volumes.0.lock().remove(&object);
-        self.ledger.push(Record::VolumeRemoved { object });
+        {
+            let mut volumes = self.volumes.0.lock();
+            volumes.all.remove(&object);
+            volumes.changed.remove(&object);
+        }
+        self.ledger.push(Record::VolumeRemoved { object }).await;
         self.sync().await
     }
 

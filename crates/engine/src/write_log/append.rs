@@ -117,7 +117,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         match log.task() {
             Task::Nothing => {}
             Task::Announce(position) => {
-                self.ledger.push(Record::Log(position));
+                self.ledger.push(Record::Log(position)).await;
                 self.commit().await?;
                 log.announced();
             }
@@ -156,7 +156,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         // Whatever the log holds was queued for insertion before it was logged.
         self.dirty_queue.caught_up().await;
         log.end();
-        self.ledger.push(Record::Log(LogPosition::default()));
+        self.ledger.push(Record::Log(LogPosition::default())).await;
         self.commit().await?;
         Ok(log.ended())
     }

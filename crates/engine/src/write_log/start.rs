@@ -131,7 +131,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 log.device.flush().await.map_err(Error::Log)?;
                 self.log = Some(WriteLog::new(log.device, label, self.start));
             }
-            (Verdict::Without { forget: true }, _) => self.ledger.push(Record::Log(LogPosition::default())),
+            (Verdict::Without { forget: true }, _) => self.ledger.push(Record::Log(LogPosition::default())).await,
             _ => {}
         }
         Ok(0)

@@ -5,11 +5,11 @@ use super::snapshot::Snapshotting;
 use crate::cache::Cache;
 use crate::format::journal::{LogPosition, Record};
 use crate::insert::{OpenWeu, Parts};
-use crate::journal::{AppendError, Journal};
+use crate::journal::{AppendError, Journal, SNAPSHOT_PART_BYTES};
 use crate::port::{Clock, Device, DeviceError};
 use crate::write_log::WriteLog;
 use futures_util::future::{join, join_all};
-use nitro_cache::{Superseded, WeuId};
+use nitro_cache::{Forgotten, Superseded, WeuId};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,7 +38,10 @@ impl Commits {
 
 /// What one commit makes durable.
 pub(super) struct Round {
+    /// No longer than [`Budget::round_bytes`](crate::journal::Budget::round_bytes).
     pub(super) records: Vec<Record>,
+    /// WEUs with entries that became void as they were read at the restart.
+    untold: Vec<WeuId>,
     pub(super) superseded: Superseded,
     /// What is not on the SSD yet of the open WEU.
     pub(super) unsaved: Option<(WeuId, Parts)>,
@@ -49,7 +52,7 @@ pub(super) struct Round {
 
 impl Round {
     fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.unsaved.is_none() && self.sealed.is_empty()
+        self.records.is_empty() && self.untold.is_empty() && self.unsaved.is_none() && self.sealed.is_empty()
     }
 }
 
@@ -93,6 +96,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             } else {
                 wanted.await;
             }
+            while self.ledger.failed().is_none() && committer.lags_behind() {
+                if let Err(error) = committer.snapshot_step().await {
+                    self.fail(&error);
+                }
+            }
             if self.ledger.failed().is_some() {
                 break;
             }
@@ -108,11 +116,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let log = self.log.as_ref().and_then(WriteLog::news);
         let mut manager = self.manager.lock();
         let forgotten = manager.take_forgotten();
+        let untold = manager.take_untold();
         let superseded = manager.superseded();
         // Under both locks: every entry that was made has its record here, and every record its bytes below.
         let mut records = self.ledger.take();
-        records.extend(forgotten.into_iter().map(|(key, version)| Record::Forget { first: key, count: 1, version }));
+        records.extend(self.volumes.take_changed());
+        records.extend(forgotten.into_iter().map(forget));
         records.extend(log.map(Record::Log));
+        debug_assert!(total_bytes(&records) <= self.budget.round_bytes, "{} bytes in a round", total_bytes(&records));
         // Before parts are taken of it: a sealed WEU counts as stored once its own writes have returned.
         if dirty.open.as_ref().is_some_and(|open| self.is_given_up(open.weu))
             && let Some(open) = dirty.open.take()
@@ -126,7 +137,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             (!parts.is_empty()).then_some((open.weu, parts))
         });
         let sealed = std::mem::take(&mut dirty.sealed);
-        Round { records, superseded, unsaved, sealed, log }
+        Round { records, untold, superseded, unsaved, sealed, log }
     }
 
     /// What a round has told the journal is durable.
@@ -138,6 +149,29 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 }
 
+fn forget(Forgotten { first, count, version }: Forgotten) -> Record {
+    Record::Forget { first, count: count.into(), version }
+}
+
+/// Bytes that records take in a batch.
+pub(super) fn total_bytes(records: &[Record]) -> u64 {
+    records.iter().map(|record| record.encoded_bytes() as u64).sum()
+}
+
+/// Divides records, in their order, into batches of up to `bytes_max` bytes, or of a single record.
+fn split(records: Vec<Record>, bytes_max: u64) -> impl Iterator<Item = Vec<Record>> {
+    let mut rest = records.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut batch = vec![rest.next()?];
+        let mut bytes = total_bytes(&batch);
+        while let Some(next) = rest.next_if(|next| bytes + next.encoded_bytes() as u64 <= bytes_max) {
+            bytes += next.encoded_bytes() as u64;
+            batch.push(next);
+        }
+        Some(batch)
+    })
+}
+
 impl<F: Device, C: Clock> Committer<'_, F, C> {
     pub(super) async fn commit(&mut self) -> Result<(), AppendError> {
         let cache = self.cache;
@@ -145,19 +179,42 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         if round.is_empty() {
             return Ok(());
         }
+        // First what became void: nothing that depends on it is durable before.
+        let mut records: Vec<Record> = round.untold.into_iter().map(|weu| cache.slot_record(weu)).collect();
+        records.extend(round.records);
+        let mut batches = split(records, self.batch_bytes());
         let data = write_data(cache, round.unsaved, round.sealed);
-        let (written, refused) = join(data, self.append(round.records)).await;
+        let (written, refused) = join(data, self.append(batches.next().unwrap_or_default())).await;
         written?;
-        if let Some(records) = refused? {
+        let mut refused = refused?;
+        // A restart checks the data of the last batch alone, so that of all others must be durable.
+        while refused.is_none()
+            && let Some(batch) = batches.next()
+        {
+            self.flush().await?;
+            refused = self.append(batch).await?;
+        }
+        if let Some(mut records) = refused {
+            records.extend(batches.flatten());
             self.snapshot_now(records).await?;
         }
-        let position = self.journal.position();
-        cache.flash.flush().await?;
-        self.journal.flushed(position);
+        self.flush().await?;
         cache.metrics.commits.add(1);
         cache.round_done(round.superseded, round.log);
         cache.room.notify(usize::MAX);
         Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), AppendError> {
+        let position = self.journal.position();
+        self.cache.flash.flush().await?;
+        self.journal.flushed(position);
+        Ok(())
+    }
+
+    /// Bytes of records in a batch of the log.
+    fn batch_bytes(&self) -> u64 {
+        self.cache.budget.round_bytes.min(SNAPSHOT_PART_BYTES)
     }
 
     async fn write_sealed(&mut self) -> Result<(), AppendError> {
@@ -167,22 +224,35 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         Ok(())
     }
 
-    /// Appends to the log. Gives records back that it has no room for.
+    /// Appends to the log. Gives records back that it has no room for, or the snapshot that is being written.
     async fn append(&mut self, records: Vec<Record>) -> Result<Option<Vec<Record>>, AppendError> {
         if records.is_empty() {
             return Ok(None);
         }
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.carry.extend(records.iter().cloned());
+        if self.snapshot.as_ref().is_some_and(|snapshot| !snapshot.may_carry(&records, self.cache.budget.logged_bytes))
+        {
+            return Ok(Some(records));
         }
         match self.journal.append(&self.cache.flash, &records).await {
             Ok(bytes) => {
                 self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
+                if let Some(snapshot) = &mut self.snapshot {
+                    snapshot.carry(records);
+                }
                 Ok(None)
             }
             Err(AppendError::Full) => Ok(Some(records)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the snapshot would still be written when it can carry no more.
+    fn lags_behind(&self) -> bool {
+        let (logged_bytes, half_bytes) = (self.cache.budget.logged_bytes, self.journal.half_bytes());
+        self.snapshot.as_ref().is_some_and(|snapshot| {
+            u128::from(snapshot.told_bytes()) * u128::from(logged_bytes)
+                < u128::from(snapshot.carried_bytes()) * u128::from(half_bytes)
+        })
     }
 
     fn consider_snapshot(&mut self) {
@@ -220,4 +290,20 @@ pub(super) async fn write_data<F: Device, C: Clock>(
     let (unsaved, sealed) = join(unsaved, join_all(writes)).await;
     unsaved?;
     sealed.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_divided_in_their_order() {
+        let records: Vec<_> = (0..10).map(|version| Record::NextVersion { version }).collect();
+        for (bytes_max, expected) in [(8, vec![1; 10]), (1, vec![1; 10]), (31, vec![3, 3, 3, 1]), (80, vec![10])] {
+            let batches: Vec<_> = split(records.clone(), bytes_max).collect();
+            assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), expected, "{bytes_max} bytes");
+            assert_eq!(batches.concat(), records);
+        }
+        assert_eq!(split(Vec::new(), 100).count(), 0);
+    }
 }

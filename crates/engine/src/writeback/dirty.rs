@@ -1,25 +1,35 @@
 //! Insertion of dirty extents: as that of clean ones, but into write-evict units of their own, told to the journal, and
 //! never dropped.
 
+use super::ledger::Room;
 use crate::buf::is_zero;
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
-use crate::format::journal::Record;
+use crate::format::journal::{DIRTY_BASE_BYTES_MAX, DIRTY_DUP_BYTES, FORGET_BYTES, Record};
 use crate::insert::{Content, Job, OpenWeu, payload, stored_as};
+use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
 use crate::port::{Clock, Device};
 use crate::yielding::yield_now;
 use bytes::Bytes;
 use futures_util::future::select;
-use nitro_cache::{Append, Fingerprint};
+use nitro_cache::{Append, CacheManager, Fingerprint};
 use std::pin::pin;
 use std::time::Duration;
 
 /// Jobs after which the worker lets others on its thread run.
 const JOBS_PER_TURN: usize = 16;
-/// Sealed WEUs that may wait for the committer.
+/// Sealed WEUs that may wait for the committer. With the open one and one that is being given up, they are those that the
+/// journal is made for.
 const SEALED_MAX: usize = 3;
+/// Dirty extents for which the journal's room is looked at together.
+const EXTENTS_PER_LOOK: u64 = 64;
+/// Bytes of records of a dirty extent: its own, and that older entries are void.
+const DIRTY_DUP_TELLS: u64 = (DIRTY_DUP_BYTES + FORGET_BYTES) as u64;
+const DIRTY_BASE_TELLS: u64 = (DIRTY_BASE_BYTES_MAX + FORGET_BYTES) as u64;
 /// How long to wait for room before looking again.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
+/// Why the cache fails where destage can make no room.
+const NOT_DESTAGEABLE: &str = "all the cache's room is taken by dirty extents that cannot be destaged";
 /// How often to wait for room once the cache is closed, and nothing is destaged any more.
 const WAITS_CLOSED_MAX: u32 = 100;
 
@@ -28,6 +38,28 @@ const WAITS_CLOSED_MAX: u32 = 100;
 pub(crate) struct DirtyOpen {
     pub(super) open: Option<OpenWeu>,
     pub(super) sealed: Vec<OpenWeu>,
+}
+
+impl DirtyOpen {
+    /// Entries that no header on the SSD has.
+    fn unsealed_count(&self) -> u64 {
+        self.open.iter().chain(&self.sealed).map(|open| open.entries().len() as u64).sum()
+    }
+
+    /// Has the open WEU take no further extents.
+    fn seal(&mut self, manager: &mut CacheManager) {
+        if let Some(open) = self.open.take() {
+            manager.seal(open.weu);
+            self.sealed.push(open);
+        }
+    }
+}
+
+/// What the one who inserts dirty extents has at hand.
+struct Inserting {
+    compressor: Compressor,
+    /// Extents that may become dirty before the journal's room is looked at again.
+    may_insert: u64,
 }
 
 /// What became of an extent.
@@ -40,10 +72,10 @@ enum Put {
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Inserts dirty extents until the cache is closed and none is left.
     pub(crate) async fn dirty_worker(&self) {
-        let mut compressor = Compressor::new(self.settings.compression);
+        let mut inserting = Inserting { compressor: Compressor::new(self.settings.compression), may_insert: 0 };
         let mut jobs = 0;
         while let Some(job) = self.dirty_queue.take().await {
-            self.insert_newest(&mut compressor, &job).await;
+            self.insert_newest(&mut inserting, &job).await;
             self.shares.release(job.key.object(), 1);
             self.dirty_queue.done();
             jobs += 1;
@@ -56,13 +88,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Inserts what is newest of a job's extent: what has taken the place of the job's content has a job of its own, but
     /// whoever waits for this one must find the extent durable with the next commit, as it was or newer.
-    async fn insert_newest(&self, compressor: &mut Compressor, job: &Job) {
+    async fn insert_newest(&self, inserting: &mut Inserting, job: &Job) {
         let index = job.key.index().0;
         while let Some((kept, token)) = job.flights.newest_dirty(index) {
             let (content, flights) = (Content::Whole(kept, None), job.flights.clone());
             let newest = Job { key: job.key, content, token, flights, _room: None };
             // Where it has no place any more, RAM goes on to have it.
-            if !self.insert_dirty(compressor, &newest).await {
+            if !self.insert_dirty(inserting, &newest).await {
                 return;
             }
             if !newest.token.is_void() {
@@ -75,18 +107,24 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// `false`: there is no place for it.
-    async fn insert_dirty(&self, compressor: &mut Compressor, job: &Job) -> bool {
+    async fn insert_dirty(&self, inserting: &mut Inserting, job: &Job) -> bool {
         let Content::Whole(extent, known) = &job.content else { return true };
         if job.token.is_void() {
             return true;
         }
         let zero = is_zero(extent.bytes());
         let fingerprint = self.fingerprint(extent.bytes(), zero, *known);
-        if fingerprint.is_some_and(|fingerprint| self.put_duplicate(job, &fingerprint)) {
+        if !self.is_room_in_journal(inserting).await {
+            return false;
+        }
+        if let Some(fingerprint) = &fingerprint
+            && self.ledger.tell(DIRTY_DUP_TELLS, |room| self.put_duplicate(job, fingerprint, room)).await
+        {
             return true;
         }
-        let (encoding, payload) = payload(compressor, extent, zero);
-        while let Put::NoRoom = self.put(job, fingerprint, encoding, &payload) {
+        let (encoding, payload) = payload(&mut inserting.compressor, extent, zero);
+        let put = |room: &Room<'_>| self.put(job, fingerprint, encoding, &payload, room);
+        while let Put::NoRoom = self.ledger.tell(DIRTY_BASE_TELLS, put).await {
             if !self.open_dirty().await {
                 return false;
             }
@@ -94,27 +132,72 @@ impl<F: Device, C: Clock> Cache<F, C> {
         true
     }
 
+    /// Waits until the journal's next snapshot has room for one more dirty extent: for the WEUs without header to be
+    /// written, or for destage. `false`: there will be none.
+    async fn is_room_in_journal(&self, inserting: &mut Inserting) -> bool {
+        let mut waits_closed = 0;
+        while inserting.may_insert == 0 {
+            let room = self.room.listen();
+            if self.ledger.failed().is_some() {
+                return false;
+            }
+            let unsealed = {
+                let mut dirty = self.dirty_open.lock();
+                let mut manager = self.manager.lock();
+                let unsealed = dirty.unsealed_count();
+                let bytes = manager.dirty_count() * DIRTY_BYTES + unsealed * UNSEALED_BYTES;
+                let left = self.budget.dirty_bytes(self.weu_count()).saturating_sub(bytes);
+                inserting.may_insert = (left / (DIRTY_BYTES + UNSEALED_BYTES)).min(EXTENTS_PER_LOOK);
+                if inserting.may_insert == 0 {
+                    dirty.seal(&mut manager);
+                }
+                unsealed
+            };
+            if inserting.may_insert > 0 {
+                break;
+            }
+            if unsealed == 0 && !self.manager.lock().has_destageable() {
+                self.fail(&NOT_DESTAGEABLE);
+                return false;
+            }
+            if !self.may_wait(&mut waits_closed) {
+                return false;
+            }
+            self.ledger.wanted.notify(usize::MAX);
+            select(room, pin!(self.clock.sleep(ROOM_WAIT))).await;
+        }
+        inserting.may_insert -= 1;
+        true
+    }
+
     /// Refers to content that is cached already; but once destage is wanted not such that keeps yet another unit from being evicted:
     /// a few extents scattered over many would soon leave none. They are stored again, together.
-    fn put_duplicate(&self, job: &Job, fingerprint: &Fingerprint) -> bool {
+    fn put_duplicate(&self, job: &Job, fingerprint: &Fingerprint, room: &Room<'_>) -> bool {
         let mut manager = self.manager.lock();
         if job.token.is_void() {
             return true;
         }
         let pins_max = self.weu_count() * u32::from(self.settings.dirty_start_percent) / 100;
-        let Some((location, version)) = manager.insert_dirty_duplicate(job.key, fingerprint, self.seconds(), pins_max)
-        else {
-            return false;
-        };
-        let (key, weu) = (job.key, location.weu);
+        let (key, seconds) = (job.key, self.seconds());
+        let inserted =
+            room.noting(&mut manager, |manager| manager.insert_dirty_duplicate(key, fingerprint, seconds, pins_max));
+        let Some((location, version)) = inserted else { return false };
+        let weu = location.weu;
         let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
         // While the manager is locked: whoever sees the entry sees the record.
-        self.ledger.push(record);
+        room.push(record);
         job.flights.dirty_contents.note(key.index().0, version, *fingerprint);
         true
     }
 
-    fn put(&self, job: &Job, fingerprint: Option<Fingerprint>, encoding: Encoding, payload: &Bytes) -> Put {
+    fn put(
+        &self,
+        job: &Job,
+        fingerprint: Option<Fingerprint>,
+        encoding: Encoding,
+        payload: &Bytes,
+        room: &Room<'_>,
+    ) -> Put {
         let mut dirty = self.dirty_open.lock();
         let Some(open) = dirty.open.as_mut() else { return Put::NoRoom };
         self.resident.push(open.weu, encoding, payload.clone());
@@ -124,15 +207,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.resident.pop(open.weu);
             return Put::Done;
         }
-        let stored = stored_as(encoding, payload);
-        let appended = manager.append_dirty(open.weu, job.key, fingerprint.as_ref(), stored, self.seconds());
+        let (weu, stored, seconds) = (open.weu, stored_as(encoding, payload), self.seconds());
+        let appended = room
+            .noting(&mut manager, |manager| manager.append_dirty(weu, job.key, fingerprint.as_ref(), stored, seconds));
         let version = manager.version();
         let Append::At(location) = appended else {
-            manager.seal(open.weu);
+            dirty.seal(&mut manager);
             drop(manager);
-            self.resident.pop(open.weu);
-            let full = dirty.open.take();
-            dirty.sealed.extend(full);
+            self.resident.pop(weu);
             return Put::NoRoom;
         };
         if let Some(fingerprint) = fingerprint {
@@ -140,7 +222,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
         drop(manager);
         let entry = open.put(&self.place(&location), job.key, fingerprint, stored, (encoding, payload), version);
-        self.ledger.push(Record::DirtyBase {
+        room.push(Record::DirtyBase {
             key: job.key,
             version,
             weu: location.weu,
@@ -179,20 +261,28 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 }
             }
             if !wait_for_commit && self.is_full_of_dirty() && !self.manager.lock().has_destageable() {
-                self.fail(&"all its room is taken by dirty extents that cannot be destaged");
+                self.fail(&NOT_DESTAGEABLE);
                 return false;
             }
-            if self.dirty_queue.is_closed() {
-                waits_closed += 1;
-                if waits_closed > WAITS_CLOSED_MAX {
-                    self.fail(&"it is closed, and has no room for all dirty extents");
-                    return false;
-                }
+            if !self.may_wait(&mut waits_closed) {
+                return false;
             }
-            self.metrics.dirty_stalls.add(1);
-            self.destage_wanted.notify(usize::MAX);
             select(room, pin!(self.clock.sleep(ROOM_WAIT))).await;
         }
+    }
+
+    /// Asks for destage. `false`: the cache is closed, and was waited for long enough.
+    fn may_wait(&self, waits_closed: &mut u32) -> bool {
+        if self.dirty_queue.is_closed() {
+            *waits_closed += 1;
+            if *waits_closed > WAITS_CLOSED_MAX {
+                self.fail(&"the cache is closed, and has no room for all dirty extents");
+                return false;
+            }
+        }
+        self.metrics.dirty_stalls.add(1);
+        self.destage_wanted.notify(usize::MAX);
+        true
     }
 
     /// Whether dirty extents have all the room that they may take.
@@ -216,12 +306,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
     pub(super) fn is_beyond_start(&self, pinned: u32, dirty: u64) -> bool {
         let percent = u64::from(self.settings.dirty_start_percent);
         let weus = u64::from(pinned) * 100 > u64::from(self.weu_count()) * percent;
-        weus || dirty * 100 > self.extents_raw() * percent
+        // As `is_room_in_journal` finds it once there is no WEU without header.
+        let journal = (dirty + 1) * DIRTY_BYTES + UNSEALED_BYTES > self.budget.dirty_bytes(self.weu_count());
+        weus || journal || dirty * 100 > self.extents_raw() * percent
     }
 
-    /// Extents that the cache holds if none shrinks.
+    /// Extents that the cache holds if none shrinks; fewer, where its journal has no room for so many dirty ones.
     pub(super) fn extents_raw(&self) -> u64 {
-        u64::from(self.weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes)
+        let raw = u64::from(self.weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes);
+        raw.min(self.budget.dirty_bytes(self.weu_count()) / DIRTY_BYTES)
     }
 
     /// The clock in whole seconds.

@@ -1,9 +1,12 @@
-//! What the journal has yet to be told.
+//! What the journal has yet to be told. Its bytes are bounded: who tells something reserves room first, and waits for a
+//! commit where there is none. So what one commit takes always has room in the journal; see [`Budget`](crate::journal::Budget).
 
 use crate::error::Error;
-use crate::format::journal::Record;
+use crate::format::journal::{FORGET_BYTES, Record};
 use event_listener::Event;
+use nitro_cache::CacheManager;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A commit's number: it makes durable all that was there when it was asked for.
@@ -19,29 +22,181 @@ struct State {
     ended: bool,
 }
 
-/// Records on their way into the journal, and who waits for them.
+/// What no commit has taken yet.
 #[derive(Debug, Default)]
+struct Pending {
+    records: Vec<Record>,
+    records_bytes: u64,
+    /// Bytes of records for what the cache manager has noted.
+    noted_bytes: u64,
+    /// Room that was given out and not used yet.
+    reserved_bytes: u64,
+    /// Nothing will be made durable any more.
+    over: bool,
+}
+
+impl Pending {
+    const fn told_bytes(&self) -> u64 {
+        self.records_bytes + self.noted_bytes
+    }
+}
+
+/// Records on their way into the journal, and who waits for them.
+#[derive(Debug)]
 pub(crate) struct Ledger {
-    pending: Mutex<Vec<Record>>,
+    pending: Mutex<Pending>,
+    /// Most bytes that may be pending or reserved.
+    bytes_max: u64,
     state: Mutex<State>,
     /// A commit is asked for, or there is other work for the committer.
     pub(super) wanted: Event,
     done: Event,
+    /// There may be room again.
+    freed: Event,
+}
+
+/// Room for records that are told without waiting: it is not to be held while something is awaited.
+pub(crate) struct Room<'a> {
+    ledger: &'a Ledger,
+    bytes: Cell<u64>,
+}
+
+impl Room<'_> {
+    /// Adds a record: durable with the next commit.
+    pub(crate) fn push(&self, record: Record) {
+        let bytes = record.encoded_bytes() as u64;
+        let mut pending = self.ledger.pending.lock();
+        if pending.over {
+            return;
+        }
+        let before = pending.told_bytes();
+        self.use_up(&mut pending, bytes);
+        pending.records.push(record);
+        pending.records_bytes += bytes;
+        self.ledger.added(pending, before);
+    }
+
+    /// Does something to the manager that may make it note forgotten extents: room must have been reserved for
+    /// [`FORGET_BYTES`] for each extent.
+    pub(crate) fn noting<T>(&self, manager: &mut CacheManager, change: impl FnOnce(&mut CacheManager) -> T) -> T {
+        let before = manager.forgotten_count();
+        let result = change(manager);
+        self.note(((manager.forgotten_count() - before) * FORGET_BYTES) as u64);
+        result
+    }
+
+    /// The manager has noted something that takes so many bytes of records. It must be locked.
+    fn note(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut pending = self.ledger.pending.lock();
+        if pending.over {
+            return;
+        }
+        let before = pending.told_bytes();
+        self.use_up(&mut pending, bytes);
+        pending.noted_bytes += bytes;
+        self.ledger.added(pending, before);
+    }
+
+    fn use_up(&self, pending: &mut Pending, bytes: u64) {
+        debug_assert!(bytes <= self.bytes.get(), "{bytes} bytes are told with room for {}", self.bytes.get());
+        let used = bytes.min(self.bytes.get());
+        self.bytes.set(self.bytes.get() - used);
+        pending.reserved_bytes -= used;
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.bytes.get() > 0 {
+            self.ledger.pending.lock().reserved_bytes -= self.bytes.get();
+            self.ledger.freed.notify(usize::MAX);
+        }
+    }
 }
 
 impl Ledger {
-    /// Adds a record: durable with the next commit.
-    pub(crate) fn push(&self, record: Record) {
-        self.pending.lock().push(record);
+    /// An empty one, of which a commit takes no more than `bytes_max` bytes of records.
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self {
+            pending: Mutex::default(),
+            bytes_max,
+            state: Mutex::default(),
+            wanted: Event::new(),
+            done: Event::new(),
+            freed: Event::new(),
+        }
+    }
+
+    /// Does something that the journal must be told of, as soon as there is room for `bytes` bytes of records.
+    pub(crate) async fn tell<T>(&self, bytes: u64, change: impl FnOnce(&Room<'_>) -> T) -> T {
+        let room = self.reserve(bytes).await;
+        change(&room)
+    }
+
+    /// Adds a record as soon as there is room: durable with the next commit.
+    pub(crate) async fn push(&self, record: Record) {
+        self.tell(record.encoded_bytes() as u64, |room| room.push(record)).await;
+    }
+
+    /// How many things of up to `bytes` bytes of records each may be told in one step, at most `count`: so many that
+    /// others find room beside them.
+    pub(crate) fn step(&self, bytes: usize, count: u64) -> u64 {
+        (self.bytes_max / 2 / bytes as u64).clamp(1, count)
+    }
+
+    async fn reserve(&self, bytes: u64) -> Room<'_> {
+        debug_assert!(bytes <= self.bytes_max, "{bytes} bytes never have room in {}", self.bytes_max);
+        let bytes = bytes.min(self.bytes_max);
+        loop {
+            let freed = self.freed.listen();
+            {
+                let mut pending = self.pending.lock();
+                let is_room = pending.told_bytes() + pending.reserved_bytes + bytes <= self.bytes_max;
+                if is_room || pending.over {
+                    pending.reserved_bytes += bytes;
+                    return Room { ledger: self, bytes: Cell::new(bytes) };
+                }
+            }
+            self.ask();
+            freed.await;
+        }
+    }
+
+    /// Has a commit made when half of the room is used: before anybody has to wait.
+    fn added(&self, pending: parking_lot::MutexGuard<'_, Pending>, before: u64) {
+        let (mark, after) = (self.bytes_max / 2, pending.told_bytes());
+        drop(pending);
+        if before < mark && after >= mark {
+            self.ask();
+        }
     }
 
     /// Records that no commit has taken yet.
     pub(crate) fn pending(&self) -> usize {
-        self.pending.lock().len()
+        self.pending.lock().records.len()
     }
 
+    /// The records, where those of what the manager had noted are taken too; while it is locked.
     pub(super) fn take(&self) -> Vec<Record> {
-        std::mem::take(&mut self.pending.lock())
+        let mut pending = self.pending.lock();
+        (pending.records_bytes, pending.noted_bytes) = (0, 0);
+        let records = std::mem::take(&mut pending.records);
+        drop(pending);
+        self.freed.notify(usize::MAX);
+        records
+    }
+
+    /// Nothing is kept any more of what would be told.
+    fn give_up(&self) {
+        let mut pending = self.pending.lock();
+        pending.over = true;
+        pending.records = Vec::new();
+        (pending.records_bytes, pending.noted_bytes) = (0, 0);
+        drop(pending);
+        self.freed.notify(usize::MAX);
     }
 
     /// Has a commit made, without waiting for it.
@@ -90,6 +245,7 @@ impl Ledger {
     /// Nothing can be made durable any more.
     pub(crate) fn fail(&self, reason: &str) {
         self.state.lock().failed.get_or_insert_with(|| Arc::from(reason));
+        self.give_up();
         self.done.notify(usize::MAX);
     }
 
@@ -106,8 +262,75 @@ impl Ledger {
         self.state.lock().closed
     }
 
-    pub(super) fn end(&self) {
+    /// Nothing will be made durable any more.
+    pub(crate) fn end(&self) {
         self.state.lock().ended = true;
+        self.give_up();
         self.done.notify(usize::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::pin::pin;
+
+    fn record() -> Record {
+        Record::NextVersion { version: 1 }
+    }
+
+    #[test]
+    fn who_has_no_room_waits_for_a_commit_and_asks_for_it() {
+        let ledger = Ledger::new(80);
+        for _ in 0..4 {
+            ledger.push(record()).now_or_never().unwrap();
+        }
+        assert_eq!(ledger.asked(), None);
+        ledger.push(record()).now_or_never().unwrap();
+        assert_eq!(ledger.asked(), Some(1), "half of the room is used");
+        for _ in 5..10 {
+            ledger.push(record()).now_or_never().unwrap();
+        }
+        let mut waiting = pin!(ledger.push(record()));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!((ledger.asked(), ledger.pending()), (Some(2), 10));
+        assert_eq!(ledger.take().len(), 10);
+        assert!(waiting.now_or_never().is_some());
+        assert_eq!(ledger.pending(), 1);
+    }
+
+    #[test]
+    fn room_that_is_not_used_is_given_back() {
+        let ledger = Ledger::new(80);
+        let room = ledger.reserve(80).now_or_never().unwrap();
+        room.push(record());
+        room.note(24);
+        let mut waiting = pin!(ledger.reserve(48));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(room);
+        let second = waiting.now_or_never().expect("80 bytes less 8 and 24");
+        assert!(ledger.reserve(1).now_or_never().is_none());
+        assert_eq!(ledger.take().len(), 1);
+        assert!(ledger.reserve(32).now_or_never().is_some());
+        drop(second);
+        assert!(ledger.reserve(80).now_or_never().is_some());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_journal_that_has_failed() {
+        let ledger = Ledger::new(8);
+        ledger.push(record()).now_or_never().unwrap();
+        let mut waiting = pin!(ledger.push(record()));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        ledger.fail("out of order");
+        assert!(waiting.now_or_never().is_some());
+        assert_eq!(ledger.pending(), 0);
+    }
+
+    #[test]
+    fn steps_leave_room_for_others() {
+        let ledger = Ledger::new(1000);
+        assert_eq!([ledger.step(24, 64), ledger.step(1, 64), ledger.step(900, 64)], [20, 64, 1]);
     }
 }

@@ -2,7 +2,7 @@
 //! committed meanwhile is told again behind the snapshot; records can be told twice without harm, since versions and
 //! generations order them.
 
-use super::committer::{Committer, write_data};
+use super::committer::{Committer, total_bytes, write_data};
 use crate::cache::Cache;
 use crate::format::journal::Record;
 use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
@@ -23,8 +23,10 @@ pub(super) struct Snapshotting {
     part_bytes: u64,
     /// Parts written.
     parts: u32,
+    told_bytes: u64,
     /// What has been committed since it was begun.
-    pub(super) carry: Vec<Record>,
+    carry: Vec<Record>,
+    carry_bytes: u64,
 }
 
 /// What is told next.
@@ -37,15 +39,51 @@ enum At {
 impl Snapshotting {
     fn push(&mut self, record: Record) {
         self.part_bytes += record.encoded_bytes() as u64;
+        self.told_bytes += record.encoded_bytes() as u64;
         self.part.push(record);
     }
+
+    /// Bytes of records so far.
+    pub(super) const fn told_bytes(&self) -> u64 {
+        self.told_bytes
+    }
+
+    /// Bytes of records that it carries so far.
+    pub(super) const fn carried_bytes(&self) -> u64 {
+        self.carry_bytes
+    }
+
+    /// Whether it carries no more than `bytes_max` bytes with these records.
+    pub(super) fn may_carry(&self, records: &[Record], bytes_max: u64) -> bool {
+        let bytes: u64 = records.iter().filter(|record| is_carried(record)).map(|r| r.encoded_bytes() as u64).sum();
+        self.carry_bytes + bytes <= bytes_max
+    }
+
+    /// Tells records once more, behind the snapshot.
+    pub(super) fn carry(&mut self, records: Vec<Record>) {
+        let before = self.carry.len();
+        self.carry.extend(records.into_iter().filter(is_carried));
+        self.carry_bytes += total_bytes(&self.carry[before..]);
+    }
+}
+
+/// Snapshots are begun once all WEUs have been read, and tell all that became void by then.
+fn is_carried(record: &Record) -> bool {
+    !matches!(record, Record::Slot { .. })
 }
 
 impl<F: Device, C: Clock> Committer<'_, F, C> {
     pub(super) fn begin_snapshot(&mut self) {
         self.journal.begin_snapshot();
-        let mut snapshot =
-            Snapshotting { at: At::Slot(0), part: Vec::new(), part_bytes: 0, parts: 0, carry: Vec::new() };
+        let mut snapshot = Snapshotting {
+            at: At::Slot(0),
+            part: Vec::new(),
+            part_bytes: 0,
+            parts: 0,
+            told_bytes: 0,
+            carry: Vec::new(),
+            carry_bytes: 0,
+        };
         let version = self.cache.manager.lock().version();
         snapshot.push(Record::NextVersion { version: version + 1 });
         for record in self.cache.volumes.records() {
@@ -71,7 +109,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         self.write_part().await
     }
 
-    /// The log is full: completes a snapshot at once, and tells `records`, which did not fit, behind it.
+    /// Completes a snapshot at once, and tells `records`, which the log or the snapshot had no room for, behind it.
     pub(super) async fn snapshot_now(&mut self, records: Vec<Record>) -> Result<(), AppendError> {
         // Entries that are still being read are not known to be void or not.
         while self.cache.is_restoring() {
@@ -79,9 +117,9 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         }
         if self.snapshot.is_none() {
             self.begin_snapshot();
-            if let Some(snapshot) = &mut self.snapshot {
-                snapshot.carry.extend(records);
-            }
+        }
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.carry(records);
         }
         while !self.gather() {
             self.write_part().await?;
@@ -110,10 +148,14 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
             self.write_part().await?;
         }
         let Some(mut snapshot) = self.snapshot.take() else { return Ok(()) };
-        snapshot.carry.extend(more);
+        snapshot.carry(more);
+        let budget = &self.cache.budget;
+        debug_assert!(snapshot.carry_bytes <= budget.carry_bytes(), "{} bytes are carried", snapshot.carry_bytes);
+        debug_assert!(snapshot.told_bytes <= budget.snapshot_bytes(), "{} bytes are told", snapshot.told_bytes);
         let bytes = self.journal.finish_snapshot(&self.cache.flash, &snapshot.carry).await?;
         self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
         self.cache.metrics.journal_snapshots.add(1);
+        debug_assert!(self.journal.room() >= 2 * self.cache.budget.round_bytes, "{} bytes of log", self.journal.room());
         Ok(())
     }
 
@@ -160,7 +202,7 @@ fn dirty_record(extent: &nitro_cache::DirtyExtent) -> Record {
 
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Which filling of a slot is live, and what of it is void.
-    fn slot_record(&self, weu: WeuId) -> Record {
+    pub(super) fn slot_record(&self, weu: WeuId) -> Record {
         let mut dead = Vec::new();
         let mut from = 0;
         let (evicted, live) = self.manager.lock().filling(weu);

@@ -79,7 +79,7 @@ impl Traits {
         let mut rng = Rng::new(seed ^ 0x7A17);
         let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
         // Room for what these caches come to tell: half of their extents dirty, and a few fillings without header.
-        let least = (settings.manager.extents_raw() * 48).next_multiple_of(4096) + (16 << 10);
+        let least = (settings.manager.extents_raw() * 48).next_multiple_of(4096) + (48 << 10);
         let half_bytes = least + (pick(&[0, 0, 16, 48]) << 10);
         Self {
             half_bytes: (pick(&[0, 1, 1]) == 1).then_some(half_bytes),

@@ -49,7 +49,10 @@ fn insert(extent_bytes: usize, count: u64, content: impl Fn(u64) -> bytes::Bytes
     assert_eq!(metrics.fills_dropped, 0);
     check_slot(&sim.run({
         let cache = cache.clone();
-        async move { cache.flash().read(2 << 20, 2 << 20).await.unwrap() }
+        async move {
+            let superblock = Cache::<RamDevice, SimClock>::probe(cache.flash()).await.unwrap();
+            cache.flash().read(superblock.data_offset, 2 << 20).await.unwrap()
+        }
     }));
     let client = volume.clone();
     sim.run(async move { check_reads(&client, extent_bytes as u64, count, content).await });

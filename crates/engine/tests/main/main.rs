@@ -10,6 +10,7 @@ mod insertion;
 mod inspect;
 mod journal;
 mod neighbours;
+mod overflow;
 mod paths;
 mod ram;
 mod recipes;

@@ -79,7 +79,7 @@
 //! | 0 | 1 | tag 10 |
 //! | 1 | 2 | object |
 //!
-//! Slot (15 bytes, then the bitmap), in snapshots only:
+//! Slot (15 bytes, then the bitmap), in snapshots, and in the log after a restart:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -114,15 +114,21 @@ const NAME: &str = "journal record";
 const FINGERPRINTED: u8 = 1;
 const RAW_BLOCKS: u8 = 2;
 const DIRTY_BASE_BYTES: usize = 43;
-const DIRTY_DUP_BYTES: usize = 26;
-const VERSIONED_BYTES: usize = 16;
-const FORGET_BYTES: usize = 24;
-const EVICTED_BYTES: usize = 9;
 const VOLUME_BYTES: usize = 29;
 const VOLUME_REMOVED_BYTES: usize = 3;
-const NEXT_VERSION_BYTES: usize = 8;
-const LOG_BYTES: usize = 33;
 
+/// Bytes of a [`Record::DirtyDup`].
+pub const DIRTY_DUP_BYTES: usize = 26;
+/// Bytes of a [`Record::Clean`] or [`Record::Lost`].
+pub const VERSIONED_BYTES: usize = 16;
+/// Bytes of a [`Record::Forget`].
+pub const FORGET_BYTES: usize = 24;
+/// Bytes of a [`Record::Evicted`].
+pub const EVICTED_BYTES: usize = 9;
+/// Bytes of a [`Record::NextVersion`].
+pub const NEXT_VERSION_BYTES: usize = 8;
+/// Bytes of a [`Record::Log`].
+pub const LOG_BYTES: usize = 33;
 /// The largest version: 56 bits.
 pub const VERSION_MAX: u64 = (1 << 56) - 1;
 /// Bytes of the longest volume name.
@@ -255,7 +261,8 @@ pub enum Record {
         /// The version that is lost.
         version: u64,
     },
-    /// A WEU slot. In snapshots only.
+    /// A WEU slot. In snapshots, and in the log after a restart, for WEUs with entries that became void as they were read.
+    /// What several say of one filling is void if one of them says so.
     Slot {
         /// The slot.
         weu: WeuId,
@@ -475,126 +482,4 @@ fn variable(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], FormatError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    fn versions() -> impl Strategy<Value = u64> {
-        prop_oneof![0..=VERSION_MAX, Just(VERSION_MAX)]
-    }
-
-    fn located() -> impl Strategy<Value = (ExtentKey, u64, WeuId, Generation, u16)> {
-        let weu = any::<(u32, u32, u16)>();
-        (any::<u64>(), versions(), weu).prop_map(|(key, version, (weu, generation, entry))| {
-            (ExtentKey::from_raw(key), version, WeuId(weu), Generation(generation), entry)
-        })
-    }
-
-    fn dirty_bases() -> impl Strategy<Value = Record> {
-        let stored = any::<(u32, u32, u32, u32, bool, Option<[u8; 20]>)>();
-        (located(), stored).prop_map(|((key, version, weu, generation, entry), stored)| {
-            let (start, offset, stored_bytes, crc, raw_blocks, fingerprint) = stored;
-            let fingerprint = fingerprint.map(Fingerprint);
-            Record::DirtyBase {
-                key,
-                version,
-                weu,
-                generation,
-                start,
-                entry,
-                offset,
-                stored_bytes,
-                crc,
-                raw_blocks,
-                fingerprint,
-            }
-        })
-    }
-
-    fn volumes() -> impl Strategy<Value = Record> {
-        let name = prop_oneof!["\\PC{0,63}", Just("n".repeat(VOLUME_NAME_BYTES_MAX))];
-        (any::<u16>(), name, any::<(u64, [u8; 16], u8)>()).prop_map(|(object, name, (origin_bytes, uuid, mode))| {
-            Record::Volume { object: ObjectId(object), name, origin_bytes, uuid, mode }
-        })
-    }
-
-    fn slots() -> impl Strategy<Value = Record> {
-        let dead = prop_oneof![vec(any::<u8>(), 0..40), vec(any::<u8>(), DEAD_BYTES_MAX)];
-        (any::<[u32; 3]>(), dead).prop_map(|([weu, evicted, generation], dead)| Record::Slot {
-            weu: WeuId(weu),
-            evicted: Generation(evicted),
-            generation: Generation(generation),
-            dead,
-        })
-    }
-
-    fn records() -> impl Strategy<Value = Record> {
-        let versioned = || (any::<u64>().prop_map(ExtentKey::from_raw), versions());
-        let region = || any::<(u16, u64)>().prop_map(|(object, region)| (ObjectId(object), region));
-        prop_oneof![
-            dirty_bases(),
-            located().prop_map(|(key, version, weu, generation, entry)| {
-                Record::DirtyDup { key, version, weu, generation, entry }
-            }),
-            versioned().prop_map(|(key, version)| Record::Clean { key, version }),
-            versioned().prop_map(|(key, version)| Record::Lost { key, version }),
-            (versioned(), any::<u64>()).prop_map(|((first, version), count)| Record::Forget { first, count, version }),
-            any::<(u32, u32)>()
-                .prop_map(|(weu, generation)| Record::Evicted { weu: WeuId(weu), generation: Generation(generation) }),
-            region().prop_map(|(object, region)| Record::RegionOpened { object, region }),
-            region().prop_map(|(object, region)| Record::RegionClosed { object, region }),
-            volumes(),
-            any::<u16>().prop_map(|object| Record::VolumeRemoved { object: ObjectId(object) }),
-            slots(),
-            versions().prop_map(|version| Record::NextVersion { version }),
-            any::<([u8; 16], u64, u64)>()
-                .prop_map(|(uuid, sequence, offset)| { Record::Log(LogPosition { uuid, sequence, offset }) }),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn records_come_back_and_no_prefix_of_one_does(records in vec(records(), 1..8)) {
-            let mut bytes = vec![0; records.iter().map(Record::encoded_bytes).sum()];
-            let mut at = 0;
-            for record in &records {
-                record.encode(&mut bytes[at..at + record.encoded_bytes()]);
-                at += record.encoded_bytes();
-            }
-            let mut rest = &bytes[..];
-            for record in &records {
-                prop_assert_eq!(Record::decode(rest), Ok((record.clone(), record.encoded_bytes())));
-                for len in 0..record.encoded_bytes() {
-                    prop_assert!(Record::decode(&rest[..len]).is_err());
-                }
-                rest = &rest[record.encoded_bytes()..];
-            }
-        }
-
-        #[test]
-        fn what_is_decoded_from_arbitrary_bytes_is_what_they_say(mut bytes in vec(any::<u8>(), 0..1200), tag in 0u8..15) {
-            if let Some(first) = bytes.first_mut() {
-                *first = tag;
-            }
-            if let Ok((record, len)) = Record::decode(&bytes) {
-                let mut again = vec![0; len];
-                record.encode(&mut again);
-                prop_assert_eq!(&again[..], &bytes[..len]);
-            }
-        }
-    }
-
-    #[test]
-    fn records_have_the_sizes_of_the_document() {
-        let key = ExtentKey::from_raw(7);
-        let slot = Record::Slot { weu: WeuId(1), evicted: Generation(2), generation: Generation(3), dead: vec![0; 9] };
-        let forget = Record::Forget { first: key, count: 4, version: 5 };
-        assert_eq!((slot.encoded_bytes(), forget.encoded_bytes()), (24, 24));
-        assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 284, 1024));
-        let mut bytes = vec![0; 63];
-        bytes[0] = 1;
-        bytes[42] = 4;
-        assert!(Record::decode(&bytes).is_err(), "an unknown flag");
-    }
-}
+mod tests;

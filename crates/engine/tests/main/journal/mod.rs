@@ -5,8 +5,10 @@ pub mod device;
 mod faults;
 
 use device::Recorder;
-use nitro_engine::journal::{AppendError, Area, Counts, Identity, Journal, Record, Replay, SNAPSHOT_PART_BYTES};
-use nitro_engine::manager::{ExtentKey, Generation, ObjectId, WeuId};
+use nitro_engine::journal::{
+    AppendError, Area, Budget, Counts, Identity, Journal, Record, Replay, SNAPSHOT_PART_BYTES,
+};
+use nitro_engine::manager::{ExtentKey, Generation, WeuId};
 use nitro_engine::port::Device;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -188,20 +190,21 @@ fn the_log_goes_on_on_a_device_with_larger_blocks() {
     assert_eq!(state(&read(&flash)), BTreeMap::from([(3, 3), (4, 4)]));
 }
 
+const COUNTS: Counts =
+    Counts { slots: 8, weu_bytes: 2 << 20, weu_entries_max: 4096, dirty_extents: 100, unsealed_weus: 1 };
+
+/// Records of about so many bytes.
+fn dirty_records(bytes: u64) -> impl Iterator<Item = Record> {
+    (0..bytes / 63).map(dirty_base)
+}
+
 #[test]
-fn the_area_holds_the_largest_snapshot_and_its_log() {
-    for (slots, entries, dirty, regions) in [(8, 4096, 100, 1), (40, 2048, 10_000, 64), (4096, 2048, 60_000, 4096)] {
-        let counts = Counts {
-            slots,
-            weu_bytes: 2 << 20,
-            weu_entries_max: entries,
-            dirty_max: dirty,
-            unsealed_entries_max: 100,
-            regions_max: regions,
-            volumes_max: 2,
-        };
+fn a_half_holds_the_largest_state_all_that_is_carried_and_two_more_rounds() {
+    for (slots, entries, dirty, block) in [(8, 4096, 100, 4096), (40, 2048, 10_000, 512), (4096, 2048, 60_000, 4096)] {
+        let counts = Counts { slots, weu_entries_max: entries, dirty_extents: dirty, ..COUNTS };
         let area = Area { offset: 0, len: counts.area_bytes() };
-        let flash = Recorder::with_size(4096, area.len);
+        let budget = counts.budget(area.len / 2).expect("it is made for that");
+        let flash = Recorder::with_size(block, area.len);
         let mut journal = now(Journal::create(&flash, area, FIRST)).unwrap();
         let slot = |n| Record::Slot {
             weu: WeuId(n),
@@ -209,34 +212,66 @@ fn the_area_holds_the_largest_snapshot_and_its_log() {
             generation: Generation(n),
             dead: vec![0xFF; entries as usize / 8],
         };
-        let region = |n| Record::RegionOpened { object: ObjectId(1), region: n };
-        let dirty = (0..dirty + 100).map(dirty_base);
-        let volume = |n| Record::Volume {
-            object: ObjectId(n),
-            name: "v".repeat(255),
-            origin_bytes: 1 << 40,
-            uuid: [7; 16],
-            mode: 1,
-        };
-        let records = (0..slots).map(slot).chain((0..regions).map(region)).chain(dirty).chain((0..2).map(volume));
-        let records: Vec<_> = records.collect();
-        let least = if slots < 32 { 64 << 10 } else { counts.snapshot_bytes().max(256 << 10) };
-        let small = journal.first_part_bytes();
-        for (first, waste) in [(SNAPSHOT_PART_BYTES, 0), (small, Counts::FIRST_PART_WASTE_BYTES)] {
-            journal.begin_snapshot();
-            let (mut part, mut bytes, mut part_bytes) = (Vec::new(), 0, first);
-            for record in &records {
-                bytes += record.encoded_bytes() as u64;
-                part.push(record.clone());
-                if bytes >= part_bytes {
-                    now(journal.snapshot_part(&flash, &std::mem::take(&mut part))).unwrap();
-                    (bytes, part_bytes) = (0, SNAPSHOT_PART_BYTES);
-                }
+        let slots: Vec<_> = (0..slots).map(slot).collect();
+        let slot_bytes: u64 = slots.iter().map(|slot| slot.encoded_bytes() as u64).sum();
+        assert!(budget.state_bytes() - slot_bytes >= dirty * 26 + u64::from(entries) * 79);
+        let records: Vec<_> = slots.into_iter().chain(dirty_records(budget.snapshot_bytes() - slot_bytes)).collect();
+        journal.begin_snapshot();
+        let (mut part, mut bytes, mut part_bytes) = (Vec::new(), 0, journal.first_part_bytes());
+        for record in &records {
+            bytes += record.encoded_bytes() as u64;
+            part.push(record.clone());
+            if bytes >= part_bytes {
+                now(journal.snapshot_part(&flash, &std::mem::take(&mut part))).unwrap();
+                (bytes, part_bytes) = (0, SNAPSHOT_PART_BYTES);
             }
-            now(journal.finish_snapshot(&flash, &part)).unwrap();
-            assert!(journal.room() >= least - waste, "{} bytes left of {}", journal.room(), journal.half_bytes());
-            assert_eq!(journal.room(), journal.log_bytes());
         }
+        now(journal.snapshot_part(&flash, &part)).unwrap();
+        let carry: Vec<_> = dirty_records(budget.carry_bytes()).collect();
+        now(journal.finish_snapshot(&flash, &carry)).unwrap();
+        let round: Vec<_> = dirty_records(budget.round_bytes).collect();
+        for _ in 0..2 {
+            now(journal.append(&flash, &round)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_journal_of_any_length_is_divided_or_refused() {
+    for (block, slots, entries) in [(512, 8, 64), (4096, 8, 1024), (4096, 4096, 2048)] {
+        let mut least = None;
+        for half in (0..4096).map(|n| n * 1024).chain((3..20).map(|n| 1 << (n + 20))) {
+            let Some(budget) = Budget::new(half, block, slots, entries) else {
+                assert_eq!(least, None, "{half} bytes are refused, fewer are not");
+                continue;
+            };
+            least.get_or_insert(half);
+            // The shares, the batches' headers and padding.
+            let records = budget.state_bytes() + 2 * budget.carry_bytes() + 2 * budget.round_bytes;
+            assert!(records + (half / SNAPSHOT_PART_BYTES + 5) * (72 + block) <= half, "{budget:?} of {half}");
+            assert!(budget.pending_bytes + budget.volumes_bytes + 33 <= budget.round_bytes);
+            // One dirty extent, or one volume, always has room.
+            assert!(budget.pending_bytes >= 87 && budget.volumes_bytes >= 284 && budget.regions_max >= 8);
+            // At least one volume's worth of regions in each half of the regions' room.
+            assert!(budget.regions_max / 2 >= budget.volumes_bytes / 29);
+        }
+        assert!(least.unwrap() <= 2 << 20, "{least:?}");
+    }
+}
+
+#[test]
+fn a_journal_is_no_longer_than_its_cache_needs() {
+    for weus in [8, 31, 32, 512, 65_536] {
+        let counts = Counts {
+            slots: weus,
+            weu_entries_max: 2048,
+            dirty_extents: u64::from(weus) * 256,
+            unsealed_weus: 4,
+            ..COUNTS
+        };
+        let cache_bytes = u64::from(weus) * u64::from(counts.weu_bytes);
+        assert!(counts.area_bytes() <= cache_bytes / 64 + (5 << 20), "{weus} units: {}", counts.area_bytes());
+        assert!(counts.budget(counts.area_bytes() / 2).is_some());
     }
 }
 
