@@ -21,7 +21,8 @@ async def besieged(stage, *attacks, bytes_, newcomers=0, writes=True, **cache):
     for process, ends in processes:
         if ends:
             said = await stage.attack_ends(process)
-            stage.figures.setdefault("told", []).append(f"{said['answered']} hostile requests, the slowest {said['slowest_s']:.1f} s")
+            stage.figures.setdefault("told", []).append(
+                f"{said['answered']} hostile requests in {said['seconds']:.1f} s, the slowest {said['slowest_s']:.1f} s")
             if said["refused"]:
                 raise Failure(f"requests that the protocol allows were refused: {said['refused']}, {said['answered']} were answered")
     if not all(ends for _, ends in processes):

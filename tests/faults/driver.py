@@ -60,7 +60,8 @@ def run_one(arguments, name, mode, seed):
     except Skip as skip:
         verdict, told = "skipped", str(skip)
     except (Failure, nbd.Refused, asyncio.TimeoutError, OSError) as failure:
-        verdict, told = "FAILED", f"{type(failure).__name__}: {failure}" + ("" if isinstance(failure, Failure) else f"\n{traceback.format_exc()}")
+        where = "" if isinstance(failure, Failure) else f"\n{traceback.format_exc()}"
+        verdict, told = "FAILED", f"{type(failure).__name__}: {failure}{where}"
     finally:
         stage.clear()
     print(f"{verdict:8} {name}, {mode}, {time.monotonic() - begun:.1f} s: {told}", flush=True)

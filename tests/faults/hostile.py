@@ -170,7 +170,7 @@ class Tally:
     """Requests that the protocol allows, answered or refused."""
 
     def __init__(self):
-        self.answered, self.refused, self.slowest_s = 0, {}, 0.0
+        self.answered, self.refused, self.slowest_s, self.begun = 0, {}, 0.0, time.monotonic()
 
     async def send(self, connection, *words):
         begun = time.monotonic()
@@ -183,7 +183,7 @@ class Tally:
         self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
 
     def tell(self):
-        print(json.dumps(vars(self)))
+        print(json.dumps({**vars(self), "seconds": time.monotonic() - self.begun}))
 
 
 async def each(connections, count, send):

@@ -5,4 +5,4 @@ from ..stage import MIB
 
 async def run(stage):
     stage.expect("refused a client", "handshake")
-    await besieged(stage, ("stall", {"connections": 150}), ("garbage", {"connections": 6}), bytes_=16 * MIB, newcomers=5)
+    await besieged(stage, ("stall", {"connections": 400}), ("garbage", {"connections": 6}), bytes_=16 * MIB, newcomers=5)
