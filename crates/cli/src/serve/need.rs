@@ -11,6 +11,9 @@ use std::fs;
 const PROGRAM_BYTES: u64 = 48 << 20;
 /// A thread: the part of its stack that is used, its ring, and its part of the allocator.
 const THREAD_BYTES: u64 = 2 << 20;
+/// A thread that makes blocking calls for a device, and how many of them a device has at most.
+const BLOCKING_THREAD_BYTES: u64 = 256 << 10;
+const BLOCKING_THREADS: u64 = 4;
 /// Threads besides those that serve clients: the main one, insertion, indexes on flash, destage, recording.
 const OTHER_THREADS: u64 = 5;
 /// A connection: its task, the headers of replies, TLS.
@@ -32,9 +35,11 @@ pub(super) struct Limits {
 /// What the server may come to take, and what it takes now.
 pub(crate) fn need(served: &Served) -> Ram {
     let limits = &served.limits;
+    let devices = 2 * served.caches.len() + served.all().len();
+    let blocking = devices as u64 * BLOCKING_THREADS * BLOCKING_THREAD_BYTES;
     let mut parts = vec![
         part("program", PROGRAM_BYTES),
-        part("threads", (limits.threads as u64 + OTHER_THREADS) * THREAD_BYTES),
+        part("threads", (limits.threads as u64 + OTHER_THREADS) * THREAD_BYTES + blocking),
         part("connections", limits.connections as u64 * (CONNECTION_BYTES + held_bytes(nitro_nbd::RECEIVE_BYTES))),
         part("requests", request_bytes(served)),
         part("pooled buffers", POOLED_BYTES_MAX as u64),
