@@ -1,11 +1,12 @@
 //! Nitro's devices: the engine's ports made of real files and block devices (io_uring), of RAM, and of devices that are
 //! faulty or slow on purpose; and the runtime and sockets they run on.
 //!
-//! This is the only crate with `unsafe` code, fenced into the modules `buffer`, `crash_memory`, `ioctl`, `runtime` and
-//! `net::credentials`, and the only one besides the
+//! This is the only crate with `unsafe` code, fenced into the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`
+//! and `net::credentials`, and the only one besides the
 //! binary that names the async runtime (compio).
 #![deny(unsafe_code)]
 
+mod allocator;
 mod buffer;
 mod crash_memory;
 mod error;
@@ -22,6 +23,7 @@ pub mod ram;
 pub mod runtime;
 pub mod slice;
 
+pub use allocator::limit_allocator;
 pub use any::AnyDevice;
 pub use crash_memory::map_words;
 pub use crashing::CrashingDevice;

@@ -3,7 +3,7 @@
 use crate::buf::held_bytes;
 use crate::cache::Cache;
 use crate::settings::EngineSettings;
-use crate::volume::{READAHEADS_MAX, destage_round_bytes};
+use crate::volume::{DESTAGE_ROUNDS_MAX, READAHEADS_MAX, destage_round_bytes};
 use serde::Serialize;
 
 /// Write-evict units in RAM at once: the open ones of clean and of dirty extents, those on their way to the SSD, and those that
@@ -13,8 +13,6 @@ const WEUS_IN_RAM: u64 = 8;
 const WEU_ENTRY_BYTES: u64 = 192;
 /// A dirty extent in the manager's list, and its fingerprint where the origin goes by them.
 const DIRTY_EXTENT_BYTES: u64 = 128;
-/// Rounds of destage of one volume at once: its own, and those of requests that must have a range destaged before.
-const DESTAGES_MAX: u64 = 2;
 /// A volume's counters, latencies and tables.
 const VOLUME_BYTES: u64 = 1 << 20;
 
@@ -55,7 +53,9 @@ impl EngineSettings {
     #[must_use]
     pub fn volume_ram_bytes(&self) -> u64 {
         let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);
-        DESTAGES_MAX * destage_round_bytes(self.manager.extent_bytes as usize) + readahead + VOLUME_BYTES
+        u64::from(DESTAGE_ROUNDS_MAX) * destage_round_bytes(self.manager.extent_bytes as usize)
+            + readahead
+            + VOLUME_BYTES
     }
 
     /// RAM in bytes that the indexes take once the cache is full of extents that shrink by `reduction` (compression) and bear `dups`

@@ -69,6 +69,7 @@ const THREADS_DEFAULT_MAX: usize = 4;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Error> {
+    nitro_device::limit_allocator();
     panics::abort_on_panic();
     let signals = Signals::handle()?;
     let places = Places::choose(&config)?;

@@ -36,6 +36,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// After a failure it looks less often.
 const TICK_FAILED: Duration = Duration::from_secs(5);
 
+/// Rounds of destage at once: the volume's own, and those of requests that need a range destaged first.
+pub(crate) const ROUNDS_MAX: u32 = 2;
+
 /// The most RAM that one round of destage takes, in bytes: the contents, and the runs that are made of them.
 pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
     let extents = (RUNS_ALONE * (RUN_BYTES / extent_bytes).max(1)).min(ROUND_EXTENTS) as u64;
@@ -53,12 +56,37 @@ pub(super) struct Destage {
     /// The origin refused something since the elevator was at the bottom; and took something.
     refused: AtomicBool,
     took: AtomicBool,
+    /// Rounds under way.
+    rounds: AtomicU32,
+    round_ended: Event,
 }
 
 impl Destage {
     /// A writer waits for room: everything is destaged while the result lives.
     pub(super) fn starved(&self) -> Drainer<'_> {
         Drainer::new(self)
+    }
+
+    /// Waits until fewer than [`ROUNDS_MAX`] rounds are under way, and begins one.
+    async fn round(&self) -> Round<'_> {
+        loop {
+            let ended = self.round_ended.listen();
+            let begin = |rounds: u32| (rounds < ROUNDS_MAX).then_some(rounds + 1);
+            if self.rounds.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).is_ok() {
+                return Round(self);
+            }
+            ended.await;
+        }
+    }
+}
+
+/// A round of destage under way: what it reads into RAM is bounded.
+struct Round<'a>(&'a Destage);
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        self.0.rounds.fetch_sub(1, Ordering::SeqCst);
+        self.0.round_ended.notify(1);
     }
 }
 
@@ -343,6 +371,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if batch.is_empty() {
             return Ok(Destaged::default());
         }
+        let _round = self.destage.round().await;
         // What the origin gets must be in the journal first: were it lost there, an older entry would come back.
         self.cache.commit().await?;
         let run_max = (RUN_BYTES / self.extent_bytes() as usize).max(1);

@@ -39,7 +39,7 @@ use crate::port::{Allocation, Clock, Device};
 use crate::yielding::yield_now;
 use bytes::Bytes;
 use destage::Destage;
-pub(crate) use destage::round_bytes as destage_round_bytes;
+pub(crate) use destage::{ROUNDS_MAX as DESTAGE_ROUNDS_MAX, round_bytes as destage_round_bytes};
 use nitro_cache::pattern::StreamDetector;
 use nitro_cache::{CacheManager, ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;

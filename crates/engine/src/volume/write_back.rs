@@ -55,10 +55,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         for index in extents.clone() {
             contents.push((index, self.new_content(index, offset, &data).await?));
         }
-        patience.check(offset, data.len() as u64)?;
+        let len = data.len() as u64;
         drop(data);
         let held = settle(contents.iter_mut().map(|(_, kept)| kept));
         let Some(room) = self.cache.dirty_queue.admit_wait(held).await else { return Err(self.poison(&CLOSED)) };
+        // After the last wait: a write that was given up must not appear later.
+        patience.check(offset, len)?;
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
         for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
