@@ -6,7 +6,8 @@ use std::thread;
 
 const MIB: u64 = 1 << 20;
 /// Small settings, so that the bound is near.
-const SMALL: &str = "--origin vm.img --cache cache.img --cache-size 64M --ram 4M --threads 2";
+const SMALL: &str =
+    "--origin vm.img --cache cache.img --cache-size 64M --ram 4M --threads 2 --max-connections 16 --request-memory 64M";
 
 /// The most that a process ever had resident, in bytes (proc(5)).
 fn resident_max(server: &Server) -> u64 {
