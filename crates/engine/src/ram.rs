@@ -44,6 +44,7 @@ impl EngineSettings {
             ("dirty queue", self.dirty_queue_bytes),
             ("open write-evict units", weu * WEUS_IN_RAM),
             ("journal", journal),
+            ("doubtful extents", self.crash_memory.map_or(0, |memory| memory.bytes())),
         ]
         .map(|(name, bytes)| RamPart { name, bytes })
         .into()
