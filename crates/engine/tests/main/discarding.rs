@@ -31,7 +31,7 @@ fn known() -> VolumeEntry {
 
 #[test]
 fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
-    let flash_bytes = settings().manager.cache_bytes + (1 << 20);
+    let flash_bytes = settings().manager.cache_bytes + (4 << 20);
     let object = ObjectId(0);
     let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteBack };
     let image = {

@@ -36,7 +36,7 @@ fn cached_volume() -> (Rc<Simulation>, Arc<TestVolume>) {
         ..EngineSettings::new(manager)
     };
     let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
-    let flash = device(settings.manager.cache_bytes + (1 << 20));
+    let flash = device(settings.manager.cache_bytes + (4 << 20));
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
     let volume = Volume::new(cache.clone(), device(EXTENTS * EXTENT), options);

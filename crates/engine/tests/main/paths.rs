@@ -20,7 +20,7 @@ fn volume(size: u64, settings: impl Fn(&mut EngineSettings), read_only: bool) ->
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
     let mut engine = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
     settings(&mut engine);
-    let flash = Jittery::new(RamDevice::new(engine.manager.cache_bytes + MIB, 512), &clock, 1, 100);
+    let flash = Jittery::new(RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512), &clock, 1, 100);
     let origin = Jittery::new(RamDevice::new(size, 512), &clock, 2, 5000);
     let cache = sim.run(Cache::format(flash, clock, engine, [0; 16], 5)).unwrap();
     let volume = Volume::new(

@@ -88,7 +88,7 @@ type TestCache = Arc<Cache<RamDevice, SimClock>>;
 fn cache(sim: &Rc<Simulation>) -> TestCache {
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
     let engine = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
-    let flash = RamDevice::new(engine.manager.cache_bytes + MIB, 512);
+    let flash = RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512);
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), engine, [0; 16], 5)).unwrap();
     let inserting = Arc::clone(&cache);
     sim.spawn(async move { inserting.insertion_worker().await });

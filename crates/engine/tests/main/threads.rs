@@ -112,7 +112,7 @@ fn threads_never_see_what_was_overwritten() {
     };
     let settings =
         EngineSettings { ram_cache_bytes: 2 << 20, readahead_ram_bytes: 1 << 20, ..EngineSettings::new(manager) };
-    let flash = RamDevice::new(10 << 20, 512);
+    let flash = RamDevice::new(12 << 20, 512);
     let cache = block_on(Cache::format(flash, WallClock(Instant::now()), settings, [0; 16], 7)).unwrap();
     let origin = RamDevice::new(EXTENTS * EXTENT, 512);
     let volume = Volume::new(
