@@ -13,10 +13,46 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const BYTES: u64 = SECTOR as u64;
-/// The longest request, in bytes.
-const REQUEST_MAX: u64 = 256 << 10;
+/// Requests are at least so often of a few extents only, whatever the longest may be: one in so many is longer.
+const LONG_ONE_IN: u64 = 8;
 /// A pause in which all that waits for idleness happens.
 const PAUSE: Duration = Duration::from_secs(15);
+
+/// How the clients of a volume behave.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    /// The longest request, in bytes.
+    pub request_bytes_max: u64,
+    /// Fewest and most requests of a client before it rests.
+    pub steps: Range<u64>,
+    /// They neither flush nor ask for FUA, nor for anything else that makes contents durable.
+    pub never_flush: bool,
+    /// They trim or zero the whole volume with one request, once in so many steps; 0: never.
+    pub wipe_one_in: u64,
+    /// They do nothing but write, as fast as they can, and wipe.
+    pub busy: bool,
+    /// They keep to so many bytes at the volume's start.
+    pub area_bytes: u64,
+    /// What they write shrinks to a small part of its size.
+    pub thin: bool,
+    /// Virtual time within which a request ends on a volume whose own devices are well.
+    pub deadline: Duration,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            request_bytes_max: 256 << 10,
+            steps: 20..320,
+            never_flush: false,
+            wipe_one_in: 0,
+            busy: false,
+            area_bytes: u64::MAX,
+            thin: false,
+            deadline: Duration::MAX,
+        }
+    }
+}
 
 /// What is tested: a disk that should keep its promises.
 pub trait Disk: 'static {
@@ -106,12 +142,27 @@ pub struct Client<D> {
     pub shared: Rc<RefCell<Shared>>,
     pub clock: SimClock,
     pub rng: Rng,
+    pub habits: Habits,
 }
 
 impl<D: Disk> Client<D> {
-    /// One random request.
+    /// One random request, in time.
     pub async fn step(&mut self) {
+        let begun = self.clock.now();
+        let pause = self.request().await;
+        let took = self.clock.now() - begun - pause;
+        let tolerant = self.shared.borrow().tolerant;
+        assert!(tolerant || took <= self.habits.deadline, "a request hangs: it took {took:?}");
+    }
+
+    /// One random request; gives the time that the client paused.
+    async fn request(&mut self) -> Duration {
+        let Habits { wipe_one_in, never_flush, busy, .. } = self.habits.clone();
+        let mut pause = Duration::ZERO;
         match self.rng.below(100) {
+            _ if wipe_one_in > 0 && self.rng.one_in(wipe_one_in) => self.wipe().await,
+            _ if busy => self.change(Change::Write).await,
+            81..93 if never_flush => self.change(Change::Write).await,
             0..30 => {
                 let (offset, len) = self.range();
                 self.read(offset, len).await;
@@ -127,28 +178,40 @@ impl<D: Disk> Client<D> {
                 let done = self.disk.exercise(&mut self.rng).await;
                 self.check(done);
             }
-            _ if self.rng.one_in(30) => self.clock.sleep(PAUSE).await,
-            _ => {
-                let us = self.rng.below(1 << self.rng.clone().below(18));
-                self.clock.sleep(Duration::from_micros(us)).await;
-            }
+            _ if self.rng.one_in(30) => pause = PAUSE,
+            _ => pause = Duration::from_micros(self.rng.below(1 << self.rng.clone().below(18))),
+        }
+        if !pause.is_zero() {
+            self.clock.sleep(pause).await;
+        }
+        pause
+    }
+
+    /// Trims the whole volume, or zeroes it, with one request.
+    async fn wipe(&mut self) {
+        let size = self.shared.borrow().oracle.sectors() * BYTES;
+        match self.rng.one_in(2) {
+            true => self.trim_range(0, size).await,
+            false => self.change_range(Change::Zero { may_unmap: true }, 0, size).await,
         }
     }
 
     /// A range of bytes: often whole extents, often in the volume's hot first third, sometimes a single byte.
     fn range(&mut self) -> (u64, u64) {
         let size = self.shared.borrow().oracle.sectors() * BYTES;
-        let area = if self.rng.one_in(3) { size } else { size / 3 };
+        let area = if self.rng.one_in(3) { size } else { size / 3 }.min(self.habits.area_bytes);
         let extent = self.disk.extent_bytes();
         let at = self.rng.below(area);
         let (offset, len) = match self.rng.below(20) {
+            _ if self.habits.busy && self.rng.one_in(2) => (at / extent * extent, self.habits.request_bytes_max),
             0..9 => (at / extent * extent, extent * (1 + self.rng.below(3))),
             9..14 => (at / BYTES * BYTES, BYTES * (1 + self.rng.below(40))),
             14..17 => (at, 1 + self.rng.below(700)),
             17..19 => (at, 1 + self.rng.below(3 * extent)),
+            _ if self.rng.one_in(LONG_ONE_IN) => (at / extent * extent, self.habits.request_bytes_max),
             _ => (at / extent * extent, extent * (1 + self.rng.below(24))),
         };
-        (offset, len.min(REQUEST_MAX).min(size - offset))
+        (offset, len.min(self.habits.request_bytes_max).min(size - offset))
     }
 
     /// Whether a request succeeded; it may fail only where something was made to.
@@ -180,6 +243,10 @@ impl<D: Disk> Client<D> {
 
     async fn change(&mut self, change: Change) {
         let (offset, len) = self.range();
+        self.change_range(change, offset, len).await;
+    }
+
+    async fn change_range(&mut self, change: Change, offset: u64, len: u64) {
         let sectors = offset / BYTES..(offset + len).div_ceil(BYTES);
         let mut edges = Vec::new();
         if !offset.is_multiple_of(BYTES) {
@@ -213,7 +280,7 @@ impl<D: Disk> Client<D> {
         let data = self.bytes(change, offset, len, old);
         let start = (offset - first * BYTES) as usize;
         let part = data.slice(start..start + len as usize);
-        let fua = self.rng.one_in(10);
+        let fua = self.rng.one_in(10) && !self.habits.never_flush;
         let through = self.disk.writes_through();
         let what = format!("{change:?}{} of {len} bytes at {offset}", if fua { " FUA" } else { "" });
         let writing = self.shared.borrow_mut().oracle.begin_write(first, &data, through, what);
@@ -234,7 +301,8 @@ impl<D: Disk> Client<D> {
             Change::Write if self.rng.one_in(3) => Content::Shared(self.rng.below(SHARED)),
             Change::Write => {
                 let shared = self.shared.borrow();
-                Content::Unique { volume: shared.volume, write: shared.requests }
+                let (volume, write) = (shared.volume, shared.requests);
+                if self.habits.thin { Content::Thin { volume, write } } else { Content::Unique { volume, write } }
             }
         };
         let mut data = BufMut::with_len(((sectors.end - sectors.start) * BYTES) as usize);
@@ -252,13 +320,17 @@ impl<D: Disk> Client<D> {
 
     async fn trim(&mut self) {
         let (offset, len) = self.range();
+        self.trim_range(offset, len).await;
+    }
+
+    async fn trim_range(&mut self, offset: u64, len: u64) {
         let block = self.disk.trim_bytes();
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
         let sectors = start / BYTES..end.max(start) / BYTES;
         let hold = self.shared.borrow_mut().hold(sectors.clone(), Vec::new());
         let Some(hold) = hold else { return };
         let trimming = self.shared.borrow_mut().oracle.begin_trim(sectors);
-        let fua = self.rng.one_in(10);
+        let fua = self.rng.one_in(10) && !self.habits.never_flush;
         let done = self.disk.trim(offset, len, fua).await;
         let done = self.check(done);
         let mut shared = self.shared.borrow_mut();

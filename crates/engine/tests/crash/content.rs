@@ -10,12 +10,15 @@ const PERIOD: u64 = 16;
 
 const UNIQUE: u32 = 0x5157_5257;
 const POOLED: u32 = 0x4C4F_4F50;
+const THIN: u32 = 0x4E49_4854;
 
 /// The content of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Of this write alone.
     Unique { volume: u64, write: u64 },
+    /// Of this write alone, and compressible to a small part of its size.
+    Thin { volume: u64, write: u64 },
     /// One of [`SHARED`]; number 0 is zeroes.
     Shared(u64),
 }
@@ -27,10 +30,15 @@ impl Content {
             Self::Shared(0) => return out.fill(0),
             Self::Shared(number) => (POOLED, 0, number, sector % PERIOD),
             Self::Unique { volume, write } => (UNIQUE, volume, write, sector),
+            Self::Thin { volume, write } => (THIN, volume, write, sector),
         };
         let mut noise = Rng::new(number << 24 ^ place << 4 ^ volume);
         // A third of the contents shrink to about half.
-        let words = if number.is_multiple_of(3) { SECTOR / 16 } else { SECTOR / 8 };
+        let words = match self {
+            Self::Thin { .. } => 0,
+            _ if number.is_multiple_of(3) => SECTOR / 16,
+            _ => SECTOR / 8,
+        };
         out.fill(0x55);
         out.chunks_mut(8).take(words).for_each(|w| w.copy_from_slice(&noise.next().to_le_bytes()));
         out[..4].copy_from_slice(&magic.to_le_bytes());
@@ -49,6 +57,7 @@ pub fn describe(sector: &[u8]) -> String {
     let (magic, volume, number, place) = (word(0) as u32, word(0) >> 32, word(8), word(16));
     let (content, name) = match magic {
         UNIQUE => (Content::Unique { volume, write: number }, format!("write {number} of volume {volume}")),
+        THIN => (Content::Thin { volume, write: number }, format!("write {number} of volume {volume}")),
         POOLED => (Content::Shared(number), format!("shared content {number}")),
         _ => return format!("foreign bytes {:02x?}", &sector[..24]),
     };

@@ -19,6 +19,8 @@ pub struct Faults {
     pub write_errors: u64,
     pub flush_errors: u64,
     pub no_space: u64,
+    /// There is no room: no write is done, until that changes.
+    pub full: bool,
     /// An answer takes minutes; what was asked for is done by then, sooner or later.
     pub hangs: u64,
     /// Bits of up to so many sectors flip while the device is at rest.
@@ -85,6 +87,10 @@ impl CrashDevice {
     /// Begins or ends to misbehave.
     pub fn misbehave(&self, faults: Faults) {
         *self.faults.lock().unwrap() = faults;
+    }
+
+    fn is_full(&self) -> bool {
+        self.faults.lock().unwrap().full
     }
 
     fn below(&self, n: u64) -> u64 {
@@ -181,7 +187,7 @@ impl Device for CrashDevice {
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
         let len = data.len() as u64;
         self.begin(Operation::Write, offset, len).await?;
-        if self.strikes(|f| f.no_space) {
+        if self.is_full() || self.strikes(|f| f.no_space) {
             return Err(DeviceError::new(ErrorKind::NoSpace, Operation::Write, offset, len));
         }
         if self.strikes(|f| f.write_errors) {
@@ -231,6 +237,9 @@ impl Device for CrashDevice {
         self.begin(Operation::WriteZeroes, offset, len).await?;
         if !may_unmap {
             return Err(DeviceError::new(ErrorKind::Unsupported, Operation::WriteZeroes, offset, len));
+        }
+        if self.is_full() {
+            return Err(DeviceError::new(ErrorKind::NoSpace, Operation::WriteZeroes, offset, len));
         }
         self.put(Operation::WriteZeroes, offset, BufMut::zeroed(len as usize).freeze()).await;
         Ok(())

@@ -1,6 +1,6 @@
 //! One seed: start, use, crash, start again, several times over the same devices.
 
-use crate::client::{Client, Disk, Shared};
+use crate::client::{Client, Disk, Habits, Shared};
 use crate::device::{CrashDevice, Faults, Platter, Wiring};
 use crate::medium::{Loss, Medium, SECTOR};
 use crate::power::Power;
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Virtual time in which every cycle ends, unless something hangs.
 pub const CYCLE_MAX: Duration = Duration::from_secs(3600);
+
+/// How long an origin may have no room, if it gets some again.
+const FULL_MS_MAX: u64 = 20_000;
 
 /// How long nothing is asked for before contents rot.
 const REST: Duration = Duration::from_secs(30);
@@ -45,6 +48,18 @@ pub trait System: 'static {
     fn block_bytes(&self) -> u32;
     /// How flash and origins misbehave now and then.
     fn faults(&self) -> (Faults, Faults);
+    /// How the clients behave.
+    fn habits(&self) -> Habits {
+        Habits::default()
+    }
+    /// The volume whose origin has no room for a while; others must not feel it.
+    fn full_origin(&self) -> Option<usize> {
+        None
+    }
+    /// Bytes of RAM that the system holds, and how many it may hold, if it knows both.
+    fn held_bytes(&self, _disks: &[Rc<Self::Disk>]) -> Option<(u64, u64)> {
+        None
+    }
     /// Whether a client may hear of errors of the flash.
     fn flash_errors_reach_clients(&self) -> bool;
     /// Where the part of the flash begins that holds contents, in bytes: rot there costs those contents and nothing else.
@@ -55,8 +70,8 @@ pub trait System: 'static {
     async fn start(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Result<Vec<Rc<Self::Disk>>, String>;
     /// Gives up what `start` could not start with, and starts anew.
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<Self::Disk>>;
-    /// Stops in good order: what was acknowledged is durable then.
-    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &SimClock, rng: &mut Rng) -> Result<(), String>;
+    /// Stops in good order; says of each disk whether what was acknowledged is durable then.
+    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &SimClock, rng: &mut Rng) -> Vec<Result<(), String>>;
     /// The program is killed, with all devices as they were, or else there is more that is lost.
     fn crashed(&self, _process_only: bool) {}
     /// A cycle ends.
@@ -103,6 +118,8 @@ struct World<S> {
 pub fn run<S: System>(seed: u64, system: S) -> Outcome {
     let mut rng = Rng::new(seed ^ 0xC4A5_4000);
     let (restless, stalls) = (rng.one_in(4), (rng.one_in(3), rng.one_in(4)));
+    // A device that stalls may keep a request for longer than its deadline.
+    let stalls = if system.habits().deadline == Duration::MAX { stalls } else { (false, false) };
     let platter = |bytes| Platter::new(Medium::new(bytes).into());
     let (flash_bytes, volume_bytes) = system.sizes();
     let volume = |(n, bytes): (usize, &u64)| Rc::new(RefCell::new(Shared::new(n as u64, bytes / SECTOR as u64)));
@@ -137,6 +154,9 @@ async fn powered<T>(power: Power, future: impl Future<Output = T>) -> Option<T> 
 impl<S: System> World<S> {
     /// When the power fails: often early, sometimes during the start.
     fn lifetime(&mut self, cycle: u64) -> u64 {
+        if self.system.habits().busy {
+            return if self.rng.one_in(2) { u64::MAX } else { 1 + self.rng.below(20_000) };
+        }
         match self.rng.below(8) {
             0..2 if cycle > 0 => 1 + self.rng.below(60),
             0..6 if self.restless => 1 + self.rng.below(600),
@@ -169,7 +189,7 @@ impl<S: System> World<S> {
         trace(|| format!("cycle {cycle}, {:?}", self.system.faults()));
         match self.start(&sim, &power, &devices, cycle) {
             Some(disks) => {
-                self.misbehave(&devices);
+                self.misbehave(&sim, &devices);
                 self.use_disks(&sim, &power, &disks);
                 match self.rng.below(4) {
                     _ if power.is_off() => {}
@@ -209,7 +229,7 @@ impl<S: System> World<S> {
         started.ok()
     }
 
-    fn misbehave(&mut self, devices: &Devices) {
+    fn misbehave(&mut self, sim: &Simulation, devices: &Devices) {
         let (flash, origin) = self.system.faults();
         if self.system.gives_up() {
             self.volumes.iter().for_each(|v| v.borrow_mut().tolerant = true);
@@ -222,18 +242,36 @@ impl<S: System> World<S> {
         devices.log.iter().for_each(|l| l.misbehave(log));
         devices.origins.iter().for_each(|o| o.misbehave(origin));
         self.corrupt |= flash.corrupt() || log.corrupt();
+        if let Some(full) = self.system.full_origin() {
+            devices.origins[full].misbehave(Faults { full: true, ..origin });
+            self.volumes[full].borrow_mut().tolerant = true;
+            self.make_room(sim, devices.origins[full].clone(), origin);
+        }
         let on = |f: &Faults| f.read_errors + f.write_errors + f.flush_errors + f.no_space + f.hangs > 0 || f.corrupt();
         let tolerant = on(&origin) || on(&flash) && self.system.flash_errors_reach_clients();
         self.volumes.iter().for_each(|v| v.borrow_mut().tolerant |= tolerant);
     }
 
+    /// In half of the cycles an origin that is full gets room again.
+    fn make_room(&mut self, sim: &Simulation, origin: CrashDevice, faults: Faults) {
+        let (clock, after) = (sim.clock.clone(), Duration::from_millis(self.rng.below(FULL_MS_MAX)));
+        if self.rng.one_in(2) {
+            sim.spawn(async move {
+                clock.sleep(after).await;
+                origin.misbehave(faults);
+            });
+        }
+    }
+
     fn use_disks(&mut self, sim: &Rc<Simulation>, power: &Power, disks: &[Rc<S::Disk>]) {
-        let (verify, steps) = (!self.rng.one_in(3), 20 + self.rng.below(300));
+        let (verify, habits) = (!self.rng.one_in(3), self.system.habits());
+        let steps = habits.steps.start + self.rng.below(habits.steps.end - habits.steps.start);
         let at_work = Rc::new(Cell::new(0));
         for (disk, shared) in disks.iter().zip(&self.volumes) {
             for n in 0..1 + self.rng.below(4) {
                 let rng = Rng::new(self.rng.next());
-                let mut client = Client { disk: disk.clone(), shared: shared.clone(), clock: sim.clock.clone(), rng };
+                let (disk, shared, clock) = (disk.clone(), shared.clone(), sim.clock.clone());
+                let mut client = Client { disk, shared, clock, rng, habits: habits.clone() };
                 let count = at_work.clone();
                 count.set(count.get() + 1);
                 sim.spawn(async move {
@@ -248,8 +286,12 @@ impl<S: System> World<S> {
             }
         }
         let (clock, on) = (sim.clock.clone(), power.clone());
+        let (system, disks) = (self.system.clone(), disks.to_vec());
         let all_done = async move {
             while at_work.get() > 0 {
+                if let Some((held, may)) = system.held_bytes(&disks) {
+                    assert!(held <= may, "{held} bytes of RAM are held, of {may} at most");
+                }
                 clock.sleep(Duration::from_millis(20)).await;
                 assert!(clock.now() < CYCLE_MAX, "{} clients hang", at_work.get());
             }
@@ -263,7 +305,7 @@ impl<S: System> World<S> {
         let (clock, on) = (sim.clock.clone(), power.clone());
         let stopped = sim.run(async move { powered(on, system.stop(&disks, &clock, &mut rng)).await });
         let Some(stopped) = stopped else { return };
-        for (volume, flushing) in self.volumes.iter().zip(flushing) {
+        for ((volume, flushing), stopped) in self.volumes.iter().zip(flushing).zip(stopped) {
             let mut shared = volume.borrow_mut();
             assert!(stopped.is_ok() || shared.tolerant, "stopping failed without reason: {stopped:?}");
             shared.oracle.end_flush(flushing, stopped.is_ok());

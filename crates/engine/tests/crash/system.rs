@@ -1,6 +1,6 @@
 //! The engine as it is tested: one cache, one or two volumes, small enough that everything is evicted all the time.
 
-use crate::client::Disk;
+use crate::client::{Disk, Habits};
 use crate::device::{CrashDevice, Faults};
 use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
 use crate::seeds::{for_seeds, trace};
@@ -27,6 +27,10 @@ type TestCache = Cache<CrashDevice, SimClock>;
 type TestVolume = Volume<CrashDevice, CrashDevice, SimClock>;
 
 const WEU_BYTES: u32 = 512 << 10;
+/// Virtual time in which any request ends on devices that answer within a quarter of a second.
+const DEADLINE: Duration = Duration::from_secs(240);
+/// Seeds of a short run of abuse.
+const SEEDS_ABUSED: u64 = 60;
 /// Seeds of a short run.
 const SEEDS: u64 = 300;
 
@@ -90,6 +94,40 @@ impl Traits {
 
     fn mode(&self, rng: &mut Rng) -> WriteMode {
         if rng.below(100) < self.through_percent { WriteMode::WriteThrough } else { WriteMode::WriteBack }
+    }
+}
+
+/// More than a cache of a few write-evict units has room for: requests that are larger than it, none of them flushed,
+/// whole volumes trimmed, an origin without room beside one that is well.
+struct Abuse {
+    habits: Habits,
+    /// Sizes in bytes.
+    volumes: Vec<u64>,
+    /// The first volume's origin has no room for a while.
+    full_origin: bool,
+    logged: bool,
+}
+
+impl Abuse {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0xAB05E);
+        let mut pick = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+        let full_origin = pick(&[0, 0, 1]) == 1;
+        // Few of the long runs: the oracle keeps every sector of every request.
+        let large = !full_origin && pick(&[0, 0, 0, 0, 0, 1]) == 1;
+        let busy = pick(&[0, 1]) == 1;
+        let habits = Habits {
+            request_bytes_max: if large { 32 << 20 } else { pick(&[256 << 10, 1 << 20, 2 << 20]) },
+            steps: if large { 3..10 } else { 20..150 },
+            never_flush: busy || pick(&[0, 1]) == 1,
+            wipe_one_in: pick(&[0, 20, 100]),
+            busy,
+            area_bytes: pick(&[512 << 10, u64::MAX]),
+            thin: pick(&[0, 1, 1]) == 1,
+            deadline: DEADLINE,
+        };
+        let volumes = if large { vec![33 << 20, 1 << 20] } else { vec![4 << 20, 1 << 20] };
+        Self { habits, volumes, full_origin, logged: pick(&[0, 0, 1]) == 1 }
     }
 }
 
@@ -256,6 +294,8 @@ struct Happened {
     outrun_reads: AtomicU64,
     logs: Logs,
     given_up: AtomicU64,
+    /// Caches that were given up.
+    failed_caches: AtomicU64,
     outcome: Mutex<Outcome>,
 }
 
@@ -275,6 +315,8 @@ struct Nitro {
     seed: u64,
     /// It has a write log.
     logged: bool,
+    /// How clients and origins ask too much of it.
+    abuse: Option<Abuse>,
     /// There is a cache on the flash.
     formatted: Cell<bool>,
     /// Workers that have not ended.
@@ -295,7 +337,16 @@ impl Nitro {
         let words = [None, Some(40), Some(2048), Some(2048)][seed as usize / 3 % 4];
         let memory = words.map(|words| &*Vec::from_iter((0..words).map(|_| AtomicU64::new(0))).leak());
         let (happened, machine) = (happened.clone(), Cell::new(1));
-        Self { seed, logged: false, formatted, at_work, settings, traits, happened, memory, machine }
+        Self { seed, logged: false, abuse: None, formatted, at_work, settings, traits, happened, memory, machine }
+    }
+
+    /// One that is abused, with a journal as small as the engine makes it.
+    fn abused(seed: u64, happened: &Arc<Happened>) -> Self {
+        let abuse = Abuse::new(seed);
+        let settings = EngineSettings { origin_timeout: None, ..settings(seed) };
+        let traits = Traits { half_bytes: None, ..Traits::new(seed, &settings) };
+        let new = Self::new(seed, happened);
+        Self { logged: abuse.logged, abuse: Some(abuse), settings, traits: Rc::new(traits), ..new }
     }
 
     fn with_log(seed: u64, happened: &Arc<Happened>) -> Self {
@@ -434,8 +485,20 @@ impl System for Nitro {
     fn sizes(&self) -> (u64, Vec<u64>) {
         let settings = &self.settings;
         let overhead = Cache::<CrashDevice, SimClock>::overhead_bytes(settings);
-        let volumes = if self.seed.is_multiple_of(3) { vec![5 << 20] } else { vec![3 << 20, 1 << 20] };
+        let volumes = match &self.abuse {
+            Some(abuse) => abuse.volumes.clone(),
+            None if self.seed.is_multiple_of(3) => vec![5 << 20],
+            None => vec![3 << 20, 1 << 20],
+        };
         (settings.manager.cache_bytes + overhead, volumes)
+    }
+
+    fn habits(&self) -> Habits {
+        self.abuse.as_ref().map_or_else(Habits::default, |abuse| abuse.habits.clone())
+    }
+
+    fn full_origin(&self) -> Option<usize> {
+        self.abuse.as_ref().filter(|abuse| abuse.full_origin).map(|_| 0)
     }
 
     fn log_bytes(&self) -> u64 {
@@ -451,6 +514,9 @@ impl System for Nitro {
     }
 
     fn faults(&self) -> (Faults, Faults) {
+        if self.abuse.is_some() {
+            return Default::default();
+        }
         // Where the log fails, clients must not hear of it: nothing else fails then.
         if self.logged && log_misbehaves(self.seed) { Default::default() } else { faults(self.seed) }
     }
@@ -481,23 +547,25 @@ impl System for Nitro {
         self.serve(&sim, &cache, devices.origins, cycle)
     }
 
-    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &SimClock, rng: &mut Rng) -> Result<(), String> {
+    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &SimClock, rng: &mut Rng) -> Vec<Result<(), String>> {
+        let mut stopped = Vec::new();
         for volume in disks.iter().map(|disk| &disk.volume) {
-            if rng.one_in(2) {
-                match volume.destage_all().await {
-                    // Everything else is at the origin.
-                    Err(Error::Lost { .. }) => {}
-                    destaged => text(destaged)?,
+            let destaged = match rng.one_in(2) {
+                // Everything else is at the origin.
+                true => {
+                    volume.destage_all().await.or_else(|e| if let Error::Lost { .. } = e { Ok(()) } else { Err(e) })
                 }
-            }
-            text(volume.flush().await)?;
+                false => Ok(()),
+            };
+            let flushed = volume.flush().await;
+            stopped.push(text(destaged.and(flushed)));
         }
         disks[0].volume.cache().close();
         while self.at_work.get() > 0 {
             clock.sleep(Duration::from_millis(10)).await;
             assert!(clock.now() < CYCLE_MAX, "a worker does not end");
         }
-        Ok(())
+        stopped
     }
 
     fn crashed(&self, process_only: bool) {
@@ -513,6 +581,7 @@ impl System for Nitro {
         add(&happened.corrupt, status.engine.corrupt_extents);
         add(&happened.snapshots, status.engine.journal_snapshots);
         add(&happened.outrun_reads, status.engine.outrun_reads);
+        add(&happened.failed_caches, u64::from(status.health != Health::Caching || status.failed.is_some()));
         if let Some(log) = status.log {
             add(&happened.logs.batches, log.batches);
             add(&happened.logs.stalls, log.stalls);
@@ -592,6 +661,28 @@ fn the_engine_with_a_log_survives_crashes() {
         few |= count < 10;
     }
     assert!(seeds < SEEDS || !few, "the scenario does not reach what it is for");
+}
+
+#[test]
+fn the_engine_survives_abuse() {
+    let happened = Arc::new(Happened::default());
+    let seeds = for_seeds("the_engine_survives_abuse", SEEDS_ABUSED, |seed| {
+        run(seed, Nitro::abused(seed, &happened));
+    });
+    let Happened { evicted, destaged, snapshots, recovered_dirty, failed_caches, .. } = &*happened;
+    let mut few = false;
+    for (name, counter) in [
+        ("evicted write-evict units", evicted),
+        ("destaged extents", destaged),
+        ("snapshots of the journal", snapshots),
+        ("dirty extents recovered", recovered_dirty),
+    ] {
+        let count = counter.load(Ordering::Relaxed);
+        println!("{name}: {count}");
+        few |= count < 10;
+    }
+    assert_eq!(failed_caches.load(Ordering::Relaxed), 0, "a cache was given up though its device is well");
+    assert!(seeds < SEEDS_ABUSED || !few, "the scenario does not reach what it is for");
 }
 
 #[test]

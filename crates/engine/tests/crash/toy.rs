@@ -279,8 +279,8 @@ impl System for ToySystem {
         self.start(sim, devices, cycle).await.unwrap()
     }
 
-    async fn stop(&self, disks: &[Rc<Toy>], _clock: &SimClock, _rng: &mut Rng) -> Result<(), String> {
-        disks[0].flush().await
+    async fn stop(&self, disks: &[Rc<Toy>], _clock: &SimClock, _rng: &mut Rng) -> Vec<Result<(), String>> {
+        vec![disks[0].flush().await]
     }
 
     fn ended(&self, _disks: &[Rc<Toy>]) {}
