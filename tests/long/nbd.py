@@ -62,8 +62,10 @@ class Connection:
                 magic, error, cookie = struct.unpack(">IIQ", await self.reader.readexactly(16))
                 if magic != REPLY:
                     raise ConnectionResetError(f"a reply begins with {magic:#x}")
-                answer, length = self.waiting.pop(cookie)
+                # It is waiting until all of its reply is there: the connection may break in the middle.
+                answer, length = self.waiting[cookie]
                 data = b"" if error else await self.reader.readexactly(length)
+                del self.waiting[cookie]
                 if not answer.done():
                     answer.set_result((error, data))
         except (ConnectionError, asyncio.IncompleteReadError):
