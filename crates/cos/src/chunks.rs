@@ -119,10 +119,22 @@ impl<D: Device> Store<D> {
         // Of data that occurs several times the first is stored.
         let mut first: FingerprintMap<usize> = FingerprintMap::default();
         let mut new = Vec::new();
+        let is_same = |a: usize, b: usize| source[pieces[a].1.clone()] == source[pieces[b].1.clone()];
         for (i, fingerprint) in fingerprints.iter().enumerate() {
-            if places[i].is_none() && (kind == ChunkKind::Recipe || !first.contains_key(fingerprint)) {
-                first.insert(*fingerprint, i);
-                new.push(i);
+            if places[i].is_some() {
+                continue;
+            }
+            match first.get(fingerprint) {
+                Some(_) if kind == ChunkKind::Recipe => new.push(i),
+                Some(earlier) if self.settings.compare_duplicates && !is_same(*earlier, i) => {
+                    self.counters.false_duplicates.add(1);
+                    new.push(i);
+                }
+                Some(_) => {}
+                None => {
+                    first.insert(*fingerprint, i);
+                    new.push(i);
+                }
             }
         }
         self.counters.chunks(kind, pieces.len() - new.len(), new.len());
