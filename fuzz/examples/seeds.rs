@@ -197,7 +197,7 @@ fn journals() -> Result<()> {
     };
     let state = [
         Record::NextVersion { version },
-        Record::Volume { object, name, origin_bytes: 1 << 30, uuid: [6; 16], mode: 1 },
+        Record::Volume { object, name, origin_bytes: 1 << 30, uuid: [6; 16], mode: 1, domain: nitro_engine::DedupDomain::named("red") },
         Record::Slot { weu, evicted: Generation(2), generation, dead: vec![0xF0; 3] },
         Record::RegionOpened { object, region },
         base.clone(),

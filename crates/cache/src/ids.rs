@@ -109,6 +109,12 @@ pub struct Location {
 }
 
 impl Location {
+    /// Whether two locations name one stored extent.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.weu, self.generation, self.entry) == (other.weu, other.generation, other.entry)
+    }
+
     /// The bytes of the WEU that must be read to have the whole stored extent, in whole sectors.
     #[must_use]
     pub const fn span(&self) -> std::ops::Range<u32> {

@@ -141,14 +141,17 @@ impl CacheManager {
         fingerprint: &Fingerprint,
         (weu, generation, entry): (WeuId, Generation, u16),
     ) -> Option<Location> {
-        if !self.weus.is_current(weu, generation) {
-            return None;
-        }
-        let location = self.weus.location(weu, entry)?;
+        let location = self.location(weu, generation, entry)?;
         self.note_fingerprint(fingerprint, Target::new(weu, entry, generation));
         self.weus.touch(weu);
         self.count_duplicate(key, location);
         Some(location)
+    }
+
+    /// Where an entry of that filling of a WEU is, if the WEU still has the filling.
+    #[must_use]
+    pub fn location(&self, weu: WeuId, generation: Generation, entry: u16) -> Option<Location> {
+        self.weus.is_current(weu, generation).then(|| self.weus.location(weu, entry)).flatten()
     }
 
     fn count_duplicate(&mut self, key: ExtentKey, location: Location) {

@@ -1,5 +1,6 @@
 //! The engine's volumes as NBD exports.
 
+use crate::config::VolumeConfig;
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
 use crate::size::Size;
@@ -34,13 +35,15 @@ pub(crate) type ServedCache = nitro_engine::Cache<CacheDevice, CompioClock>;
 pub(crate) struct VolumeExport {
     pub(crate) name: String,
     pub(crate) description: String,
+    /// With which volumes it shares cached contents.
+    pub(crate) dedup_domain: Option<String>,
     pub(crate) volume: Arc<ServedVolume>,
     /// Its cache.
     pub(crate) entry: Arc<CacheEntry>,
     /// Where its origin is.
     pub(crate) origin: PathBuf,
     /// Its origin's mark; `None`: there is no cache that could have its newest data.
-    pub(crate) guard: Option<Guard>,
+    pub(crate) guard: Option<Arc<Guard>>,
     /// Its clients are to leave.
     pub(crate) gone: Latch,
     /// Clients that did not leave are cut off.
@@ -57,18 +60,18 @@ pub(crate) struct VolumeExport {
 impl VolumeExport {
     pub(crate) fn new(
         name: &str,
-        description: &str,
+        config: &VolumeConfig,
         volume: Arc<ServedVolume>,
         entry: &Arc<CacheEntry>,
-        origin: PathBuf,
-        guard: Option<Guard>,
+        guard: Option<Arc<Guard>>,
     ) -> Self {
         Self {
             name: name.to_owned(),
-            description: description.to_owned(),
+            description: config.description.clone(),
+            dedup_domain: config.dedup_domain.clone(),
             volume,
             entry: Arc::clone(entry),
-            origin,
+            origin: config.origin.clone(),
             guard,
             gone: Latch::default(),
             cut: Latch::default(),
@@ -121,10 +124,11 @@ impl VolumeExport {
     }
 
     /// Removes the origin's mark if it is not needed any more.
-    pub(crate) fn unmark(&self) -> Result<(), crate::Error> {
+    pub(crate) async fn unmark(&self) -> Result<(), crate::Error> {
         let Some(guard) = &self.guard else { return Ok(()) };
+        let volume = Arc::clone(&self.volume);
         // What is in the write log comes back at a restart, also if the origin has got it.
-        guard.lower_if(|| self.volume.dirty_extents() == 0 && !self.volume.is_in_log())
+        guard.lower_if(move || volume.dirty_extents() == 0 && !volume.is_in_log()).await
     }
 
     /// Brings the origin up to date, unless it does not answer.
@@ -153,7 +157,7 @@ impl VolumeExport {
             tracing::info!("volume {}: {} of dirty data are written back", self.name, Size(self.dirty_bytes()));
             self.volume.destage_all().await.map_err(|e| self.left_behind(&e))?;
         }
-        self.unmark()
+        self.unmark().await
     }
 }
 

@@ -13,6 +13,7 @@ mod cos;
 mod error;
 mod estimate;
 mod export;
+mod files;
 mod generate;
 mod index;
 mod iostat;

@@ -62,6 +62,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         mode: args.mode.map(Into::into),
         read_only: args.read_only,
         description: args.description.clone(),
+        dedup_domain: args.dedup_domain.clone(),
         emulate_disk: args.emulate_disk,
         dirty_share_min: args.share.dirty_share_min,
         dirty_share_max: args.share.dirty_share_max,

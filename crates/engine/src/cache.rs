@@ -591,10 +591,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         for some in wanted.chunks(step) {
             self.telling(some.len() * FORGET_BYTES, |manager| {
                 for (key, location) in some {
-                    let same = |l: Location| {
-                        (l.weu, l.generation, l.entry) == (location.weu, location.generation, location.entry)
-                    };
-                    if manager.peek(*key).is_some_and(same) {
+                    if manager.peek(*key).is_some_and(|found| found.is_same(location)) {
                         manager.invalidate(*key);
                     }
                 }

@@ -9,6 +9,7 @@
 pub mod buf;
 mod cache;
 pub mod codec;
+mod domain;
 mod doubts;
 mod error;
 mod fingerprints;
@@ -33,6 +34,7 @@ mod writeback;
 pub mod yielding;
 
 pub use cache::{Cache, CacheStatus};
+pub use domain::DedupDomain;
 pub use doubts::CrashMemory;
 pub use error::{Error, ErrorKind};
 pub use fingerprints::{ContentPlace, FingerprintIndex, NoIndex};

@@ -81,6 +81,10 @@ counters! {
         fills_voided,
         /// Duplicates that only the fingerprint index on flash knew.
         flash_index_duplicates,
+        /// Extents whose bytes were compared with those of the same fingerprint (`verify_duplicates`).
+        duplicates_compared,
+        /// Of those, extents that had other bytes: they were stored separately.
+        duplicate_mismatches,
         /// Stored extents whose checksum or encoding was wrong; each was served by the origin.
         corrupt_extents,
         /// Stored extents whose WEU was refilled while they were being read.

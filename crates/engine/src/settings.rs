@@ -17,6 +17,9 @@ pub struct EngineSettings {
     pub fingerprint_hash: FingerprintHash,
     /// Bytes of the cache device for an index of fingerprints on flash, when the cache is made; 0: none.
     pub index_bytes: u64,
+    /// Whether a duplicate is believed only after its bytes were compared with those that are cached: an extent costs a read of the cache
+    /// device more when it is inserted, and what an origin's recipe tells is not believed.
+    pub verify_duplicates: bool,
     /// RAM for whole extents in front of the SSD, in bytes; 0: none.
     pub ram_cache_bytes: u64,
     /// RAM for data read ahead, in bytes.
@@ -58,6 +61,7 @@ impl EngineSettings {
             compression: Compression::default(),
             fingerprint_hash: FingerprintHash::default(),
             index_bytes: 0,
+            verify_duplicates: false,
             ram_cache_bytes: 64 << 20,
             readahead_ram_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,

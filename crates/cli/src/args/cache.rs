@@ -146,7 +146,7 @@ pub(crate) struct CreateArgs {
     /// Store equal extents once [default: on]
     #[arg(long, value_enum)]
     dedup: Option<Switch>,
-    /// Which hash names contents [default: blake3]
+    /// Which hash names contents; sha1 is not safe, and is refused [default: blake3]
     #[arg(long, value_enum)]
     fingerprint: Option<FingerprintName>,
     /// Start it anew even if it holds a cache or something else, which is lost

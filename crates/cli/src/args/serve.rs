@@ -71,6 +71,9 @@ struct VolumeArgs {
     /// Refuse writes
     #[arg(long, requires = "origin")]
     read_only: bool,
+    /// Share cached contents only with volumes of the same domain [default: with all that name none]
+    #[arg(long, value_name = "NAME", requires = "origin")]
+    dedup_domain: Option<String>,
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
     emulate_disk: Option<Emulation>,
@@ -126,9 +129,12 @@ struct CacheArgs {
     /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry; with silt as little as it needs]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     fingerprint_index_ram: Option<Size>,
-    /// Which hash names contents [default: that of the existing cache, else blake3]
+    /// Which hash names contents; sha1 is not safe, and is refused [default: blake3]
     #[arg(long, value_enum, requires = "cache")]
     fingerprint: Option<FingerprintName>,
+    /// Believe a duplicate only after its bytes were compared with those that are cached
+    #[arg(long, requires = "cache")]
+    verify_duplicates: bool,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never [default: 1M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     sequential_threshold: Option<Size>,
@@ -253,6 +259,7 @@ impl ServeArgs {
             mode: self.cache.mode,
             read_only: self.volume.read_only,
             description: String::new(),
+            dedup_domain: self.volume.dedup_domain.clone(),
             emulate_disk: self.volume.emulate_disk,
             dirty_share_min: self.volume.dirty_share_min,
             dirty_share_max: self.volume.dirty_share_max,
@@ -280,6 +287,7 @@ impl CacheArgs {
             dedup: self.dedup.map(Switch::is_on),
             compression: self.compression.unwrap_or_default(),
             fingerprint: self.fingerprint,
+            verify_duplicates: self.verify_duplicates,
             fingerprint_index_ratio: self.fingerprint_index_ratio,
             fingerprint_index: self.fingerprint_index,
             fingerprint_index_ram: self.fingerprint_index_ram,

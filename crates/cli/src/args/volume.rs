@@ -132,6 +132,9 @@ pub(crate) struct AddArgs {
     /// Shown to clients that list the exports
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) description: String,
+    /// Share cached contents only with volumes of the same domain [default: with all that name none]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) dedup_domain: Option<String>,
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]")]
     pub(crate) emulate_disk: Option<Emulation>,

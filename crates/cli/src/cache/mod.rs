@@ -41,6 +41,7 @@ fn reactor() -> Result<Reactor, Error> {
 
 fn create(args: &CreateArgs) -> Result<(), Error> {
     let config = args.config();
+    config.check_fingerprint()?;
     let entry = reactor()?.block_on(serve::create_alone(&args.path, &config, args.force_discard_dirty))?;
     show::print(&[show::of(&entry)], args.output)
 }

@@ -3,6 +3,7 @@
 use super::reactor;
 use crate::args::{OutputArgs, SalvageArgs};
 use crate::error::Error;
+use crate::files::open_target;
 use crate::output::{self, Format, Table};
 use crate::serve;
 use crate::size::Size;
@@ -10,7 +11,6 @@ use nitro_cache::ObjectId;
 use nitro_device::FileDevice;
 use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
 use nitro_engine::port::{DeviceError, Operation};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -91,7 +91,7 @@ fn add(dirty: &mut Dirty, logged: &Logged) {
 /// Writes what the write log holds over what the cache had.
 fn write_logged(salvaged: &mut Salvaged, logged: &Logged, volume: &DirtyVolume, to: &Path) -> Result<(), Error> {
     let fail = |e: std::io::Error| Error::new(format_args!("file {}", to.display()), e).or("make room");
-    let file = File::options().write(true).open(to).map_err(fail)?;
+    let file = open_target(to).map_err(fail)?;
     for (offset, bytes) in logged.volumes.iter().filter(|v| v.object == volume.object).flat_map(|v| &v.extents) {
         file.write_all_at(bytes, *offset).map_err(fail)?;
         salvaged.extents += 1;
@@ -103,7 +103,7 @@ fn write_logged(salvaged: &mut Salvaged, logged: &Logged, volume: &DirtyVolume, 
 async fn write_out(device: &FileDevice, volume: &DirtyVolume, trust: Trust, to: &Path) -> Result<Salvaged, Error> {
     let what = format!("file {}", to.display());
     let fail = |e: std::io::Error| Error::new(&what, e).or("name a file that can be written to");
-    let file = File::options().write(true).create(true).truncate(false).open(to).map_err(fail)?;
+    let file = open_target(to).map_err(fail)?;
     let found = file.metadata().map_err(fail)?;
     if let Some(size_bytes) = volume.origin_bytes.filter(|size_bytes| found.is_file() && found.len() < *size_bytes) {
         file.set_len(size_bytes).map_err(fail)?;

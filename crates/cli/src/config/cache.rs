@@ -39,6 +39,9 @@ pub struct CacheConfig {
     pub compression: CompressionName,
     /// Which hash names contents; that of an existing cache, else BLAKE3, if not given.
     pub fingerprint: Option<FingerprintName>,
+    /// Believe a duplicate only after its bytes were compared with those that are cached.
+    #[serde(default)]
+    pub verify_duplicates: bool,
     /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_ratio: Option<u8>,
     /// Where fingerprints are found that are not in RAM; what the cache was made with, else nowhere, if not given.
@@ -125,6 +128,10 @@ pub enum CompressionName {
     None,
 }
 
+/// Why no cache is served whose contents are named by SHA-1.
+pub(crate) const SHA1_REFUSED: &str = "anybody can make two contents of one SHA-1: a client could put a block of its choice in the place of \
+                                       another volume's";
+
 /// Which hash names contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -132,7 +139,7 @@ pub enum FingerprintName {
     /// BLAKE3, cut to 160 bits.
     #[default]
     Blake3,
-    /// SHA-1.
+    /// SHA-1: known so that it can be refused, see [`SHA1_REFUSED`].
     Sha1,
 }
 
@@ -181,6 +188,7 @@ impl CacheConfig {
             dedup: None,
             compression: CompressionName::default(),
             fingerprint: None,
+            verify_duplicates: false,
             fingerprint_index_ratio: None,
             fingerprint_index: None,
             fingerprint_index_ram: None,
@@ -217,6 +225,7 @@ impl CacheConfig {
             CompressionName::None => Compression::None,
         };
         settings.fingerprint_hash = self.fingerprint.unwrap_or_default().into();
+        settings.verify_duplicates = self.verify_duplicates;
         settings.dirty_start_percent = self.dirty_start.unwrap_or(settings.dirty_start_percent);
         settings.dirty_max_percent = self.dirty_max.unwrap_or(settings.dirty_max_percent);
         settings.dirty_wait = self.dirty_wait.map_or(settings.dirty_wait, |span| span.0);

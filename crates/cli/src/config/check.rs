@@ -1,5 +1,6 @@
 //! What a configuration must fulfil, as far as it can be told without looking at devices.
 
+use super::cache::{FingerprintName, SHA1_REFUSED};
 use super::text::nearest;
 use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
 use crate::error::Error;
@@ -107,6 +108,7 @@ impl CacheConfig {
             return Err(Error::new("mode", "without a cache there is nothing to write back from").or("name a cache"));
         }
         self.check_dirty()?;
+        self.check_fingerprint()?;
         if self.path == CacheStore::None && self.write_log.is_some() {
             return Err(
                 Error::new("write_log", "there is no cache to keep a write log for").or("leave it out, or name a path")
@@ -137,6 +139,15 @@ impl CacheConfig {
 }
 
 impl CacheConfig {
+    /// Refuses a hash that is not safe.
+    pub(crate) fn check_fingerprint(&self) -> Result<(), Error> {
+        match self.fingerprint {
+            Some(FingerprintName::Sha1) => Err(Error::new("fingerprint = sha1", SHA1_REFUSED)
+                .or("leave it out: blake3 is the default (nitro sim and nitro reproduce follow the paper without it)")),
+            Some(FingerprintName::Blake3) | None => Ok(()),
+        }
+    }
+
     fn check_dirty(&self) -> Result<(), Error> {
         let defaults = self.engine_settings(0);
         let (start, max) = (defaults.dirty_start_percent, defaults.dirty_max_percent);
@@ -156,6 +167,11 @@ impl CacheConfig {
 
 impl VolumeConfig {
     fn check(&self, name: &str) -> Result<(), Error> {
+        if self.dedup_domain.as_ref().is_some_and(|domain| domain.is_empty() || domain.len() > NAME_BYTES_MAX) {
+            let what = format!("volume.{name}.dedup_domain");
+            return Err(Error::new(what, format_args!("a name has 1 to {NAME_BYTES_MAX} bytes"))
+                .or("leave it out to share with all volumes that name none"));
+        }
         if self.read_only && self.mode == Some(Mode::WriteBack) {
             let what = format!("volume.{name}.mode");
             return Err(Error::new(what, "a read-only volume has nothing to write back").or("leave out one of the two"));

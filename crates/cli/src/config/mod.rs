@@ -7,8 +7,8 @@ mod span;
 mod text;
 mod volume;
 
-pub(crate) use cache::FLASH_INDEX_RATIO;
 pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
+pub(crate) use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub(crate) use check::check_share;
 pub use server::{Address, AddressError, ServerConfig, TlsMode};
 pub use span::{Span, SpanError};

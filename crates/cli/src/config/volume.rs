@@ -2,7 +2,7 @@
 
 use super::Mode;
 use nitro_device::hdd::HddModel;
-use nitro_engine::DirtyShare;
+use nitro_engine::{DedupDomain, DirtyShare};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::path::PathBuf;
@@ -24,6 +24,8 @@ pub struct VolumeConfig {
     /// Shown to clients that list the exports.
     #[serde(default)]
     pub description: String,
+    /// Share cached contents only with volumes of the same domain; with those that name none, if not given.
+    pub dedup_domain: Option<String>,
     /// Make the origin as slow as a hard disk.
     pub emulate_disk: Option<Emulation>,
     /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back.
@@ -38,6 +40,14 @@ impl VolumeConfig {
     pub fn dirty_share(&self) -> DirtyShare {
         let usual = DirtyShare::default();
         DirtyShare { min_percent: self.dirty_share_min, max_percent: self.dirty_share_max.unwrap_or(usual.max_percent) }
+    }
+}
+
+impl VolumeConfig {
+    /// The volumes that it shares cached contents with.
+    #[must_use]
+    pub fn domain(&self) -> DedupDomain {
+        self.dedup_domain.as_deref().map_or(DedupDomain::SHARED, DedupDomain::named)
     }
 }
 

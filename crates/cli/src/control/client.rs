@@ -101,10 +101,13 @@ fn find() -> Result<PathBuf, Error> {
     }
 }
 
-/// Whether the process that listens there is running: the kernel may answer for one that was killed a moment ago, for as
-/// long as its I/O is under way.
+/// Whether the process that listens there is this user's (or root's), and running: the kernel may answer for one that was killed a
+/// moment ago, for as long as its I/O is under way.
 fn is_served(stream: &UnixStream) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return true };
+    if ![rustix::process::geteuid(), rustix::process::Uid::ROOT].contains(&peer.uid) {
+        return false;
+    }
     match fs::read_to_string(format!("/proc/{}/stat", peer.pid)) {
         // The state stands behind the name, which is in parentheses and may hold some.
         Ok(stat) => !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),

@@ -87,6 +87,9 @@ pub(crate) struct AddVolume {
     pub(crate) mode: Option<WriteMode>,
     pub(crate) read_only: bool,
     pub(crate) description: String,
+    /// With which volumes it shares cached contents.
+    #[serde(default)]
+    pub(crate) dedup_domain: Option<String>,
     pub(crate) emulate_disk: Option<Emulation>,
     #[serde(default)]
     pub(crate) dirty_share_min: Option<u8>,
@@ -241,6 +244,9 @@ pub(crate) struct Cache {
     /// Fills that did not reach the SSD: the queue was full; their extent was written to.
     pub(crate) fills_dropped: u64,
     pub(crate) fills_voided: u64,
+    /// With `verify_duplicates`: extents that were compared with what was cached of their fingerprint; those that were other.
+    pub(crate) duplicates_compared: u64,
+    pub(crate) duplicate_mismatches: u64,
     /// Faults, each of which the origin made up for.
     pub(crate) corrupt_extents: u64,
     pub(crate) ssd_read_errors: u64,
@@ -343,6 +349,8 @@ pub(crate) struct Volume {
     pub(crate) origin: String,
     /// `write-through` or `write-back`.
     pub(crate) mode: String,
+    /// With which volumes it shares cached contents; `null`: with all that name none.
+    pub(crate) dedup_domain: Option<String>,
     /// What the origin has not got.
     pub(crate) dirty_bytes: u64,
     /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.

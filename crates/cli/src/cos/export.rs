@@ -5,6 +5,7 @@ use super::threads::{Failed, Shared, Workers, count};
 use super::with_opened;
 use crate::args::CosExportArgs;
 use crate::error::Error;
+use crate::files;
 use crate::output::{Format, json_line};
 use crate::progress::Progress;
 use crate::size::Size;
@@ -15,8 +16,8 @@ use nitro_device::AnyDevice;
 use nitro_engine::buf::is_zero;
 use nitro_engine::port::Device;
 use serde::Serialize;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Write, stdout};
+use std::fs::{self, File};
+use std::io::{self, Write, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -71,8 +72,11 @@ async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64,
         true => target.clone(),
         false => PathBuf::from(format!("{}.part", target.display())),
     };
-    let file = OpenOptions::new().read(true).write(true).create(!is_device).truncate(false).open(&part);
-    let file = file.map_err(|e| Error::new(part.display(), e))?;
+    let opened = match is_device {
+        true => files::open_target(&part),
+        false => open_part(&part),
+    };
+    let file = opened.map_err(|e| Error::new(part.display(), e).or("remove it, or name another file"))?;
     // What an export that was broken off had written is compared rather than written again.
     let there = if is_device { 0 } else { file.metadata().map_or(0, |m| m.len()) };
     if !is_device {
@@ -83,6 +87,14 @@ async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64,
         fs::rename(&part, target).map_err(|e| Error::new(target.display(), e))?;
     }
     Ok(written)
+}
+
+/// The unfinished file of an export: what one that was broken off has left, or a new one.
+fn open_part(part: &Path) -> io::Result<File> {
+    match files::create_new(part) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => files::open_own(part),
+        created => created,
+    }
 }
 
 /// What the threads of an export share.

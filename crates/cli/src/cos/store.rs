@@ -2,13 +2,14 @@
 
 use crate::args::{CosCompression, CosInitArgs};
 use crate::error::Error;
+use crate::files;
 use crate::output::{Format, json_line, print};
 use crate::size::Size;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::{AnyDevice, FileOptions};
 use nitro_engine::codec::Compression;
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -152,19 +153,26 @@ fn open_empty_device(path: &Path, force: bool) -> Result<AnyDevice, Error> {
     Ok(device.into())
 }
 
-/// A sparse file: it takes what is stored in it.
+/// A sparse file, for its owner alone: it takes what is stored in it.
 fn make_file(folder: &Path, size_bytes: u64, force: bool) -> Result<AnyDevice, Error> {
     fs::create_dir_all(folder).map_err(|e| Error::new(folder.display(), e))?;
     let path = folder.join(FILE_NAME);
-    if path.exists() && !force {
+    let is_there = fs::symlink_metadata(&path).is_ok();
+    if is_there && !force {
         return Err(Error::new(folder.display(), "there is a store already")
             .or("choose another folder, or add --force to begin anew"));
     }
-    if path.exists() {
+    if is_there {
         // Refused while somebody has it open.
         drop(FileOptions::new(&path).open().map_err(|e| Error::with_sources(path.display(), &e))?);
     }
-    let made = File::create(&path).and_then(|file| file.set_len(size_bytes).and_then(|()| file.sync_all()));
+    let opened = if is_there { files::open_own(&path) } else { files::create_new(&path) };
+    let made = opened.and_then(|file| {
+        files::close_to_others(&file)?;
+        file.set_len(0)?;
+        file.set_len(size_bytes)?;
+        file.sync_all()
+    });
     made.map_err(|e| Error::new(path.display(), e).or("choose a smaller --size"))?;
     let device = FileOptions::new(&path).open().map_err(|e| Error::with_sources(path.display(), &e))?;
     Ok(device.into())

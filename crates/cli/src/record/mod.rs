@@ -5,12 +5,12 @@ mod entry;
 mod scribe;
 
 use crate::error::Error;
+use crate::files;
 use entry::{Content, Entry};
 use nitro_nbd::Pieces;
 use nitro_trace::Op;
 use parking_lot::Mutex;
 use scribe::Scribe;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ impl Recorder {
     /// Begins a file, which must not be there yet.
     pub(crate) fn start(path: &Path) -> Result<Self, Error> {
         let what = format!("recording {}", path.display());
-        let file = File::create_new(path).map_err(|e| match e.kind() {
+        let file = files::create_new(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 Error::new(&what, "it exists").or("choose another name, or move the old recording away")
             }

@@ -124,11 +124,13 @@ async fn restart(
     let log = log::open(name, config, random.log_uuid)?;
     let logged = Logged { log, missing: missing_log(discard_dirty) };
     let prepare = |settings: &mut EngineSettings, uuid| {
+        plan::check_served(what, settings)?;
         settings.crash_memory = outlive::memory(uuid, machine);
         plan::announce(name, settings);
+        Ok(())
     };
-    let (cache, recovered, uuid) =
-        reopen(what, config, device, random.seed, logged, prepare).await.map_err(Refusal::error)?;
+    let opened = reopen(what, config, device, random.seed, logged, prepare).await;
+    let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
     let extent = u64::from(cache.settings().manager.extent_bytes);
     let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
         (0, _) => "nothing is dirty".to_owned(),
@@ -207,7 +209,7 @@ async fn reopen(
     device: CacheDevice,
     seed: u64,
     logged: Logged,
-    prepare: impl FnOnce(&mut EngineSettings, Uuid),
+    prepare: impl FnOnce(&mut EngineSettings, Uuid) -> Result<(), Error>,
 ) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
     let device_bytes = device.geometry().size_bytes;
     let damaged = |e: nitro_engine::Error| {
@@ -221,7 +223,7 @@ async fn reopen(
         tracing::warn!("{what}: it failed while volumes went on without it: clean contents are left out");
         settings.distrust_clean = true;
     }
-    prepare(&mut settings, uuid);
+    prepare(&mut settings, uuid)?;
     let Logged { log, missing } = logged;
     let opened = ServedCache::open_logged(device, log, missing, CompioClock::new(), settings).await;
     let (cache, recovered) = opened.map_err(|error| match error {
@@ -239,7 +241,7 @@ pub(crate) async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
     let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(CacheStore::Path(path.to_owned())) };
     let look = async |missing| {
         let device = CacheDevice::looked_at(open_to_look(path)?);
-        reopen(&what, &config, device, 0, Logged::without(missing), |_, _| {}).await
+        reopen(&what, &config, device, 0, Logged::without(missing), |_, _| Ok(())).await
     };
     let (opened, log_missing) = match look(MissingLog::Refuse).await {
         Err(Refusal::Log(uuid, _)) => (look(MissingLog::Discard).await, Some(uuid)),
@@ -285,7 +287,7 @@ async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dir
     let plain = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(config.path.clone()) };
     let missing = missing_log(discard_dirty);
     let opened =
-        reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_, _| {}).await;
+        reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_, _| Ok(())).await;
     if let Err(Refusal::Log(_, error)) = opened {
         return Err(error);
     }

@@ -1,23 +1,33 @@
 //! Marks on origins whose newest data may be in a cache: nobody is to use such an origin alone.
 //!
-//! A file's mark is a file beside it, a block device's lies in the server's state folder.
+//! A file bears two: a file beside it, which people see, and an extended attribute, which stays with it when it is renamed or reached
+//! by a hard link. An origin counts as marked if either says so, or cannot be read. A block device's mark lies in the server's
+//! state folder.
 
-use super::stamp::unix_seconds;
+use super::aside::aside;
+use super::mark::Mark;
 use crate::error::Error;
+use crate::files::{self, Links};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a mark's name ends.
 pub(crate) const MARK_SUFFIX: &str = ".nitro-dirty";
+/// The extended attribute that marks a file. One of the `user` kind, so that it needs no privilege: whoever may change it may change
+/// the origin as well.
+pub(crate) const MARK_ATTRIBUTE: &str = "user.nitro.dirty";
 /// Where udev names devices for good.
 const STABLE_NAMES: &str = "/dev/disk/by-id";
-/// Longer files are no marks.
+/// Longer files and attributes are no marks (xattr(7): 64 KiB is the most that an attribute may have).
 const MARK_BYTES_MAX: u64 = 64 << 10;
 
 /// Names a cache, for good.
@@ -34,115 +44,80 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// What a mark says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mark {
-    /// Which cache has the newest data.
-    pub(crate) cache_uuid: String,
-    /// Where it was.
-    pub(crate) cache_path: String,
-    /// The volume's name there.
-    pub(crate) volume: String,
-    /// When the mark was made (UTC).
-    pub(crate) since: String,
+/// A mark that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) mark: Mark,
+    /// Where, in words.
+    pub(super) place: String,
+    /// It was made on another file: this one is a copy of that, or was moved to another file system.
+    pub(super) is_of_another_file: bool,
 }
 
-impl Mark {
-    pub(super) fn new(uuid: Uuid, cache: &Path, volume: &str) -> Self {
-        let cache = std::path::absolute(cache).unwrap_or_else(|_| cache.to_owned());
-        Self {
-            cache_uuid: uuid.to_string(),
-            cache_path: cache.to_string_lossy().into_owned(),
-            volume: volume.to_owned(),
-            since: utc(unix_seconds()),
-        }
-    }
-
-    /// Whether two marks name the same volume of the same cache, at the same place.
-    fn is_same(&self, other: &Self) -> bool {
-        let named = |mark: &Self| (mark.cache_uuid.clone(), mark.cache_path.clone(), mark.volume.clone());
-        named(self) == named(other)
-    }
-
-    fn text(&self) -> io::Result<String> {
-        let fields = toml::to_string(self).map_err(io::Error::other)?;
-        Ok(format!(
-            "# The newest data of this volume are in a Nitro cache. Do not use the volume without it: serve it with\n\
-             # that cache, which removes this file once everything is written back.\n{fields}"
-        ))
-    }
-}
-
-/// A moment as ISO 8601 has it (civil_from_days of Howard Hinnant's chrono algorithms).
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// Where the mark of an origin is: where it is made, and where else one may be found.
+/// Where the marks of an origin are: where they are made, and where else one may be found.
 #[derive(Debug, Clone)]
 pub(crate) struct Fence {
     origin: PathBuf,
+    /// Files: the first is where one is made.
     places: Vec<PathBuf>,
+    /// Whether folders on those paths may be links.
+    links: Links,
+    /// A file that can have an extended attribute.
+    inode: Option<Arc<File>>,
 }
 
 impl Fence {
     /// Whatever links lead to the origin, its mark is in one place.
     pub(super) fn of(origin: &Path) -> io::Result<Self> {
         let real = fs::canonicalize(origin)?;
-        let places = match fs::metadata(&real)?.file_type().is_block_device() {
-            true => block_names(&real).into_iter().map(|name| state_folder().join(name)).collect(),
-            false => vec![real.clone()],
-        };
-        let mark = |place: PathBuf| PathBuf::from(OsString::from_iter([place.as_os_str(), MARK_SUFFIX.as_ref()]));
-        Ok(Self { origin: origin.to_owned(), places: places.into_iter().map(mark).collect() })
+        if fs::metadata(&real)?.file_type().is_block_device() {
+            let places = block_names(&real).into_iter().map(|name| marked(&state_folder().join(name))).collect();
+            return Ok(Self { origin: origin.to_owned(), places, links: Links::Followed, inode: None });
+        }
+        let inode = Some(Arc::new(files::open_to_read(&real)?));
+        Ok(Self { origin: origin.to_owned(), places: vec![marked(&real)], links: Links::Refused, inode })
     }
 
     /// Of an object of a store: the mark is at `place`.
     pub(super) fn at(origin: &Path, place: &Path) -> Self {
-        let mark = PathBuf::from(OsString::from_iter([place.as_os_str(), MARK_SUFFIX.as_ref()]));
-        Self { origin: origin.to_owned(), places: vec![mark] }
+        Self { origin: origin.to_owned(), places: vec![marked(place)], links: Links::Followed, inode: None }
     }
 
-    /// The mark, if there is one, and where.
-    pub(super) fn find(&self) -> Result<Option<(PathBuf, Mark)>, Error> {
-        for place in &self.places {
-            let unreadable = |why: &dyn fmt::Display| {
-                let what = format!("origin {}", self.origin.display());
-                let why = format!("it bears a mark of unwritten data that cannot be read, {}: {why}", place.display());
-                Error::new(what, why).or("serve it with the cache that has its newest data, or --force-discard-dirty")
-            };
-            match fs::metadata(place) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(unreadable(&e)),
-                Ok(found) if found.len() > MARK_BYTES_MAX => return Err(unreadable(&"it is too long")),
-                Ok(_) => {
-                    let text = fs::read_to_string(place).map_err(|e| unreadable(&e))?;
-                    let mark = toml::from_str(&text).map_err(|e| unreadable(&e.message()))?;
-                    return Ok(Some((place.clone(), mark)));
-                }
+    /// The marks that there are.
+    pub(super) fn find(&self) -> Result<Vec<Found>, Error> {
+        let unreadable = |place: &str, why: &io::Error| {
+            let what = format!("origin {}", self.origin.display());
+            let why = format!("it bears a mark of unwritten data that cannot be read, {place}: {why}");
+            Error::new(what, why).or("serve it with the cache that has its newest data, or --force-discard-dirty")
+        };
+        let mut marks = Vec::new();
+        for path in &self.places {
+            let place = path.display().to_string();
+            let read = files::read_text(path, self.links, MARK_BYTES_MAX);
+            if let Some(text) = read.map_err(|e| unreadable(&place, &e))? {
+                let mark = Mark::parse(&text).map_err(|e| unreadable(&place, &e))?;
+                marks.push(Found { mark, place, is_of_another_file: false });
             }
         }
-        Ok(None)
+        if let Some(inode) = &self.inode {
+            let place = self.attribute_place();
+            let read = read_attribute(inode).map_err(|e| unreadable(&place, &e))?;
+            if let Some(mark) = read {
+                let is_of_another_file = mark.file != Some(name_of(inode).map_err(|e| unreadable(&place, &e))?);
+                marks.push(Found { mark, place, is_of_another_file });
+            }
+        }
+        Ok(marks)
     }
 
-    /// Makes the mark, durably.
+    fn attribute_place(&self) -> String {
+        format!("the extended attribute {MARK_ATTRIBUTE} of {}", self.origin.display())
+    }
+
+    /// Makes the marks, durably. Those that are there already stay as they are: there may be no room for others.
     fn raise(&self, mark: &Mark) -> Result<(), Error> {
         let Some(place) = self.places.first() else { return Ok(()) };
-        let raised = match self.find() {
-            // Not written anew: there may be no room for a second one while the first stands.
-            Ok(Some((place, found))) if found.is_same(mark) => make_durable(&place),
-            _ => write_durably(place, mark),
-        };
-        raised.map_err(|e| {
+        self.raise_file(place, mark).map_err(|e| {
             let what = format!("mark {}", place.display());
             let way_out = match e.kind() {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
@@ -150,44 +125,84 @@ impl Fence {
             };
             Error::new(what, format_args!("write-back needs it to protect the origin: {e}"))
                 .or(format_args!("{way_out}, or use write-through"))
-        })
+        })?;
+        let Some(inode) = &self.inode else { return Ok(()) };
+        if let Err(error) = raise_attribute(inode, mark) {
+            let place = self.attribute_place();
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOTSUP) => tracing::info!(
+                    "{place}: the file system has none: a renamed origin, or a hard link to it, is not recognised as marked"
+                ),
+                _ => tracing::warn!(
+                    "{place}: {error}: a renamed origin, or a hard link to it, is not recognised as marked"
+                ),
+            }
+        }
+        Ok(())
     }
 
-    /// Removes the mark, wherever it is.
+    fn raise_file(&self, place: &Path, mark: &Mark) -> io::Result<()> {
+        let there = files::read_text(place, self.links, MARK_BYTES_MAX).ok().flatten();
+        if there.and_then(|text| Mark::parse(&text).ok()).is_some_and(|found| found.is_same(mark)) {
+            return files::make_durable(place, self.links);
+        }
+        if let (Links::Followed, Some(folder)) = (self.links, place.parent().filter(|f| *f == state_folder())) {
+            files::own_folder(folder)?;
+        }
+        files::write_durably(place, self.links, mark.text()?.as_bytes())
+    }
+
+    /// Removes the marks, wherever they are: first the one that nobody sees.
     pub(super) fn lower(&self) -> Result<(), Error> {
+        if let Some(inode) = &self.inode {
+            let by_hand = || format!("remove it by hand: setfattr -x {MARK_ATTRIBUTE} {}", self.origin.display());
+            lower_attribute(inode).map_err(|e| Error::new(self.attribute_place(), e).or(by_hand()))?;
+        }
         for place in &self.places {
-            let removed = match fs::remove_file(place) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-                Ok(()) => sync_folder(place),
-                failed => failed,
-            };
-            removed.map_err(|e| Error::new(format_args!("mark {}", place.display()), e).or("remove it by hand"))?;
+            files::remove_durably(place, self.links)
+                .map_err(|e| Error::new(format_args!("mark {}", place.display()), e).or("remove it by hand"))?;
         }
         Ok(())
     }
 }
 
-fn write_durably(place: &Path, mark: &Mark) -> io::Result<()> {
-    if let Some(folder) = place.parent() {
-        fs::create_dir_all(folder)?;
+/// Where the mark of a file is.
+fn marked(file: &Path) -> PathBuf {
+    PathBuf::from(OsString::from_iter([file.as_os_str(), MARK_SUFFIX.as_ref()]))
+}
+
+/// What tells a file from its copies.
+fn name_of(inode: &File) -> io::Result<String> {
+    let found = inode.metadata()?;
+    Ok(format!("{}:{}", found.dev(), found.ino()))
+}
+
+fn read_attribute(inode: &File) -> io::Result<Option<Mark>> {
+    let mut value = vec![0; MARK_BYTES_MAX as usize];
+    match fgetxattr(inode, MARK_ATTRIBUTE, &mut value[..]) {
+        Ok(len) => {
+            let text = std::str::from_utf8(&value[..len]).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            Mark::parse(text).map(Some)
+        }
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
+        Err(e) => Err(e.into()),
     }
-    let draft = PathBuf::from(OsString::from_iter([place.as_os_str(), ".new".as_ref()]));
-    let mut file = File::create(&draft)?;
-    file.write_all(mark.text()?.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, place)?;
-    sync_folder(place)
 }
 
-/// Makes a mark durable that may be as young as the last crash.
-fn make_durable(place: &Path) -> io::Result<()> {
-    File::open(place)?.sync_all()?;
-    sync_folder(place)
+fn raise_attribute(inode: &File, mark: &Mark) -> io::Result<()> {
+    let mark = mark.on(name_of(inode)?);
+    if !read_attribute(inode).is_ok_and(|found| found.is_some_and(|found| found.is_same(&mark))) {
+        fsetxattr(inode, MARK_ATTRIBUTE, mark.fields()?.as_bytes(), XattrFlags::empty())?;
+    }
+    inode.sync_all()
 }
 
-fn sync_folder(file: &Path) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
+fn lower_attribute(inode: &File) -> io::Result<()> {
+    match fremovexattr(inode, MARK_ATTRIBUTE) {
+        Ok(()) => inode.sync_all(),
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// The names by which a block device may be known: first one that is the same after the next boot.
@@ -218,95 +233,145 @@ pub(super) fn state_folder() -> PathBuf {
     }
 }
 
-/// A volume's mark while it is served.
+/// A volume's marks while it is served. They are read and changed by threads of their own: a folder that does not answer holds up no
+/// reactor.
 #[derive(Debug)]
 pub(crate) struct Guard {
     fence: Fence,
     mark: Mark,
     /// The volume is, or is about to be, in write-back.
-    wanted: Mutex<bool>,
+    wanted: AtomicBool,
+    /// Held by the thread that changes the marks.
+    turn: Mutex<()>,
 }
 
 impl Guard {
-    pub(super) fn new(fence: Fence, mark: Mark) -> Self {
-        Self { fence, mark, wanted: Mutex::new(false) }
+    pub(super) fn new(fence: Fence, mark: Mark) -> Arc<Self> {
+        Arc::new(Self { fence, mark, wanted: AtomicBool::new(false), turn: Mutex::new(()) })
     }
 
     /// Before the volume goes to write-back.
-    pub(super) fn raise(&self) -> Result<(), Error> {
-        let mut wanted = self.wanted.lock();
-        if !*wanted {
-            self.fence.raise(&self.mark)?;
-            *wanted = true;
-        }
-        Ok(())
+    pub(super) async fn raise(self: &Arc<Self>) -> Result<(), Error> {
+        let guard = Arc::clone(self);
+        aside(move || {
+            let _turn = guard.turn.lock();
+            if !guard.wanted.load(Ordering::SeqCst) {
+                guard.fence.raise(&guard.mark)?;
+                guard.wanted.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        })
+        .await?
     }
 
-    /// The volume leaves write-back; the mark stays as long as anything is dirty.
+    /// The volume leaves write-back; the marks stay as long as anything is dirty.
     pub(super) fn release(&self) {
-        *self.wanted.lock() = false;
+        self.wanted.store(false, Ordering::SeqCst);
     }
 
-    /// Removes the mark if the volume is not in write-back and has nothing dirty.
-    pub(crate) fn lower_if(&self, is_clean: impl FnOnce() -> bool) -> Result<(), Error> {
-        let wanted = self.wanted.lock();
-        if !*wanted && is_clean() { self.fence.lower() } else { Ok(()) }
+    /// Removes the marks if the volume is not in write-back and has nothing dirty.
+    pub(crate) async fn lower_if(
+        self: &Arc<Self>,
+        is_clean: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<(), Error> {
+        let guard = Arc::clone(self);
+        aside(move || {
+            let _turn = guard.turn.lock();
+            if !guard.wanted.load(Ordering::SeqCst) && is_clean() { guard.fence.lower() } else { Ok(()) }
+        })
+        .await?
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::mark::Mark;
     use super::*;
 
-    #[test]
-    fn moments_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_732_142_742, "2024-11-20T22:45:42Z"),
-        ] {
-            assert_eq!(utc(seconds), text);
-        }
+    fn origin() -> (tempfile::TempDir, PathBuf) {
+        // Not in /tmp, whose file system may have no attributes.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let origin = folder.path().join("vm.img");
+        fs::write(&origin, "x").unwrap();
+        (folder, origin)
+    }
+
+    fn mark(volume: &str) -> Mark {
+        Mark::new(Uuid(*b"0123456789abcdef"), Path::new("/fast/\"cache\".img"), volume)
     }
 
     #[test]
     fn a_mark_comes_back_and_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        let origin = folder.path().join("vm.img");
-        fs::write(&origin, "x").unwrap();
+        let (folder, origin) = origin();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&origin, &link).unwrap();
-        let mark = Mark::new(Uuid(*b"0123456789abcdef"), Path::new("/fast/\"cache\".img"), "vm");
+        let mark = mark("vm");
         assert_eq!(mark.cache_uuid, "30313233-3435-3637-3839-616263646566");
-        let guard = Guard::new(Fence::of(&link).unwrap(), mark.clone());
-        guard.raise().unwrap();
-        let (place, found) = Fence::of(&origin).unwrap().find().unwrap().unwrap();
-        assert_eq!((place.file_name().unwrap().to_str().unwrap(), found), ("vm.img.nitro-dirty", mark));
-        guard.lower_if(|| true).unwrap();
-        assert!(place.exists());
-        guard.release();
-        guard.lower_if(|| false).unwrap();
-        assert!(place.exists());
-        guard.lower_if(|| true).unwrap();
-        assert!(!place.exists());
+        Fence::of(&link).unwrap().raise(&mark).unwrap();
+        let fence = Fence::of(&origin).unwrap();
+        let found = fence.find().unwrap();
+        let place = folder.path().join("vm.img.nitro-dirty");
+        assert!(found[0].place.ends_with("/vm.img.nitro-dirty") && found[0].mark == mark, "{found:?}");
+        assert!(found.iter().skip(1).all(|found| !found.is_of_another_file), "{found:?}");
+        fence.lower().unwrap();
+        assert!(!place.exists() && fence.find().unwrap().is_empty());
+        fence.lower().unwrap();
         fs::write(&place, "nonsense").unwrap();
-        assert!(Fence::of(&origin).unwrap().find().is_err());
+        assert!(fence.find().is_err());
+        fence.raise(&self::mark("other")).unwrap();
+        assert_eq!(fence.find().unwrap()[0].mark.volume, "other");
     }
 
     #[test]
     fn a_mark_that_stands_is_not_written_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let origin = folder.path().join("vm.img");
-        fs::write(&origin, "x").unwrap();
-        let mark = Mark::new(Uuid([7; 16]), Path::new("/fast/cache.img"), "vm");
-        Guard::new(Fence::of(&origin).unwrap(), mark.clone()).raise().unwrap();
-        // As where there is no room: no further file can be written.
-        fs::create_dir(folder.path().join("vm.img.nitro-dirty.new")).unwrap();
+        let (folder, origin) = origin();
+        let fence = Fence::of(&origin).unwrap();
+        fence.raise(&mark("vm")).unwrap();
+        let (marks, inode) =
+            (fence.find().unwrap(), fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino());
+        // There may be no room for another while the first stands.
         let since = "2001-01-01T00:00:00Z".to_owned();
-        Guard::new(Fence::of(&origin).unwrap(), Mark { since, ..mark.clone() }).raise().unwrap();
-        assert_eq!(Fence::of(&origin).unwrap().find().unwrap().unwrap().1, mark);
-        let other = Mark { volume: "db".to_owned(), ..mark };
-        assert!(Guard::new(Fence::of(&origin).unwrap(), other).raise().is_err());
+        fence.raise(&Mark { since, ..mark("vm") }).unwrap();
+        assert_eq!(fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino(), inode);
+        assert_eq!(fence.find().unwrap(), marks);
+        fence.raise(&mark("db")).unwrap();
+        assert!(fence.find().unwrap().iter().all(|found| found.mark.volume == "db"));
+    }
+
+    #[test]
+    fn a_mark_goes_when_it_is_not_wanted_and_nothing_is_dirty() {
+        let (folder, origin) = origin();
+        let place = folder.path().join("vm.img.nitro-dirty");
+        let reactor = nitro_device::Reactor::new().unwrap();
+        let guard = Guard::new(Fence::of(&origin).unwrap(), mark("vm"));
+        reactor.block_on(async {
+            guard.raise().await.unwrap();
+            guard.lower_if(|| true).await.unwrap();
+            assert!(place.exists());
+            guard.release();
+            guard.lower_if(|| false).await.unwrap();
+            assert!(place.exists());
+            guard.lower_if(|| true).await.unwrap();
+            assert!(!place.exists());
+        });
+    }
+
+    #[test]
+    fn an_attribute_that_cannot_be_read_counts_as_a_mark_and_a_copy_is_told_from_its_original() {
+        let (folder, origin) = origin();
+        let fence = Fence::of(&origin).unwrap();
+        let inode = fence.inode.as_ref().unwrap();
+        if fsetxattr(inode, MARK_ATTRIBUTE, b"?", XattrFlags::empty()) == Err(Errno::NOTSUP) {
+            return;
+        }
+        assert!(fence.find().is_err());
+        fence.raise(&mark("vm")).unwrap();
+        let copy = folder.path().join("copy.img");
+        fs::write(&copy, "x").unwrap();
+        let copied = read_attribute(inode).unwrap().unwrap().fields().unwrap();
+        let fence = Fence::of(&copy).unwrap();
+        fsetxattr(fence.inode.as_ref().unwrap(), MARK_ATTRIBUTE, copied.as_bytes(), XattrFlags::empty()).unwrap();
+        let found = fence.find().unwrap();
+        assert!(found.len() == 1 && found[0].is_of_another_file, "{found:?}");
     }
 }

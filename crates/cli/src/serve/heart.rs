@@ -3,11 +3,12 @@
 
 use super::stamp::{BEAT_SECONDS, Look, Stamp, unix_seconds};
 use crate::export::ServedCache;
+use crate::files::open_device_to_read;
 use nitro_cache::ObjectId;
 use nitro_device::AnyDevice;
 use nitro_engine::{VolumeEntry, WriteMode};
 use parking_lot::Mutex;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ impl Seen {
     /// Makes durable when it was changed; of an object, its last flush did.
     fn sync(&self) -> io::Result<()> {
         match self {
-            Self::File(path) => File::open(path)?.sync_all(),
+            Self::File(path) => open_device_to_read(path)?.sync_all(),
             Self::Object(_) => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ use super::signature::{PROBE_BYTES, recognise};
 use super::store;
 use crate::config::CacheConfig;
 use crate::error::Error;
+use crate::files::open_device_to_read;
 use crate::size::Size;
 use nitro_device::{AnyDevice, FileDevice, FileOptions};
 use nitro_engine::LogDevice;
@@ -12,7 +13,7 @@ use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::Superblock;
 use nitro_engine::format::write_log::{LABEL_BYTES, Label, RING_BYTES_MIN};
 use nitro_engine::port::Device;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -57,7 +58,7 @@ pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<O
 fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<FileDevice, Error> {
     let device = FileOptions::new(path).open().map_err(|e| store::device_error(what, &e))?;
     let mut start = Vec::with_capacity(PROBE_BYTES);
-    File::open(path)
+    open_device_to_read(path)
         .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
         .map_err(|e| Error::new(what, e).or("check the device"))?;
     let is_log = !matches!(Label::decode(&start), Err(FormatError::Magic { .. } | FormatError::Short { .. }));

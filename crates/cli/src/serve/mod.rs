@@ -1,5 +1,6 @@
 //! `nitro serve`: opens what is configured, serves it, and closes it in order.
 
+mod aside;
 mod caches;
 mod connections;
 mod cos_origin;
@@ -10,6 +11,7 @@ mod heart;
 mod identity;
 mod latch;
 mod log;
+mod mark;
 mod need;
 mod notify;
 mod open;
@@ -59,6 +61,7 @@ use place::Places;
 use reactors::Reactors;
 use sockets::Sockets;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +114,10 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
     let (Some(certificate), Some(key)) = (server.tls_cert.clone(), server.tls_key.clone()) else {
         return Ok(TlsPolicy::Disabled);
     };
+    // Whoever can read the key can pose as the server.
+    if std::fs::metadata(&key).is_ok_and(|found| found.mode() & 0o007 != 0) {
+        tracing::warn!("TLS: the key {0} is open to every user of this machine; chmod o= {0}", key.display());
+    }
     let files = TlsFiles { certificate, key, client_authority: server.tls_client_ca.clone() };
     let loaded = files.load().map_err(|e| {
         Error::with_sources("TLS", &e).or("certificate and key must be PEM files that this user can read")

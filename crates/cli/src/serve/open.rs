@@ -37,7 +37,7 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     let mut origins = Vec::new();
     for ((name, volume), origin) in config.volumes.iter().zip(opened) {
         let entry = cache_of(config, &caches, name)?;
-        let verdict = volumes::judge(entry, name, volume, &origin, config.force_discard_dirty)?;
+        let verdict = volumes::judge(entry, name, volume, &origin, config.force_discard_dirty).await?;
         origins.push((origin, verdict));
     }
     caches.values().for_each(|entry| warn_of_others(config, entry));
@@ -54,7 +54,9 @@ impl Prepared {
             match volumes::admit(entry, name, volume, mode, origin, verdict).await {
                 Ok(export) => exports.push(Arc::new(export)),
                 Err(error) => {
-                    exports.iter().for_each(withdraw);
+                    for export in &exports {
+                        withdraw(export).await;
+                    }
                     return Err(error);
                 }
             }
@@ -64,11 +66,11 @@ impl Prepared {
 }
 
 /// Takes a volume's mark back, for a server that does not come to serve it.
-fn withdraw(export: &Arc<VolumeExport>) {
+async fn withdraw(export: &Arc<VolumeExport>) {
     if let Some(guard) = &export.guard {
         guard.release();
     }
-    if let Err(error) = export.unmark() {
+    if let Err(error) = export.unmark().await {
         tracing::warn!("{error}");
     }
 }

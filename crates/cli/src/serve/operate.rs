@@ -130,14 +130,14 @@ impl Served {
             return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
         }
         match mode {
-            WriteMode::WriteBack => guard.raise()?,
+            WriteMode::WriteBack => guard.raise().await?,
             WriteMode::WriteThrough => guard.release(),
         }
         if let Some(heart) = export.volume.origin().heart() {
             heart.set_mode(mode);
         }
         export.set_mode(mode).await.map_err(|e| export.left_behind(&e))?;
-        export.unmark()?;
+        export.unmark().await?;
         tracing::info!("volume {name}: {mode} from now on");
         Ok(outcome(&export, format_args!("volume {name}: {mode} from now on, until the server ends")))
     }
@@ -169,7 +169,7 @@ impl Served {
         // The long part first, which may be given up.
         export.set_mode(WriteMode::WriteThrough).await.map_err(|e| export.left_behind(&e))?;
         export.volume.detach().await.map_err(|e| export.left_behind(&e))?;
-        export.unmark()?;
+        export.unmark().await?;
         tracing::info!("volume {volume}: detached from cache {cache}");
         Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
     }
@@ -255,13 +255,14 @@ impl Served {
             mode: wanted.mode.map(Mode::from),
             read_only: wanted.read_only,
             description: wanted.description,
+            dedup_domain: wanted.dedup_domain,
             emulate_disk: wanted.emulate_disk,
             dirty_share_min: wanted.dirty_share_min,
             dirty_share_max: wanted.dirty_share_max,
         };
         let mode = check(&name, &config, entry.path.is_some())?;
         let origin = volumes::open_origin(&name, &config).await?;
-        let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty)?;
+        let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));
         let uris = self.uris_of(&name);
@@ -353,7 +354,7 @@ impl Served {
         if let Some(guard) = &export.guard {
             guard.release();
         }
-        export.unmark()?;
+        export.unmark().await?;
         Ok(discarded)
     }
 

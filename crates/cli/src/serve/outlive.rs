@@ -5,6 +5,7 @@ use super::cos_origin::CosOrigin;
 use super::fence::Uuid;
 use super::place;
 use crate::config::{Config, VolumeConfig};
+use crate::files::private_folder;
 use nitro_device::map_words;
 use nitro_engine::CrashMemory;
 use nitro_engine::codec::FingerprintHash;
@@ -83,7 +84,7 @@ fn gather(node: &Path, disks: &mut BTreeSet<String>) -> io::Result<bool> {
 pub(super) fn memory(uuid: Uuid, machine: Option<Machine>) -> Option<CrashMemory> {
     let Machine(identity) = machine?;
     let place = place_of(uuid);
-    let made = place::make_private(place.parent()?).map_err(|e| e.to_string());
+    let made = private_folder(place.parent()?).map_err(|e| e.to_string());
     match made.and_then(|()| map_words(&place, WORDS).map_err(|e| e.to_string())) {
         Ok(words) => Some(CrashMemory { words, identity }),
         Err(error) => {

@@ -2,9 +2,8 @@
 
 use crate::config::{Address, Config};
 use crate::error::Error;
+use crate::files::private_folder;
 use nitro_device::net::ListenAddress;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Longest path of a unix socket in bytes (unix(7): 108, one of them a zero).
@@ -38,7 +37,10 @@ impl Places {
         let needs_folder = server.listen.is_empty() || server.control.is_none();
         let folder = runtime_folder();
         if needs_folder {
-            make_private(&folder)?;
+            private_folder(&folder).map_err(|e| {
+                Error::new(format_args!("folder {}", folder.display()), e)
+                    .or("remove it, set XDG_RUNTIME_DIR, or give --listen unix:PATH and --control PATH")
+            })?;
         }
         let listen: Vec<_> = match server.listen.is_empty() {
             true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
@@ -71,22 +73,4 @@ fn check_socket_path(path: &Path) -> Result<(), Error> {
         return Err(Error::new(what, "its folder does not exist").or("create the folder, or use another path"));
     }
     Ok(())
-}
-
-/// Makes a folder that only its owner can enter. One in `/tmp` may have been laid there by somebody else.
-pub(super) fn make_private(folder: &Path) -> Result<(), Error> {
-    let what = format!("folder {}", folder.display());
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::new(what, e).or("set XDG_RUNTIME_DIR, or give --listen unix:PATH and --control PATH"));
-        }
-        _ => {}
-    }
-    let found = fs::symlink_metadata(folder).map_err(|e| Error::new(&what, e))?;
-    let own = found.is_dir() && found.uid() == rustix::process::getuid().as_raw() && found.mode() & 0o077 == 0;
-    if own {
-        return Ok(());
-    }
-    Err(Error::new(what, "it is not a folder of mode 0700 that belongs to this user")
-        .or("remove it, or give --listen unix:PATH and --control PATH"))
 }

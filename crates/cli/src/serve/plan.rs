@@ -1,7 +1,7 @@
 //! What a cache will take, told before anything starts.
 
 use super::flash_index;
-use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName};
+use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
 use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
@@ -99,6 +99,19 @@ pub(super) fn existing(
     check_wanted_size(what, config, &settings, end)?;
     settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to start it anew"))?;
     Ok(settings)
+}
+
+/// Whether a cache may be served, not only looked at.
+pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), Error> {
+    match settings.fingerprint_hash {
+        FingerprintHash::Blake3 => Ok(()),
+        FingerprintHash::Sha1 => {
+            let why = format!("it was made with fingerprint = sha1: {SHA1_REFUSED}");
+            let way_out =
+                "give --format (format = true) to start it anew; what is dirty in it, nitro cache salvage gets out";
+            Err(Error::new(what, why).or(way_out))
+        }
+    }
 }
 
 /// A size that is given is that of the device, of which a little may be left over.

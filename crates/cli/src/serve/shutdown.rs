@@ -180,7 +180,7 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
         && let Some(guard) = &export.guard
     {
         guard.release();
-        export.unmark()?;
+        export.unmark().await?;
     }
     Ok(())
 }

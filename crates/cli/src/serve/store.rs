@@ -4,6 +4,7 @@ use super::identity::Identity;
 use super::signature::{PROBE_BYTES, recognise};
 use crate::config::CacheConfig;
 use crate::error::Error;
+use crate::files::{open_device_to_read, open_target};
 use crate::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{ErrorKind, FileDevice, FileOptions};
@@ -11,7 +12,7 @@ use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::port::Device;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -63,7 +64,7 @@ fn fill(what: &str, path: &Path, wanted: Option<u64>) -> Result<Store, Error> {
     let size_bytes = size_to_create(what, wanted)?;
     check_room(what, path, size_bytes)?;
     let fail = |e: io::Error| Error::new(what, e).or("check its permissions and the room on its filesystem");
-    let file = File::options().write(true).open(path).map_err(fail)?;
+    let file = open_target(path).map_err(fail)?;
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
         Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(size_bytes).map_err(fail)?,
         result => result.map_err(|e| fail(e.into()))?,
@@ -126,7 +127,7 @@ fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
 /// Refuses what holds something that is not a cache; else tells whether it holds one.
 fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> Result<bool, Error> {
     let mut start = Vec::with_capacity(PROBE_BYTES);
-    File::open(path)
+    open_device_to_read(path)
         .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
         .map_err(|e| Error::new(what, e).or("check the device"))?;
     let copy = second_superblock(path, size_bytes);
@@ -168,7 +169,7 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
 fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
     let mut block = vec![0; SUPERBLOCK_BYTES];
     let [_, offset] = superblock_offsets(size_bytes);
-    File::open(path).ok()?.read_exact_at(&mut block, offset).ok()?;
+    open_device_to_read(path).ok()?.read_exact_at(&mut block, offset).ok()?;
     Superblock::decode(&block).ok()
 }
 

@@ -1,10 +1,12 @@
 //! Taking volumes in: whether an origin may be served with what its cache knows of it, and having the cache know it.
 
+use super::aside::aside;
 use super::caches::CacheEntry;
 use super::cos_origin::{self, CosOrigin};
 use super::device::{Beneath, OriginDevice};
-use super::fence::{Fence, Guard, Mark};
+use super::fence::{Fence, Found, Guard};
 use super::heart::{Heart, Seen, mode_byte};
+use super::mark::Mark;
 use super::stamp::{Look, Stamp};
 use super::store;
 use crate::config::{Mode, VolumeConfig};
@@ -14,7 +16,7 @@ use crate::size::Size;
 use nitro_cache::ObjectId;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
 use nitro_engine::port::Device;
-use nitro_engine::{Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use std::fs;
 use std::io;
 use std::sync::Arc;
@@ -35,7 +37,7 @@ pub(super) async fn open_origin(name: &str, config: &VolumeConfig) -> Result<Ori
     match CosOrigin::of(&config.origin)? {
         // Boxed: what opens a store is deep, and few volumes are in one.
         Some(object) => Box::pin(open_object(name, config, &object)).await,
-        None => open_file(name, config),
+        None => open_file(name, config).await,
     }
 }
 
@@ -59,7 +61,7 @@ async fn open_object(name: &str, config: &VolumeConfig, origin: &CosOrigin) -> R
 }
 
 /// Opens a file or a block device.
-fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
+async fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
     let path = &config.origin;
     let what = format!("origin {}", path.display());
     let found = fs::metadata(path).map_err(|e| match e.kind() {
@@ -85,7 +87,8 @@ fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
     // Looked at again, now that nobody else may change it.
     let fail = |e| Error::new(&what, e).or("check the path and its folders' permissions");
     let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
-    let fence = Fence::of(path).map_err(fail)?;
+    let at = path.clone();
+    let fence = aside(move || Fence::of(&at)).await?.map_err(fail)?;
     crate::output::note!("volume {name}: {} at {}", Size(size_bytes), path.display());
     let device: AnyDevice = match config.emulate_disk {
         Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
@@ -105,7 +108,7 @@ pub(super) struct Verdict {
 }
 
 /// Whether an origin may be served: nothing has changed yet, whatever the answer.
-pub(super) fn judge(
+pub(super) async fn judge(
     entry: &CacheEntry,
     name: &str,
     config: &VolumeConfig,
@@ -115,7 +118,7 @@ pub(super) fn judge(
     let what = format!("origin {}", config.origin.display());
     let way_out = "serve a smaller file or device, or use larger extents (--extent-size, with --format)";
     entry.cache.check_origin_size(origin.look.size_bytes).map_err(|e| Error::new(&what, e).or(way_out))?;
-    let unmark = judge_mark(entry, name, &what, origin, discard_dirty)?;
+    let unmark = judge_marks(entry, name, &what, origin, discard_dirty).await?;
     let Some((object, known)) = entry.known(name) else {
         if entry.cache.volumes().len() >= VOLUMES_MAX {
             let why = format!("cache {} knows {VOLUMES_MAX} volumes, which is as many as it can", entry.name);
@@ -138,19 +141,39 @@ pub(super) fn judge(
     Ok(Verdict { void, unmark })
 }
 
-/// Whether the mark on an origin is to be removed.
-fn judge_mark(entry: &CacheEntry, name: &str, what: &str, origin: &Origin, discard_dirty: bool) -> Result<bool, Error> {
-    let (place, mark) = match origin.fence.find() {
-        Ok(Some(found)) => found,
-        Ok(None) => return Ok(false),
+/// Whether the marks on an origin are to be removed.
+async fn judge_marks(
+    entry: &CacheEntry,
+    name: &str,
+    what: &str,
+    origin: &Origin,
+    discard_dirty: bool,
+) -> Result<bool, Error> {
+    let fence = origin.fence.clone();
+    let found = match aside(move || fence.find()).await? {
+        Ok(found) => found,
         Err(_) if discard_dirty => return Ok(true),
         Err(error) => return Err(error),
     };
-    let Mark { cache_uuid, cache_path, volume, since } = mark;
+    let mut unmark = false;
+    for found in found {
+        unmark |= judge_mark(entry, name, what, found, discard_dirty)?;
+    }
+    Ok(unmark)
+}
+
+/// Whether a mark on an origin is to be removed.
+fn judge_mark(entry: &CacheEntry, name: &str, what: &str, found: Found, discard_dirty: bool) -> Result<bool, Error> {
+    let Mark { cache_uuid, cache_path, volume, since, file: _ } = found.mark;
     let is_here = entry.path.is_some() && cache_uuid == entry.uuid.to_string();
     let elsewhere = || entry.known(&volume).is_some_and(|(object, known)| entry.dirty_bytes(object, &known) > 0);
     let why = if !is_here {
-        format!("since {since} its newest data may be in the cache {cache_path} ({cache_uuid}), as volume {volume:?}")
+        let of = if found.is_of_another_file {
+            "the newest data of the file that it is a copy of"
+        } else {
+            "its newest data"
+        };
+        format!("since {since} {of} may be in the cache {cache_path} ({cache_uuid}), as volume {volume:?}")
     } else if volume != name && elsewhere() {
         format!("since {since} its newest data are in this cache as volume {volume:?}, not {name:?}")
     } else {
@@ -163,7 +186,7 @@ fn judge_mark(entry: &CacheEntry, name: &str, what: &str, origin: &Origin, disca
     let way_out = format!(
         "serve it with that cache, as that volume, or give --force-discard-dirty to use it as it is and lose those data \
          (the mark is {})",
-        place.display()
+        found.place
     );
     Err(Error::new(what, why).or(way_out))
 }
@@ -181,26 +204,31 @@ pub(super) async fn admit(
     let mut export = Parts { guard: None, heart: None, object: ObjectId(0) };
     if entry.path.is_some() {
         prepare(entry, name, &origin, &verdict).await?;
-        export = remember(entry, name, mode, &origin).await?;
+        export = remember(entry, name, (mode, config.domain()), &origin).await?;
     }
     if verdict.unmark {
-        origin.fence.lower()?;
+        lower(origin.fence.clone()).await?;
     }
     if let Some(guard) = export.guard.as_ref().filter(|_| mode == WriteMode::WriteBack) {
-        guard.raise()?;
+        guard.raise().await?;
     }
     let options = VolumeOptions { object: export.object, read_only: config.read_only, mode };
     let device = OriginDevice::new(origin.device, export.heart);
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
     volume.set_dirty_share(config.dirty_share());
-    Ok(VolumeExport::new(name, &config.description, volume, entry, config.origin.clone(), export.guard))
+    Ok(VolumeExport::new(name, config, volume, entry, export.guard))
 }
 
 /// What a volume has besides its origin.
 struct Parts {
-    guard: Option<Guard>,
+    guard: Option<Arc<Guard>>,
     heart: Option<Heart>,
     object: ObjectId,
+}
+
+/// Removes an origin's marks.
+async fn lower(fence: Fence) -> Result<(), Error> {
+    aside(move || fence.lower()).await?
 }
 
 /// Forgets what is void.
@@ -210,14 +238,19 @@ async fn prepare(entry: &CacheEntry, name: &str, origin: &Origin, verdict: &Verd
     if dirty_bytes > 0 {
         tracing::warn!("volume {name}: {change}: {} of dirty data are discarded", Size(dirty_bytes));
         entry.discard(object, &known).await?;
-        return origin.fence.lower();
+        return lower(origin.fence.clone()).await;
     }
     tracing::info!("volume {name}: others have changed its origin ({change}): what was cached of it is forgotten");
     let fail = |e| Error::with_sources(format_args!("cache {}", entry.name), &e).or("check the cache device");
     entry.cache.forget_volume(object).await.map_err(fail)
 }
 
-async fn remember(entry: &CacheEntry, name: &str, mode: WriteMode, origin: &Origin) -> Result<Parts, Error> {
+async fn remember(
+    entry: &CacheEntry,
+    name: &str,
+    (mode, domain): (WriteMode, DedupDomain),
+    origin: &Origin,
+) -> Result<Parts, Error> {
     let fail =
         |why: &dyn std::fmt::Display| Error::new(format_args!("cache {}", entry.name), why).or("check the device");
     let known = VolumeEntry {
@@ -225,6 +258,7 @@ async fn remember(entry: &CacheEntry, name: &str, mode: WriteMode, origin: &Orig
         origin_bytes: origin.look.size_bytes,
         stamp: Stamp::at_rest(origin.look).encode(),
         mode: mode_byte(mode),
+        domain,
     };
     let started = Heart::start(&entry.cache, origin.seen.clone(), known);
     let (heart, object) = started

@@ -5,8 +5,9 @@ use super::caches::CacheEntry;
 use super::connections::sleep;
 use super::fence::{Uuid, state_folder};
 use crate::export::ServedCache;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use crate::files::{self, Links};
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,11 +40,8 @@ pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
 
 fn note(uuid: Uuid, reason: &str) -> io::Result<()> {
     let place = place(uuid);
-    fs::create_dir_all(state_folder())?;
-    let mut file = File::create(&place)?;
-    writeln!(file, "{reason}")?;
-    file.sync_all()?;
-    File::open(state_folder())?.sync_all()
+    files::own_folder(&state_folder())?;
+    files::write_durably(&place, Links::Followed, format!("{reason}\n").as_bytes())
 }
 
 /// Takes a note back once the cache itself knows, durably, what must not be believed.
@@ -59,7 +57,7 @@ pub(super) async fn take_back(entry: &CacheEntry) {
         return;
     }
     let place = place(entry.uuid);
-    match fs::remove_file(&place) {
+    match files::remove_durably(&place, Links::Followed) {
         Ok(()) => tracing::info!("cache {}: what it held clean is forgotten; it is believed again", entry.name),
         Err(error) => {
             tracing::warn!("{}: {error}: the next start will forget clean contents once more", place.display())

@@ -170,7 +170,7 @@ fn cache(cache: &Cache) -> String {
                 cache.ram_hits, cache.pending_hits, cache.readahead_hits
             ),
         ),
-        ("deduplication", format!("{:.2} : 1", cache.dedup_ratio)),
+        ("deduplication", deduplication(cache)),
         ("compression", format!("{:.2} : 1", cache.compression_ratio)),
         ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
         (
@@ -222,10 +222,20 @@ fn cache(cache: &Cache) -> String {
     block(&heading, &lines)
 }
 
+fn deduplication(cache: &Cache) -> String {
+    let compared = match (cache.duplicates_compared, cache.duplicate_mismatches) {
+        (0, _) => String::new(),
+        (compared, 0) => format!(", {compared} duplicates compared"),
+        (compared, others) => format!(", {compared} duplicates compared, of which {others} were other content"),
+    };
+    format!("{:.2} : 1{compared}", cache.dedup_ratio)
+}
+
 fn volume(volume: &Volume) -> String {
     let access = if volume.read_only { ", read-only" } else { "" };
+    let domain = volume.dedup_domain.as_ref().map_or_else(String::new, |domain| format!(", shares within {domain:?}"));
     let Volume { name, mode, cache, .. } = volume;
-    let heading = format!("volume {name}: {} behind cache {cache}, {mode}{access}", Size(volume.size_bytes));
+    let heading = format!("volume {name}: {} behind cache {cache}, {mode}{access}{domain}", Size(volume.size_bytes));
     let extents = volume.read_hit_extents + volume.read_miss_extents + volume.read_joined_extents;
     let mut lines = vec![
         ("origin at", volume.origin.clone()),

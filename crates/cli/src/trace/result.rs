@@ -2,11 +2,12 @@
 
 use super::refused;
 use crate::error::Error;
+use crate::files;
 use crate::output;
 use crate::size::Size;
 use nitro_trace::parquet::{ParquetWriter, convert};
 use nitro_trace::{Reader, TraceError};
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What the name of an unfinished file ends with.
@@ -37,7 +38,7 @@ impl ResultFile {
         let what = format!("result {}", self.path.display());
         let unusable =
             |e: &dyn std::fmt::Display| Error::new(&what, e).or("name a file in a folder that can be written to");
-        let file = File::create(&self.part).map_err(|e| unusable(&e))?;
+        let file = files::create_anew(&self.part).map_err(|e| unusable(&e))?;
         let mut writing = |file| -> Result<u64, TraceError> { convert(reader, ParquetWriter::new(file, notes)?) };
         let requests = writing(file).map_err(|e| {
             // A failure to remove it is not worth more words than the failure itself.

@@ -111,16 +111,135 @@ fn dirty_data_of_a_volume_that_is_not_served_stay() {
     assert!(!place.stdout("volume list").contains("vm"));
 }
 
+/// Whether the file system under a place has extended attributes for users.
+fn has_attributes(place: &Place) -> bool {
+    let probe = place.write("probe", "");
+    let set = rustix::fs::setxattr(&probe, "user.nitro.probe", b"", rustix::fs::XattrFlags::empty());
+    fs::remove_file(probe).unwrap();
+    if set.is_err() {
+        eprintln!("skipped: {set:?}");
+    }
+    set.is_ok()
+}
+
+#[test]
+fn a_renamed_origin_stays_marked() {
+    let (place, data) = left_dirty();
+    if !has_attributes(&place) {
+        return;
+    }
+    fs::rename(place.path("vm.img"), place.path("moved.img")).unwrap();
+    let phrases = ["since 20", "/cache.img", "--force-discard-dirty", "attribute user.nitro.dirty of moved.img"];
+    refused(&place, "--origin moved.img --cache none", &phrases);
+    let server = place.serve("--origin moved.img --name vm --cache cache.img --mode write-back");
+    assert!(place.client().read(0, data.len()) == data);
+    assert!(server.stop().0.success());
+    assert!(fs::read(place.path("moved.img")).unwrap()[..data.len()] == data);
+    assert!(place.serve("--origin moved.img --cache none").stop().0.success(), "nothing marks it any more");
+}
+
+#[test]
+fn a_hard_link_to_an_origin_is_marked_too() {
+    let (place, _) = left_dirty();
+    if !has_attributes(&place) {
+        return;
+    }
+    fs::hard_link(place.path("vm.img"), place.path("other.img")).unwrap();
+    refused(&place, "--origin other.img --cache none", &["its newest data may be in the cache"]);
+    assert!(place.serve("--origin other.img --cache none --force-discard-dirty").stop().0.success());
+    fs::remove_file(place.path("vm.img.nitro-dirty")).unwrap();
+    assert!(place.serve("--origin vm.img --cache none").stop().0.success());
+}
+
+#[test]
+fn a_copy_that_carries_the_mark_is_refused_as_one() {
+    let (place, _) = left_dirty();
+    if !has_attributes(&place) {
+        return;
+    }
+    let mut mark = vec![0; 4096];
+    let name = "user.nitro.dirty";
+    let len = rustix::fs::getxattr(place.path("vm.img"), name, &mut mark[..]).unwrap();
+    fs::copy(place.path("vm.img"), place.path("copy.img")).unwrap();
+    rustix::fs::setxattr(place.path("copy.img"), name, &mark[..len], rustix::fs::XattrFlags::empty()).unwrap();
+    refused(&place, "--origin copy.img --cache none", &["the newest data of the file that it is a copy of"]);
+    rustix::fs::setxattr(place.path("copy.img"), name, b"?", rustix::fs::XattrFlags::empty()).unwrap();
+    refused(&place, "--origin copy.img --cache none", &["a mark of unwritten data that cannot be read"]);
+    assert!(place.serve("--origin copy.img --cache none --force-discard-dirty").stop().0.success());
+    assert!(place.serve("--origin copy.img --cache none").stop().0.success());
+}
+
+#[test]
+fn links_planted_where_marks_are_made_are_not_followed() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let victim = place.write("victim", "as it was");
+    let plant = |name: &str| std::os::unix::fs::symlink("victim", place.path(name)).unwrap();
+    plant("vm.img.nitro-dirty.new");
+    plant("vm.img.nitro-dirty");
+    let arguments = format!("{AGAIN} --cache-size 32M");
+    refused(&place, &arguments, &["a mark of unwritten data that cannot be read", "it is a symbolic link"]);
+    let server = place.serve(&format!("{AGAIN} --force-discard-dirty"));
+    assert!(fs::symlink_metadata(place.path("vm.img.nitro-dirty")).unwrap().is_file());
+    assert!(server.stop().0.success());
+    assert_eq!(fs::read_to_string(victim).unwrap(), "as it was");
+}
+
+#[test]
+fn what_is_planted_while_a_volume_is_served_blocks_nobody() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let server = place.serve("--origin vm.img --cache cache.img --cache-size 32M");
+    let mark = place.path("vm.img.nitro-dirty");
+    fs::create_dir(&mark).unwrap();
+    let said = place.failure("volume set vm --mode write-back", 1);
+    assert!(said.contains("write-back needs it to protect the origin"), "{said}");
+    fs::remove_dir(&mark).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &mark, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+    place.stdout("volume set vm --mode write-back");
+    assert!(fs::symlink_metadata(&mark).unwrap().is_file());
+    assert_eq!(place.client().write(0, &[1; 4096]), 0);
+    assert!(server.stop().0.success() && fs::symlink_metadata(&mark).is_err());
+    rustix::fs::mkfifoat(rustix::fs::CWD, &mark, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+    refused(&place, AGAIN, &["cannot be read", "it is not a regular file"]);
+}
+
 #[test]
 fn write_back_without_a_mark_is_refused() {
-    if rustix::process::getuid().is_root() {
-        // Nothing stops root from writing; the mark's place is taken instead.
-        let place = Place::new();
-        place.file("vm.img", 1 << 20);
-        fs::create_dir(place.path("vm.img.nitro-dirty.new")).unwrap();
-        refused(&place, &format!("{AGAIN} --cache-size 32M"), &["write-back needs it to protect the origin"]);
-        assert!(place.serve("--origin vm.img --cache cache.img").stop().0.success());
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let place = Place::new();
+    for (name, bytes) in [("vm.img", 1 << 20), ("cache.img", 32 << 20)] {
+        place.file(name, bytes);
     }
+    let mode = |name: &str, bits| fs::set_permissions(place.path(name), fs::Permissions::from_mode(bits)).unwrap();
+    // Nothing stops root from writing to a folder: another user runs the server.
+    let is_root = rustix::process::getuid().is_root();
+    if is_root {
+        fs::create_dir(place.path("state")).unwrap();
+        for name in ["vm.img", "cache.img", "run", "state"] {
+            chown(place.path(name), Some(65_534), Some(65_534)).unwrap();
+        }
+    }
+    mode("run", 0o700);
+    mode(".", 0o555);
+    let run = |arguments: &str| {
+        let nitro = place.command(&format!("serve {arguments}"));
+        let mut command = std::process::Command::new("setpriv");
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        }
+        command.arg(nitro.get_program()).args(nitro.get_args()).current_dir(place.folder.path());
+        command.envs(nitro.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    };
+    let output = run(AGAIN).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let server = crate::support::Server::start(&mut run("--origin vm.img --cache cache.img"));
+    let stopped = server.stop();
+    mode(".", 0o755);
+    assert!(!output.status.success() && said.contains("write-back needs it to protect the origin"), "{said}");
+    assert!(said.contains("make its folder writable"), "{said}");
+    assert!(stopped.0.success(), "{}", stopped.1);
 }
 
 #[test]

@@ -165,7 +165,8 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(command: &mut Command) -> Self {
+    /// Starts a server by a command of its own.
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let watchdog = Watchdog::of(&child, PATIENCE);
         let mut ready = String::new();

@@ -1,9 +1,11 @@
 //! Insertion, off the critical path: a bounded queue, and workers that fingerprint, compress, pack and write.
 
+mod duplicate;
 mod open_weu;
 mod queue;
 mod worker;
 
+pub(crate) use duplicate::Compared;
 pub(crate) use open_weu::{OpenWeu, Parts};
 pub(crate) use queue::{Content, InsertQueue, Job};
 pub(crate) use worker::payload;

@@ -1,11 +1,13 @@
 //! The insertion worker: the paper's six steps (§3, "Cache insertion path").
 
+use super::duplicate::Inserted;
 use super::open_weu::{OpenWeu, Parts};
 use super::queue::{Content, Job};
 use super::stored_as;
 use crate::buf::{BufMut, is_zero};
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
+use crate::domain::Named;
 use crate::fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 use crate::format::journal::{EVICTED_BYTES, FORGET_BYTES, Record};
 use crate::kept::Kept;
@@ -16,7 +18,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{Append, Evicted, Fingerprint, Location, WeuId};
+use nitro_cache::{Append, CacheManager, Evicted, ExtentKey, Fingerprint, Location, WeuId};
 use std::collections::VecDeque;
 use std::pin::pin;
 
@@ -104,24 +106,25 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
         let (extent, fingerprint) = self.content(job).await?;
         let zero = is_zero(extent.bytes());
-        let fingerprint = self.fingerprint(extent.bytes(), zero, fingerprint);
-        let mut known = Known { extent, zero, fingerprint, place: None, was_in_ram: false };
-        if let Some(fingerprint) = fingerprint.as_ref().filter(|_| I::IS_THERE && !zero) {
-            known.was_in_ram = self.manager.lock().lookup_fingerprint(fingerprint).is_some();
+        let named = self.name(job.key, extent.bytes(), zero, fingerprint);
+        let mut known = Known { extent, zero, named, place: None, was_in_ram: false };
+        if let Some(named) = named.as_ref().filter(|_| I::IS_THERE && !zero) {
+            known.was_in_ram = self.manager.lock().lookup_fingerprint(&named.within).is_some();
             if !known.was_in_ram {
-                known.place = index.find(fingerprint).await;
+                known.place = index.find(&named.within).await;
             }
         }
         Some(known)
     }
 
     /// The fingerprint by which an extent is deduplicated, if any is.
-    pub(crate) fn fingerprint(&self, extent: &[u8], zero: bool, known: Option<Fingerprint>) -> Option<Fingerprint> {
-        self.settings.manager.dedup.then(|| match (zero, known) {
+    pub(crate) fn name(&self, key: ExtentKey, extent: &[u8], zero: bool, known: Option<Fingerprint>) -> Option<Named> {
+        let plain = self.settings.manager.dedup.then(|| match (zero, known) {
             (true, _) => self.zero_fingerprint,
             (false, Some(known)) => known,
             (false, None) => self.hash().of(extent),
-        })
+        })?;
+        Some(Named { plain, within: self.domain(key.object()).within(&plain) })
     }
 
     /// The extent's bytes, and their fingerprint if it is known; `None` when there is nothing to insert any more.
@@ -146,7 +149,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 struct Known {
     extent: Kept,
     zero: bool,
-    fingerprint: Option<Fingerprint>,
+    named: Option<Named>,
     /// Where the index on flash says that it is.
     place: Option<ContentPlace>,
     /// The index on flash was not asked, since the one in RAM knew it.
@@ -224,49 +227,46 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 
     async fn insert<I: FingerprintIndex>(&mut self, job: &Job, known: Known, index: &I) {
         let cache = self.cache;
-        let Known { extent, zero, fingerprint, mut place, was_in_ram } = known;
-        if let Some(fingerprint) = &fingerprint {
+        let Known { extent, zero, named, mut place, was_in_ram } = known;
+        let mut entered = named.map(|named| named.within);
+        if let Some(named) = &named {
             // Since it was looked for, jobs before this one may have brought it, or driven it out of RAM.
-            place = place.or_else(|| self.noted.find(fingerprint));
-            if was_in_ram && place.is_none() && cache.manager.lock().lookup_fingerprint(fingerprint).is_none() {
-                place = index.find(fingerprint).await;
+            place = place.or_else(|| self.noted.find(&named.within));
+            if was_in_ram && place.is_none() && cache.manager.lock().lookup_fingerprint(&named.within).is_none() {
+                place = index.find(&named.within).await;
             }
             // Only the start that a slot was filled in tells apart fillings that bear one generation.
-            let place = place.filter(|p| cache.start_of(p.weu) == Some(p.start));
-            let inserted = cache.telling(FORGET_BYTES, |manager| {
-                if job.token.is_void() || manager.is_dirty(job.key) {
-                    cache.metrics.fills_voided.add(1);
-                    return true;
-                }
-                if manager.insert_duplicate(job.key, fingerprint).is_some() {
-                    return true;
-                }
-                let on_flash = |p: ContentPlace| {
-                    manager.insert_known_duplicate(job.key, fingerprint, (p.weu, p.generation, p.entry))
-                };
-                let is_on_flash = place.and_then(on_flash).is_some();
-                cache.metrics.flash_index_duplicates.add(is_on_flash.into());
-                is_on_flash
-            });
-            if inserted.await {
-                return;
+            place = place.filter(|p| cache.start_of(p.weu) == Some(p.start));
+            let verified = match cache.settings.verify_duplicates {
+                true => Some(cache.compare_anywhere(job.key, named, extent.bytes(), place).await),
+                false => None,
+            };
+            let insert =
+                |manager: &mut CacheManager| cache.insert_duplicate(manager, job, &named.within, place, verified);
+            match cache.telling(FORGET_BYTES, insert).await {
+                Inserted::Yes => return,
+                Inserted::No => {}
+                // The content that came first keeps its place in the indexes.
+                Inserted::Collides => entered = None,
             }
         }
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
-        if let Some(location) = self.append(job, fingerprint, encoding, payload).await
-            && let Some(fingerprint) = fingerprint.filter(|_| I::IS_THERE && !zero)
+        let plain = named.map(|named| named.plain);
+        if let Some(location) = self.append(job, (entered, plain), encoding, payload).await
+            && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
-            self.noted.push(fingerprint, place);
-            index.note(&fingerprint, place).await;
+            self.noted.push(entered, place);
+            index.note(&entered, place).await;
         }
     }
 
-    /// Steps 3 to 6. Returns where the content is, if it was inserted.
+    /// Steps 3 to 6: with the fingerprint that is entered in the index, and the one that stands on flash. Returns where the content is,
+    /// if it was inserted.
     async fn append(
         &mut self,
         job: &Job,
-        fingerprint: Option<Fingerprint>,
+        (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
         encoding: Encoding,
         payload: Bytes,
     ) -> Option<Location> {
@@ -278,12 +278,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
             let (appended, version) = cache
                 .telling(FORGET_BYTES, |manager| {
                     let void = job.token.is_void() || manager.is_dirty(job.key);
-                    let appended = (!void).then(|| manager.append(open.weu, job.key, fingerprint.as_ref(), stored));
+                    let appended = (!void).then(|| manager.append(open.weu, job.key, entered.as_ref(), stored));
                     (appended, manager.version())
                 })
                 .await;
             if let Some(Append::At(location)) = appended {
-                open.put(&cache.place(&location), job.key, fingerprint, stored, (encoding, &payload), version);
+                open.put(&cache.place(&location), job.key, plain, stored, (encoding, &payload), version);
                 return Some(location);
             }
             cache.resident.pop(open.weu);

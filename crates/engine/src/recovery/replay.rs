@@ -124,8 +124,8 @@ impl State {
             }
             Record::RegionOpened { object, region } => drop(self.regions.insert((object, region))),
             Record::RegionClosed { object, region } => drop(self.regions.remove(&(object, region))),
-            Record::Volume { object, name, origin_bytes, uuid, mode } => {
-                self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode });
+            Record::Volume { object, name, origin_bytes, uuid, mode, domain } => {
+                self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode, domain });
             }
             Record::VolumeRemoved { object } => drop(self.volumes.remove(&object)),
             Record::Log(at) => self.log = Some(at).filter(|at| at.uuid != LogPosition::default().uuid),

@@ -175,11 +175,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         // And with it: what the next start has to leave behind, be there nothing else that this one commits.
         self.ledger.push(Record::NextVersion { version: first_version }).await;
         state.limits.insert(self.start, state.version);
+        // First: contents are entered in the indexes by the domains of their volumes.
+        self.volumes.restore(state.volumes.clone());
         self.restore_dirty(&state, recovered).await?;
         // What was read may have been in the device's cache only, if but the process had crashed.
         self.flash.flush().await.map_err(Error::Flash)?;
         self.regions.restore(state.regions.iter().copied(), self.clock.now());
-        self.volumes.restore(state.volumes.clone());
         recovered.open_regions = state.regions.len() as u64;
         *self.recovery.lock() = Some(state);
         self.commits.begin(journal);
@@ -284,7 +285,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     key: entry.key,
                     position,
                     stored,
-                    fingerprint: entry.fingerprint,
+                    fingerprint: entry.fingerprint.map(|plain| self.domain(entry.key.object()).within(&plain)),
                     version: entry.version,
                     void: entry.version >= limit
                         || state.is_void(weu, generation, number as u16, entry.key, entry.version)

@@ -54,7 +54,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// What the origin says that extents hold; empty where it cannot tell.
     async fn known_recipe(&self, extents: &Range<u64>) -> Recipe {
-        if !self.goes_by_recipes() {
+        // A recipe tells fingerprints, and has no bytes to compare.
+        if !self.goes_by_recipes() || self.cache.settings.verify_duplicates {
             return Recipe::new();
         }
         let offset = extents.start * self.extent_bytes();
@@ -91,12 +92,15 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut found: Vec<Option<Bytes>> = vec![None; recipe.len()];
         // Extents that stand near one another on the SSD are read in one go.
         let mut runs: Vec<(Vec<usize>, SsdRun)> = Vec::new();
+        let domain = self.cache.domain(self.options.object);
         for (i, fingerprint) in recipe.iter().enumerate() {
             let Some(fingerprint) = fingerprint else {
                 found[i] = Some(self.cache.zero_extent.clone());
                 continue;
             };
-            let Some(location) = self.cache.manager.lock().lookup_fingerprint(fingerprint) else { continue };
+            let Some(location) = self.cache.manager.lock().lookup_fingerprint(&domain.within(fingerprint)) else {
+                continue;
+            };
             let key = self.key(first + i as u64);
             match runs.last_mut().filter(|(_, run)| run.reaches(&location)) {
                 Some((numbers, run)) => {

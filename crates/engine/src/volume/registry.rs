@@ -1,6 +1,7 @@
 //! Which volumes a cache knows: the numbers under which their extents are cached stay theirs over restarts.
 
 use crate::cache::Cache;
+use crate::domain::DedupDomain;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::port::{Clock, Device};
@@ -20,12 +21,14 @@ pub struct VolumeEntry {
     pub stamp: [u8; 16],
     /// The mode that it was last served in, in a form that only the host understands.
     pub mode: u8,
+    /// The volumes that it shares contents with.
+    pub domain: DedupDomain,
 }
 
 impl VolumeEntry {
     fn record(&self, object: ObjectId) -> Record {
-        let Self { name, origin_bytes, stamp, mode } = self.clone();
-        Record::Volume { object, name, origin_bytes, uuid: stamp, mode }
+        let Self { name, origin_bytes, stamp, mode, domain } = self.clone();
+        Record::Volume { object, name, origin_bytes, uuid: stamp, mode, domain }
     }
 }
 
@@ -63,6 +66,11 @@ impl Registry {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
+    /// The domain of a volume's contents; the shared one for volumes that the cache does not know.
+    pub(crate) fn domain(&self, object: ObjectId) -> DedupDomain {
+        self.volumes.0.lock().all.get(&object).map_or(DedupDomain::SHARED, |entry| entry.domain)
+    }
+
     /// The volumes that the cache knows, by the numbers of their extents' keys.
     pub fn volumes(&self) -> BTreeMap<ObjectId, VolumeEntry> {
         self.volumes.0.lock().all.clone()

@@ -5,8 +5,9 @@ use super::ledger::Room;
 use crate::buf::is_zero;
 use crate::cache::Cache;
 use crate::codec::{Compressor, Encoding};
+use crate::domain::Named;
 use crate::format::journal::{DIRTY_BASE_BYTES_MAX, DIRTY_DUP_BYTES, FORGET_BYTES, Record};
-use crate::insert::{Content, Job, OpenWeu, payload, stored_as};
+use crate::insert::{Compared, Content, Job, OpenWeu, payload, stored_as};
 use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
 use crate::port::{Clock, Device};
 use crate::yielding::yield_now;
@@ -113,17 +114,26 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return true;
         }
         let zero = is_zero(extent.bytes());
-        let fingerprint = self.fingerprint(extent.bytes(), zero, *known);
+        let named = self.name(job.key, extent.bytes(), zero, *known);
         if !self.is_room_in_journal(inserting).await {
             return false;
         }
-        if let Some(fingerprint) = &fingerprint
-            && self.ledger.tell(DIRTY_DUP_TELLS, |room| self.put_duplicate(job, fingerprint, room)).await
+        let compared = match &named {
+            Some(named) if self.settings.verify_duplicates => {
+                Some(self.compare_known(job.key, named, extent.bytes()).await)
+            }
+            _ => None,
+        };
+        if let Some(named) = &named
+            && self.ledger.tell(DIRTY_DUP_TELLS, |room| self.put_duplicate(job, named, compared, room)).await
         {
             return true;
         }
+        // Of contents of one fingerprint the first keeps its place in the index.
+        let entered = named.filter(|_| compared != Some(Compared::Different)).map(|named| named.within);
+        let plain = named.map(|named| named.plain);
         let (encoding, payload) = payload(&mut inserting.compressor, extent, zero);
-        let put = |room: &Room<'_>| self.put(job, fingerprint, encoding, &payload, room);
+        let put = |room: &Room<'_>| self.put(job, (entered, plain), encoding, &payload, room);
         while let Put::NoRoom = self.ledger.tell(DIRTY_BASE_TELLS, put).await {
             if !self.open_dirty().await {
                 return false;
@@ -171,29 +181,38 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     /// Refers to content that is cached already; but once destage is wanted not such that keeps yet another unit from being evicted:
-    /// a few extents scattered over many would soon leave none. They are stored again, together.
-    fn put_duplicate(&self, job: &Job, fingerprint: &Fingerprint, room: &Room<'_>) -> bool {
+    /// a few extents scattered over many would soon leave none. They are stored again, together. Where bytes were `compared`, only to
+    /// those that were found the same.
+    fn put_duplicate(&self, job: &Job, named: &Named, compared: Option<Compared>, room: &Room<'_>) -> bool {
         let mut manager = self.manager.lock();
         if job.token.is_void() {
             return true;
         }
+        if let Some(compared) = compared {
+            let Compared::Same(location) = compared else { return false };
+            // By another thread or an eviction the index may have come to name other bytes.
+            if !manager.lookup_fingerprint(&named.within).is_some_and(|found| found.is_same(&location)) {
+                return false;
+            }
+        }
         let pins_max = self.weu_count() * u32::from(self.settings.dirty_start_percent) / 100;
         let (key, seconds) = (job.key, self.seconds());
         let inserted =
-            room.noting(&mut manager, |manager| manager.insert_dirty_duplicate(key, fingerprint, seconds, pins_max));
+            room.noting(&mut manager, |manager| manager.insert_dirty_duplicate(key, &named.within, seconds, pins_max));
         let Some((location, version)) = inserted else { return false };
         let weu = location.weu;
         let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
         // While the manager is locked: whoever sees the entry sees the record.
         room.push(record);
-        job.flights.dirty_contents.note(key.index().0, version, *fingerprint);
+        job.flights.dirty_contents.note(key.index().0, version, named.plain);
         true
     }
 
+    /// With the fingerprint that is entered in the index, and the one that stands on flash.
     fn put(
         &self,
         job: &Job,
-        fingerprint: Option<Fingerprint>,
+        (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
         encoding: Encoding,
         payload: &Bytes,
         room: &Room<'_>,
@@ -208,8 +227,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return Put::Done;
         }
         let (weu, stored, seconds) = (open.weu, stored_as(encoding, payload), self.seconds());
-        let appended = room
-            .noting(&mut manager, |manager| manager.append_dirty(weu, job.key, fingerprint.as_ref(), stored, seconds));
+        let appended =
+            room.noting(&mut manager, |manager| manager.append_dirty(weu, job.key, entered.as_ref(), stored, seconds));
         let version = manager.version();
         let Append::At(location) = appended else {
             dirty.seal(&mut manager);
@@ -217,11 +236,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.resident.pop(weu);
             return Put::NoRoom;
         };
-        if let Some(fingerprint) = fingerprint {
+        if let Some(fingerprint) = plain {
             job.flights.dirty_contents.note(job.key.index().0, version, fingerprint);
         }
         drop(manager);
-        let entry = open.put(&self.place(&location), job.key, fingerprint, stored, (encoding, payload), version);
+        let entry = open.put(&self.place(&location), job.key, plain, stored, (encoding, payload), version);
         room.push(Record::DirtyBase {
             key: job.key,
             version,
@@ -233,7 +252,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             stored_bytes: entry.stored_bytes,
             crc: entry.checksum,
             raw_blocks: entry.raw,
-            fingerprint,
+            fingerprint: plain,
         });
         Put::Done
     }

@@ -6,7 +6,7 @@ use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::{Clock, Device, ErrorKind, Operation};
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use std::time::Duration;
 
 type Faulty = FaultyDevice<RamDevice, SimClock>;
@@ -26,7 +26,13 @@ fn content(seed: u64) -> Bytes {
 }
 
 fn known() -> VolumeEntry {
-    VolumeEntry { name: "vm".to_owned(), origin_bytes: EXTENTS * APART, stamp: [0; 16], mode: 1 }
+    VolumeEntry {
+        name: "vm".to_owned(),
+        origin_bytes: EXTENTS * APART,
+        stamp: [0; 16],
+        mode: 1,
+        domain: DedupDomain::SHARED,
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use nitro_engine::codec::Compression;
 use nitro_engine::manager::{ObjectId, Settings};
 use nitro_engine::port::{Clock, Device, ErrorKind as DeviceErrorKind, Operation};
 use nitro_engine::{
-    Cache, DirtyShare, EngineSettings, Error, ErrorKind, Health, Volume, VolumeEntry, VolumeOptions, WriteMode,
+    Cache, DedupDomain, DirtyShare, EngineSettings, Error, ErrorKind, Health, Volume, VolumeEntry, VolumeOptions,
+    WriteMode,
 };
 use std::pin::pin;
 use std::rc::Rc;
@@ -75,6 +76,7 @@ impl Bed {
                 origin_bytes: EXTENTS * EXTENT,
                 stamp: [0; 16],
                 mode: 1,
+                domain: DedupDomain::SHARED,
             };
             let object = cache.remember_volume(entry).unwrap();
             assert_eq!(object, ObjectId(number));

@@ -382,6 +382,7 @@ fn volumes_that_the_journal_has_no_room_for_are_refused() {
         origin_bytes: 1 << 40,
         stamp: [stamp; 16],
         mode: 1,
+        domain: nitro_engine::DedupDomain::SHARED,
     };
     let cache = run.cache.clone();
     let count = run.serve(async move {

@@ -106,6 +106,18 @@ fn cached_runs_tell_what_is_cached() {
 }
 
 #[test]
+fn fills_that_find_the_queue_full_are_dropped_and_counted() {
+    let (sim, volume) = volume(4 * MIB, |s| s.insert_queue_bytes = 8 * KIB, false);
+    let client = volume.clone();
+    sim.run(async move {
+        drop(client.read(MIB, 256 * KIB).await.unwrap());
+        client.cache().settled().await;
+    });
+    let dropped = volume.cache().status().engine.fills_dropped;
+    assert!(dropped > 20, "of 32 extents that were read at once {dropped} found no room in a queue for one");
+}
+
+#[test]
 fn bounds_and_read_only_are_refused() {
     let (sim, volume) = volume(MIB + 512, |_| {}, true);
     let client = volume.clone();

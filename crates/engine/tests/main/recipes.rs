@@ -7,7 +7,7 @@ use nitro_engine::buf::is_zero;
 use nitro_engine::codec::FingerprintHash;
 use nitro_engine::manager::{Fingerprint, ObjectId, Settings};
 use nitro_engine::port::{Device, DeviceError, Geometry, Recipe};
-use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -86,8 +86,12 @@ fn extent(number: u64) -> Vec<u8> {
 type TestCache = Arc<Cache<RamDevice, SimClock>>;
 
 fn cache(sim: &Rc<Simulation>) -> TestCache {
+    cache_with(sim, false)
+}
+
+fn cache_with(sim: &Rc<Simulation>, verify_duplicates: bool) -> TestCache {
     let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(16 << 20) };
-    let engine = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
+    let engine = EngineSettings { ram_cache_bytes: 0, verify_duplicates, ..EngineSettings::new(manager) };
     let flash = RamDevice::new(engine.manager.cache_bytes + 4 * MIB, 512);
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), engine, [0; 16], 5)).unwrap();
     let inserting = Arc::clone(&cache);
@@ -134,6 +138,30 @@ fn what_another_volume_has_cached_needs_no_read_of_the_origin() {
         cache.settled().await;
         assert!(other.read(0, 8 * KIB).await.unwrap().concat() == vec![5; 8192]);
     });
+}
+
+#[test]
+fn a_recipe_finds_what_its_own_domain_has_cached() {
+    for (domain, verify_duplicates, hits) in [("red", false, 8), ("blue", false, 0), ("red", true, 0)] {
+        let sim: Rc<Simulation> = Simulation::new(5);
+        let cache = cache_with(&sim, verify_duplicates);
+        for (number, domain) in [(0, "red"), (1, domain)] {
+            let (name, domain) = (format!("v{number}"), DedupDomain::named(domain));
+            let entry = VolumeEntry { name, origin_bytes: MIB, stamp: [0; 16], mode: 0, domain };
+            assert_eq!(cache.remember_volume(entry), Some(ObjectId(number)));
+        }
+        let [one, other] = [0, 1].map(|object| volume(&cache, object, WriteMode::WriteThrough));
+        sim.run(async move {
+            for (volume, i) in [&one, &other].into_iter().flat_map(|volume| (0..8).map(move |i| (volume, i))) {
+                volume.origin().write(i * 8 * KIB, extent(i).into()).await.unwrap();
+            }
+            one.read(0, 64 * KIB).await.unwrap();
+            cache.settled().await;
+            let expected: Vec<u8> = (0..8).flat_map(extent).collect();
+            assert!(other.read(0, 64 * KIB).await.unwrap().concat() == expected);
+            assert_eq!(other.counters().recipe_hit_extents, hits, "{domain}, verified: {verify_duplicates}");
+        });
+    }
 }
 
 #[test]

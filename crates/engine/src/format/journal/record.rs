@@ -61,7 +61,7 @@
 //! | 1 | 2 | object |
 //! | 3 | 8 | region |
 //!
-//! Volume (29 bytes, then its name in UTF-8):
+//! Volume (29 bytes, then its name in UTF-8, then, if the mode says so, 16 bytes that name its domain of deduplication):
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -69,7 +69,7 @@
 //! | 1 | 2 | object |
 //! | 3 | 8 | size of the origin in bytes |
 //! | 11 | 16 | UUID |
-//! | 27 | 1 | mode |
+//! | 27 | 1 | mode; 128 more: a domain follows the name |
 //! | 28 | 1 | bytes of the name |
 //!
 //! VolumeRemoved:
@@ -107,6 +107,7 @@
 
 use super::super::FormatError;
 use super::super::field::{Reader, Writer};
+use crate::domain::DedupDomain;
 use nitro_cache::weu::layout::ENTRIES_MAX;
 use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 
@@ -115,6 +116,8 @@ const FINGERPRINTED: u8 = 1;
 const RAW_BLOCKS: u8 = 2;
 const DIRTY_BASE_BYTES: usize = 43;
 const VOLUME_BYTES: usize = 29;
+/// Added to the mode of a volume that has a domain of its own.
+const DOMAINED: u8 = 128;
 const VOLUME_REMOVED_BYTES: usize = 3;
 
 /// Bytes of a [`Record::DirtyDup`].
@@ -140,7 +143,7 @@ pub const DIRTY_BASE_BYTES_MAX: usize = DIRTY_BASE_BYTES + 20;
 /// Bytes of a [`Record::RegionOpened`] or [`Record::RegionClosed`].
 pub const REGION_BYTES: usize = 11;
 /// Bytes of the longest [`Record::Volume`].
-pub const VOLUME_BYTES_MAX: usize = VOLUME_BYTES + VOLUME_NAME_BYTES_MAX;
+pub const VOLUME_BYTES_MAX: usize = VOLUME_BYTES + VOLUME_NAME_BYTES_MAX + DedupDomain::BYTES;
 /// Bytes of a [`Record::Slot`] without its bitmap.
 pub const SLOT_BYTES: usize = 15;
 
@@ -246,8 +249,10 @@ pub enum Record {
         origin_bytes: u64,
         /// Names its origin.
         uuid: [u8; 16],
-        /// How it is written to, as the engine numbers modes.
+        /// How it is written to, as the host numbers modes: below 128.
         mode: u8,
+        /// The volumes that it shares contents with.
+        domain: DedupDomain,
     },
     /// A volume that the cache does not know any more.
     VolumeRemoved {
@@ -313,7 +318,7 @@ impl Record {
             Self::Forget { .. } => FORGET_BYTES,
             Self::Evicted { .. } => EVICTED_BYTES,
             Self::RegionOpened { .. } | Self::RegionClosed { .. } => REGION_BYTES,
-            Self::Volume { name, .. } => VOLUME_BYTES + name.len(),
+            Self::Volume { name, domain, .. } => VOLUME_BYTES + name.len() + domain_bytes(domain).len(),
             Self::VolumeRemoved { .. } => VOLUME_REMOVED_BYTES,
             Self::Slot { dead, .. } => SLOT_BYTES + dead.len(),
             Self::NextVersion { .. } => NEXT_VERSION_BYTES,
@@ -359,10 +364,13 @@ impl Record {
             Self::RegionOpened { object, region } | Self::RegionClosed { object, region } => {
                 writer.put(&object.0.to_le_bytes()).u64(*region)
             }
-            Self::Volume { object, name, origin_bytes, uuid, mode } => {
+            Self::Volume { object, name, origin_bytes, uuid, mode, domain } => {
                 assert!(name.len() <= VOLUME_NAME_BYTES_MAX, "a volume name of {} bytes", name.len());
-                writer.put(&object.0.to_le_bytes()).u64(*origin_bytes).put(uuid).u8(*mode);
-                writer.u8(name.len() as u8).put(name.as_bytes())
+                assert!(mode & DOMAINED == 0, "mode {mode}");
+                let domain = domain_bytes(domain);
+                let flag = if domain.is_empty() { 0 } else { DOMAINED };
+                writer.put(&object.0.to_le_bytes()).u64(*origin_bytes).put(uuid).u8(mode | flag);
+                writer.u8(name.len() as u8).put(name.as_bytes()).put(domain)
             }
             Self::VolumeRemoved { object } => writer.put(&object.0.to_le_bytes()),
             Self::Slot { weu, evicted, generation, dead } => {
@@ -456,13 +464,29 @@ fn dirty_base(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
     })
 }
 
+/// What is written of a domain: nothing of the shared one.
+const fn domain_bytes(domain: &DedupDomain) -> &[u8] {
+    if domain.is_shared() { &[] } else { domain.bytes() }
+}
+
 fn volume(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {
     let (object, origin_bytes) = (object(reader)?, reader.u64()?);
     let (uuid, mode, len) = (reader.array()?, reader.u8()?, reader.u8()?);
     let name = variable(bytes, VOLUME_BYTES, len.into())?;
     let name =
         std::str::from_utf8(name).map_err(|_| reader.refuse("name, which is not UTF-8, of length", len.into()))?;
-    Ok(Record::Volume { object, name: name.to_owned(), origin_bytes, uuid, mode })
+    let domain = match mode & DOMAINED {
+        0 => DedupDomain::SHARED,
+        _ => {
+            let bytes = variable(bytes, VOLUME_BYTES + name.len(), DedupDomain::BYTES)?;
+            let domain = bytes.try_into().map_or(DedupDomain::SHARED, DedupDomain::from_bytes);
+            if domain.is_shared() {
+                return Err(reader.refuse("domain", 0));
+            }
+            domain
+        }
+    };
+    Ok(Record::Volume { object, name: name.to_owned(), origin_bytes, uuid, mode: mode & !DOMAINED, domain })
 }
 
 fn slot(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {

@@ -5,7 +5,7 @@ use crate::journal::device::Recorder;
 use crate::simulation::{Rng, SimClock, Simulation};
 use nitro_engine::manager::ObjectId;
 use nitro_engine::port::{Clock, Device};
-use nitro_engine::{Cache, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl<F: Device> Run<F> {
         self.sim.run(async move {
             beta.close_regions(true).await.unwrap();
             // Something to tell the journal until it goes to its other half.
-            for mode in (0..=255).cycle() {
+            for mode in (0..=127).cycle() {
                 cache.remember_volume(entry(BETA, mode));
                 cache.sync().await.unwrap();
                 if cache.status().engine.journal_snapshots > 0 {
@@ -156,5 +156,11 @@ impl<F: Device> Run<F> {
 
 fn entry(object: ObjectId, mode: u8) -> VolumeEntry {
     let name = if object == ALPHA { "alpha" } else { "beta" };
-    VolumeEntry { name: name.into(), origin_bytes: VOLUME_BYTES[usize::from(object.0)], stamp: [0; 16], mode }
+    VolumeEntry {
+        name: name.into(),
+        origin_bytes: VOLUME_BYTES[usize::from(object.0)],
+        stamp: [0; 16],
+        mode,
+        domain: DedupDomain::SHARED,
+    }
 }

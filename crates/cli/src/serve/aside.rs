@@ -1,0 +1,17 @@
+//! Work that blocks, on a thread of its own.
+
+use crate::error::Error;
+use futures_channel::oneshot;
+use std::thread;
+
+/// Does `work` on a thread of its own: a file system that does not answer holds up no reactor. Work that was begun goes on when its
+/// caller goes away.
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let (sender, receiver) = oneshot::channel();
+    thread::Builder::new()
+        .name("nitro-files".to_owned())
+        // Refused only when nobody waits for the result any more.
+        .spawn(move || drop(sender.send(work())))
+        .map_err(|e| Error::new("threads", e).or("raise the limit of threads"))?;
+    receiver.await.map_err(|_| Error::new("files", "the thread that works on them panicked").or("please report it"))
+}

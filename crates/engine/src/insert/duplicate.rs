@@ -1,0 +1,123 @@
+//! Whether content of a known fingerprint is a duplicate: by the fingerprint alone, or with `verify_duplicates` by its bytes.
+
+use super::Job;
+use crate::cache::Cache;
+use crate::domain::Named;
+use crate::fingerprints::ContentPlace;
+use crate::port::{Clock, Device};
+use bytes::Bytes;
+use nitro_cache::{CacheManager, ExtentKey, Fingerprint, Location};
+
+/// What comparing an extent with what is cached under its fingerprint has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Compared {
+    /// Nothing of that fingerprint can be read.
+    New,
+    /// The same bytes are there.
+    Same(Location),
+    /// Other bytes are there.
+    Different,
+}
+
+/// Whether a clean extent was inserted by reference to what is cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inserted {
+    /// It was, or is not to be inserted any more.
+    Yes,
+    /// It is new.
+    No,
+    /// Other content has its fingerprint.
+    Collides,
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Compares an extent with the bytes at `location`, which bear its fingerprint. No lock is held meanwhile: that the location
+    /// still is what it was is to be checked with the manager locked.
+    pub(crate) async fn compare(&self, key: ExtentKey, extent: &Bytes, location: Location) -> Compared {
+        let Some(there) = self.fetch(&[(key, location)]).await.pop().flatten() else { return Compared::New };
+        self.metrics.duplicates_compared.add(1);
+        if there == *extent {
+            return Compared::Same(location);
+        }
+        self.metrics.duplicate_mismatches.add(1);
+        let count = self.metrics.duplicate_mismatches.get();
+        // Whoever can make collisions can make many.
+        if count.is_power_of_two() {
+            tracing::warn!(
+                object = key.object().0,
+                extent = key.index().0,
+                count,
+                "an extent has the fingerprint of other content: it is stored separately"
+            );
+        }
+        Compared::Different
+    }
+
+    /// Compares an extent with what the index in RAM has of its fingerprint.
+    pub(crate) async fn compare_known(&self, key: ExtentKey, named: &Named, extent: &Bytes) -> Compared {
+        let found = self.manager.lock().lookup_fingerprint(&named.within);
+        match found {
+            Some(location) => self.compare(key, extent, location).await,
+            None => Compared::New,
+        }
+    }
+
+    /// Compares an extent with what the index in RAM has of its fingerprint, else with what is at `place`.
+    pub(super) async fn compare_anywhere(
+        &self,
+        key: ExtentKey,
+        named: &Named,
+        extent: &Bytes,
+        place: Option<ContentPlace>,
+    ) -> Compared {
+        match (self.compare_known(key, named, extent).await, place) {
+            (Compared::New, Some(place)) => {
+                let location = self.manager.lock().location(place.weu, place.generation, place.entry);
+                match location {
+                    Some(location) => self.compare(key, extent, location).await,
+                    None => Compared::New,
+                }
+            }
+            (compared, _) => compared,
+        }
+    }
+
+    /// Inserts a clean extent by reference: to where comparing has found its bytes, or without a comparison to wherever the indexes say
+    /// that its fingerprint is.
+    pub(super) fn insert_duplicate(
+        &self,
+        manager: &mut CacheManager,
+        job: &Job,
+        within: &Fingerprint,
+        place: Option<ContentPlace>,
+        compared: Option<Compared>,
+    ) -> Inserted {
+        if job.token.is_void() || manager.is_dirty(job.key) {
+            self.metrics.fills_voided.add(1);
+            return Inserted::Yes;
+        }
+        let place = match compared {
+            Some(Compared::Different) => return Inserted::Collides,
+            Some(Compared::New) => return Inserted::No,
+            Some(Compared::Same(location)) => {
+                let found = (location.weu, location.generation, location.entry);
+                // Evicted since, it is stored again.
+                return match manager.insert_known_duplicate(job.key, within, found) {
+                    Some(_) => Inserted::Yes,
+                    None => Inserted::No,
+                };
+            }
+            None if manager.insert_duplicate(job.key, within).is_some() => return Inserted::Yes,
+            None => place,
+        };
+        let on_flash =
+            |p: ContentPlace| manager.insert_known_duplicate(job.key, within, (p.weu, p.generation, p.entry));
+        match place.and_then(on_flash) {
+            Some(_) => {
+                self.metrics.flash_index_duplicates.add(1);
+                Inserted::Yes
+            }
+            None => Inserted::No,
+        }
+    }
+}
