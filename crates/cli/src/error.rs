@@ -45,18 +45,23 @@ impl Error {
 
     /// An error with all its sources in one line.
     pub fn with_sources(what: impl fmt::Display, error: &(dyn StdError + 'static)) -> Self {
-        let mut why = error.to_string();
-        let mut source = error.source();
-        while let Some(inner) = source {
-            let text = inner.to_string();
-            if !why.contains(&text) {
-                why.push_str(": ");
-                why.push_str(&text);
-            }
-            source = inner.source();
-        }
-        Self::new(what, why)
+        Self::new(what, why(error))
     }
+}
+
+/// An error and its sources in one line, each once.
+pub fn why(error: &(dyn StdError + 'static)) -> String {
+    let mut why = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let text = inner.to_string();
+        if !why.contains(&text) {
+            why.push_str(": ");
+            why.push_str(&text);
+        }
+        source = inner.source();
+    }
+    why
 }
 
 impl fmt::Display for Error {

@@ -1,6 +1,7 @@
 //! The engine's counters as the control protocol tells them.
 
 use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
+use crate::error::why;
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
 use nitro_engine::metrics;
@@ -170,7 +171,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         clients: export.clients.now() as u64,
         destaged_bytes: counters.destaged_extents * extent_bytes,
         destage_writes: counters.destage_writes,
-        destage_error: failure.as_ref().map(|failure| failure.error.to_string()),
+        destage_error: failure.as_ref().map(|failure| why(&failure.error)),
         destage_failing_seconds: failure.map_or(0.0, |failure| failure.age.as_secs_f64()),
         destage_failures: counters.destage_failures,
         dirty_share_min: share.min_percent,

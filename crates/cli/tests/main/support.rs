@@ -259,7 +259,7 @@ impl Nbd {
         self.0.write_all(&request).unwrap();
     }
 
-    fn reply(&mut self) -> u32 {
+    pub fn reply(&mut self) -> u32 {
         let mut reply = [0; 16];
         self.0.read_exact(&mut reply).unwrap();
         u32::from_be_bytes(*reply[4..].first_chunk().unwrap())
