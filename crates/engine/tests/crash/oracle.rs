@@ -207,7 +207,8 @@ impl Oracle {
     fn durable_before(&mut self, time: Time) {
         for sector in 0..self.sectors() {
             let writes = &mut self.sectors[sector as usize];
-            let covered = |w: &&mut Written| w.ended < time && !w.durable;
+            // A write that was given up may reach the device after the flush.
+            let covered = |w: &&mut Written| w.ended < time && !w.durable && !w.doubtful;
             let changed = writes.iter_mut().filter(covered).map(|w| w.durable = true).count() > 0;
             if changed || writes.len() > 1 {
                 self.prune(sector);

@@ -259,8 +259,6 @@ fn overwrites_in_write_through_with_a_flush_after_each_never_fill_it() {
         }
         assert!(read(&volume, 4096, 4096).await == content(100, 4096));
     });
-    let commits = run.cache.status().engine.commits;
-    assert!(commits > 50, "{commits} commits");
     run.sim.end();
 }
 
