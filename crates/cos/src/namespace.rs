@@ -261,12 +261,13 @@ impl<D: Device> Store<D> {
     /// As [`commit`](Self::commit).
     pub async fn abandon_import(&self, volume: &Volume<D>) -> Result<(), Error> {
         let name = volume.name();
-        let mut objects = self.objects.lock();
-        let is_it = objects.get(&name).is_some_and(|object| object.id == volume.object().id);
-        if is_it && volume.object().state.lock().record.incomplete {
-            objects.remove(&name);
+        {
+            let mut objects = self.objects.lock();
+            let is_it = objects.get(&name).is_some_and(|object| object.id == volume.object().id);
+            if is_it && volume.object().state.lock().record.incomplete {
+                objects.remove(&name);
+            }
         }
-        drop(objects);
         self.commit().await
     }
 

@@ -231,8 +231,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut manager = CacheManager::new(settings.manager)?;
         manager.keep_journal();
         let zero_extent = crate::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
-        let budget = Halves::new(superblock.journal, &flash.geometry(), Operation::Write)
-            .map_err(Error::Flash)?
+        let budget = Halves::divide(superblock.journal, &flash.geometry())
             .budget(superblock.weu_count, settings.manager.weu_entries_max())
             .ok_or(FormatError::Field {
                 structure: "superblock",

@@ -25,7 +25,7 @@ impl Tests {
             let folder = krate.unwrap().path();
             let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
             for part in ["src", "tests"] {
-                tests.add_folder(&folder.join(part), &[name.clone()]);
+                tests.add_folder(&folder.join(part), std::slice::from_ref(&name));
             }
         }
         assert!(tests.0.len() > 200, "only {} tests found", tests.0.len());

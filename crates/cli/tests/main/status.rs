@@ -91,9 +91,15 @@ fn the_parts_of_the_ram_needed_are_printed_and_make_up_the_need() {
     let parts = ram["parts"].as_array().unwrap();
     let sum: u64 = parts.iter().map(|part| part["bytes"].as_u64().unwrap()).sum();
     assert_eq!(ram["need_bytes"], sum);
-    for name in
-        ["program", "threads", "connections", "requests", "cache vm: indexes", "cache vm: insertion queue", "volume vm"]
-    {
+    for name in [
+        "program",
+        "threads",
+        "connections",
+        "requests",
+        "cache cache: indexes",
+        "cache cache: insertion queue",
+        "volume vm",
+    ] {
         assert!(parts.iter().any(|part| part["name"] == name), "no {name} in {parts:?}");
     }
     assert!(place.stdout("status").contains("RAM\n"));

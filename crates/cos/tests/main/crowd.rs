@@ -41,7 +41,7 @@ type Outcome = Result<(), Error>;
 
 impl World {
     async fn new(seed: u64) -> Self {
-        let mut random = Random(seed ^ 0xC20_3D);
+        let mut random = Random(seed ^ 0x000C_203D);
         let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, seed));
         device.set_room(SIZE_BYTES);
         // The smallest journal there can be, mostly.

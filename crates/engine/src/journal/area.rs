@@ -86,9 +86,7 @@ pub(crate) struct Halves {
 
 impl Halves {
     pub(crate) fn new(area: Area, geometry: &Geometry, operation: Operation) -> Result<Self, DeviceError> {
-        let block_bytes = u64::from(geometry.block_bytes).max(BATCH_UNIT_BYTES as u64);
-        // The division does not depend on the device's blocks: a cache may be copied to another device.
-        let half_bytes = area.len / 2 / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+        let Self { half_bytes, .. } = Self::divide(area, geometry);
         let refuse = |kind| DeviceError::new(kind, operation, area.offset, area.len);
         if !area.offset.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(refuse(ErrorKind::Misaligned));
@@ -97,7 +95,17 @@ impl Halves {
             return Err(refuse(ErrorKind::NoSpace));
         }
         DeviceError::check(geometry, operation, area.offset, half_bytes * 2)?;
-        Ok(Self { offset: area.offset, half_bytes, block_bytes })
+        Ok(Self::divide(area, geometry))
+    }
+
+    /// Divides an area, whether or not the device has it: a cache that is never used has no device.
+    pub(crate) fn divide(area: Area, geometry: &Geometry) -> Self {
+        Self {
+            offset: area.offset,
+            // The division does not depend on the device's blocks: a cache may be copied to another device.
+            half_bytes: area.len / 2 / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
+            block_bytes: u64::from(geometry.block_bytes).max(BATCH_UNIT_BYTES as u64),
+        }
     }
 
     pub(crate) const fn offset(&self, half: usize) -> u64 {

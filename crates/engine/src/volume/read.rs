@@ -129,7 +129,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         while index < extents.end {
             if self.cache.manager.lock().peek(self.key(index)).is_some() {
                 index += 1;
-                if index % EXTENTS_PER_TURN == 0 {
+                if index.is_multiple_of(EXTENTS_PER_TURN) {
                     yield_now().await;
                 }
                 continue;
