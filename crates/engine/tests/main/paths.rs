@@ -106,20 +106,6 @@ fn cached_runs_tell_what_is_cached() {
 }
 
 #[test]
-#[ignore = "reaches no full queue"]
-fn fills_that_find_the_queue_full_are_dropped_and_counted() {
-    let (sim, volume) = volume(4 * MIB, |s| s.insert_queue_bytes = 8 * KIB, false);
-    let client = volume.clone();
-    sim.run(async move {
-        let reads = (0..64).map(|n| client.read(MIB + n * 32 * KIB, 32 * KIB));
-        futures_util::future::join_all(reads).await.into_iter().for_each(|read| drop(read.unwrap()));
-        client.cache().settled().await;
-    });
-    let dropped = volume.cache().status().engine.fills_dropped;
-    assert!(dropped > 0, "each of 64 requests that were made at once found room in a queue for one extent");
-}
-
-#[test]
 fn bounds_and_read_only_are_refused() {
     let (sim, volume) = volume(MIB + 512, |_| {}, true);
     let client = volume.clone();
