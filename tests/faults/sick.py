@@ -8,6 +8,8 @@ import struct
 import subprocess
 import time
 
+from mounts import unmount
+
 from .server import Failure
 from .stage import MIB, Skip
 
@@ -105,13 +107,13 @@ class Filesystem:
             raise Skip(f"not possible here: {error}") from None
 
     def mount_anew(self):
-        run("umount", self.folder)
+        unmount(self.folder)
         subprocess.run(["e2fsck", "-fy", self.image], capture_output=True, timeout=60, check=False)
         run("mount", "-o", "loop,errors=remount-ro", self.image, self.folder)
 
     def remove(self):
         if self.mounted:
-            run("umount", self.folder)
+            unmount(self.folder)
 
 
 class LoopDevice:
