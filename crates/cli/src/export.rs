@@ -1,6 +1,7 @@
 //! The engine's volumes as NBD exports.
 
 use crate::config::VolumeConfig;
+use crate::logging::Repeats;
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
 use crate::size::Size;
@@ -55,6 +56,8 @@ pub(crate) struct VolumeExport {
     pub(crate) clients: Count,
     /// Where its requests are recorded, if they are.
     pub(crate) recorder: OnceLock<VolumeRecorder>,
+    /// Requests that failed.
+    failures: Repeats,
 }
 
 impl VolumeExport {
@@ -79,6 +82,7 @@ impl VolumeExport {
             busy: AtomicBool::new(false),
             clients: Count::default(),
             recorder: OnceLock::new(),
+            failures: Repeats::default(),
         }
     }
 
@@ -249,26 +253,6 @@ fn go_on<T>((result, rest): (Result<T, nitro_engine::Error>, Option<Rest>)) -> R
     result
 }
 
-fn errno(error: nitro_engine::Error) -> NbdErrno {
-    match error.kind() {
-        ErrorKind::OutOfRange => NbdErrno::Invalid,
-        ErrorKind::ReadOnly => NbdErrno::Permission,
-        ErrorKind::NoSpace => NbdErrno::NoSpace,
-        ErrorKind::Unsupported => NbdErrno::NotSupported,
-        // A state of the volume, which was logged when it began.
-        ErrorKind::Io if matches!(error, nitro_engine::Error::Destage(_)) => NbdErrno::Io,
-        ErrorKind::Io
-        | ErrorKind::Setting
-        | ErrorKind::Format
-        | ErrorKind::Poisoned
-        | ErrorKind::Lost
-        | ErrorKind::Log => {
-            tracing::warn!("{}", crate::Error::with_sources("request failed", &error));
-            NbdErrno::Io
-        }
-    }
-}
-
 /// Records a request without data.
 fn note(recording: Option<(&VolumeRecorder, Arrival)>, op: Op, offset: u64, len: u32) {
     if let Some((recorder, arrival)) = recording {
@@ -283,7 +267,31 @@ impl VolumeExport {
     }
 
     async fn change(&self, change: Change) -> Result<(), NbdErrno> {
-        go_on(self.volume.change(change).await).map_err(errno)
+        go_on(self.volume.change(change).await).map_err(|e| self.errno(&e))
+    }
+
+    /// What a client is told of an error. Failures of devices are logged.
+    fn errno(&self, error: &nitro_engine::Error) -> NbdErrno {
+        match error.kind() {
+            ErrorKind::OutOfRange => NbdErrno::Invalid,
+            ErrorKind::ReadOnly => NbdErrno::Permission,
+            ErrorKind::NoSpace => NbdErrno::NoSpace,
+            ErrorKind::Unsupported => NbdErrno::NotSupported,
+            // A state of the volume, which was logged when it began.
+            ErrorKind::Io if matches!(error, nitro_engine::Error::Destage(_)) => NbdErrno::Io,
+            ErrorKind::Io
+            | ErrorKind::Setting
+            | ErrorKind::Format
+            | ErrorKind::Poisoned
+            | ErrorKind::Lost
+            | ErrorKind::Log => {
+                if let Some(left_out) = self.failures.next() {
+                    let what = format_args!("volume {}: a request failed", self.name);
+                    tracing::warn!("{}{left_out}", crate::Error::with_sources(what, error));
+                }
+                NbdErrno::Io
+            }
+        }
     }
 
     /// The origin's allocation map. It can be asked for whole blocks only; the client for any bytes.
@@ -292,7 +300,7 @@ impl VolumeExport {
         let block = u64::from(geometry.block_bytes);
         let start = offset / block * block;
         let end = (offset + len).next_multiple_of(block).min(self.volume.size_bytes());
-        let runs = self.volume.allocation(start, end - start).await.map_err(errno)?;
+        let runs = self.volume.allocation(start, end - start).await.map_err(|e| self.errno(&e))?;
         let mut before = offset - start;
         let cut = |run: Allocation| {
             let skipped = before.min(run.len);
@@ -328,7 +336,7 @@ impl Export for VolumeExport {
 
     async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
         let recording = self.recording();
-        let data = self.volume.read(offset, len.into()).await.map_err(errno)?;
+        let data = self.volume.read(offset, len.into()).await.map_err(|e| self.errno(&e))?;
         if let Some((recorder, arrival)) = recording {
             recorder.read(arrival, offset, len, data.clone());
         }
@@ -368,14 +376,14 @@ impl Export for VolumeExport {
     }
 
     async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {
-        self.volume.warm(offset, len.into()).await.map_err(errno)
+        self.volume.warm(offset, len.into()).await.map_err(|e| self.errno(&e))
     }
 
     async fn block_status(&self, context: Context, offset: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
         match context {
             Context::BaseAllocation => self.allocation(offset, len.into()).await,
             Context::NitroCache => {
-                let runs = self.volume.cached_runs(offset, len.into()).await.map_err(errno)?;
+                let runs = self.volume.cached_runs(offset, len.into()).await.map_err(|e| self.errno(&e))?;
                 let flags = |cached| if cached { STATE_CACHED } else { 0 };
                 Ok(runs.into_iter().map(|run| StatusExtent { len: run.len, flags: flags(run.cached) }).collect())
             }

@@ -36,19 +36,18 @@ pub use size::Size;
 
 use args::{Cli, Command};
 use clap::Parser;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Runs the command line. Exit codes: 0 done, 1 failed, 2 used wrongly.
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Err(error) = logging::start(&cli).and_then(|()| run(&cli)) {
-        // Standard error may be a terminal that was closed.
-        let _ = writeln!(io::stderr(), "nitro: {error}");
-        return ExitCode::from(1);
+    let ended = logging::start(&cli).and_then(|()| run(&cli));
+    if let Err(error) = &ended {
+        logging::print(format_args!("nitro: {error}"));
     }
-    ExitCode::SUCCESS
+    logging::end();
+    ExitCode::from(u8::from(ended.is_err()))
 }
 
 fn run(cli: &Cli) -> Result<(), Error> {

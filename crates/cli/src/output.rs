@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::io::{self, Write};
 
 /// How results are printed.
@@ -98,15 +97,11 @@ pub(crate) fn print(text: &str) -> Result<Listening, Error> {
     }
 }
 
-/// Prints a line to standard error, if anybody reads it: a terminal that was closed is no reason to stop.
+/// Prints a line to standard error, if anybody reads it.
 macro_rules! note {
-    ($($text:tt)*) => { $crate::output::print_note(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::logging::print(format_args!($($text)*)) };
 }
 pub(crate) use note;
-
-pub(crate) fn print_note(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
-}
 
 /// Whether somebody reads what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

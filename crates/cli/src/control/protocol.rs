@@ -164,6 +164,9 @@ pub(crate) struct Server {
     /// What clients ask for is recorded.
     #[serde(default)]
     pub(crate) recording: Option<Recording>,
+    /// Lines of the log that were left out, since nobody read standard error fast enough.
+    #[serde(default)]
+    pub(crate) log_lines_left_out: u64,
 }
 
 /// A recording under way.

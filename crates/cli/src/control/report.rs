@@ -3,6 +3,7 @@
 use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
 use crate::error::why;
 use crate::export::VolumeExport;
+use crate::logging;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
 use nitro_engine::metrics;
 use nitro_engine::port::Device;
@@ -26,6 +27,7 @@ pub(crate) fn status(served: &Served) -> Status {
                 let (path, requests, dropped) = recorder.progress();
                 Recording { path: path.display().to_string(), requests, dropped }
             }),
+            log_lines_left_out: logging::lines_left_out(),
         },
         ram: ram_need(served),
         caches: served.caches.values().map(|entry| cache_status(entry, |name| served.volume(name).is_some())).collect(),

@@ -3,6 +3,7 @@
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
 use crate::error::Error;
+use crate::logging::Repeats;
 use crate::serve::Served;
 use bytes::Bytes;
 use nitro_device::CompioClock;
@@ -23,7 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers whoever connects, for as long as it is polled.
 pub(crate) async fn serve(listener: &Listener, served: &Arc<Served>) {
-    let clients = Rc::new(Cell::new(0));
+    let (clients, refused) = (Rc::new(Cell::new(0)), Repeats::default());
     loop {
         match listener.accept().await {
             Ok(client) if clients.get() < CLIENTS_MAX => {
@@ -36,7 +37,11 @@ pub(crate) async fn serve(listener: &Listener, served: &Arc<Served>) {
                     clients.set(clients.get() - 1);
                 });
             }
-            Ok(_) => tracing::warn!("refused a control client: too many are connected"),
+            Ok(_) => {
+                if let Some(left_out) = refused.next() {
+                    tracing::warn!("refused a control client: too many are connected{left_out}");
+                }
+            }
             Err(error) => {
                 tracing::warn!("cannot accept a control client: {error}");
                 CompioClock::new().sleep(ACCEPT_PAUSE).await;

@@ -4,6 +4,7 @@ use super::Served;
 use super::latch::Latch;
 use crate::config::ServerConfig;
 use crate::export::ExportList;
+use crate::logging::Repeats;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
@@ -12,9 +13,10 @@ use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
 use nitro_engine::buf::BufMut;
 use nitro_engine::port::Clock;
 use nitro_nbd::transport::{ReadHalf, WriteHalf};
-use nitro_nbd::{NbdError, ServerOptions};
+use nitro_nbd::ServerOptions;
 use parking_lot::Mutex;
 use std::cmp::Reverse;
+use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ pub(crate) struct Connections {
     members: Arc<Mutex<Members>>,
     stop: Latch,
     cut: Latch,
+    /// Those that were dropped.
+    dropped: Repeats,
 }
 
 /// How many there are, and were.
@@ -160,6 +164,7 @@ impl Connections {
             members: Arc::default(),
             stop: Latch::default(),
             cut: Latch::default(),
+            dropped: Repeats::default(),
         }
     }
 
@@ -190,6 +195,12 @@ impl Connections {
         Ok(Admission { open: Arc::clone(&self.open), members: Arc::clone(&self.members), number, dismissed })
     }
 
+    fn log_cut(&self, peer: &str, why: impl Display) {
+        if let Some(left_out) = self.dropped.next() {
+            tracing::info!(peer, "a client was dropped: {why}{left_out}");
+        }
+    }
+
     /// Has all clients finish what is in flight, and cuts off those that take longer than `time_max`.
     pub(super) async fn drain(&self, time_max: impl Future<Output = ()>) -> Drain {
         self.stop.set();
@@ -206,7 +217,7 @@ pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Serv
     let peer = client.peer();
     let (reader, writer) = match client.into_split() {
         Ok(halves) => halves,
-        Err(error) => return tracing::warn!(peer, "cannot set a connection up: {error}"),
+        Err(error) => return served.connections.log_cut(&peer, format_args!("cannot set its connection up: {error}")),
     };
     let list = ExportList::new(served, || admission.begin());
     let connections = &served.connections;
@@ -223,19 +234,13 @@ pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Serv
     };
     let (all_cut, this_cut) = (pin!(connections.cut.wait()), pin!(list.wait(|export| &export.cut)));
     match select(pin!(serving), select(select(all_cut, this_cut), pin!(dawdling))).await {
-        Either::Left((result, _)) => log(&peer, result),
-        Either::Right(_) if !list.has_begun() => tracing::info!(peer, "cut a client off that chose no export"),
-        Either::Right(_) => tracing::info!(peer, "cut a client off"),
-    }
-}
-
-fn log(peer: &str, result: Result<nitro_nbd::ConnectionSummary, NbdError>) {
-    match result {
-        Ok(summary) => {
+        Either::Left((Ok(summary), _)) => {
             let nitro_nbd::ConnectionSummary { end, export, tls, requests, bytes_read, bytes_written } = summary;
             tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client left");
         }
-        Err(error) => tracing::info!(peer, "a client was dropped: {}", crate::Error::with_sources("NBD", &error)),
+        Either::Left((Err(error), _)) => connections.log_cut(&peer, crate::Error::with_sources("NBD", &error)),
+        Either::Right(_) if !list.has_begun() => connections.log_cut(&peer, "it chose no export"),
+        Either::Right(_) => connections.log_cut(&peer, "it did not let go"),
     }
 }
 

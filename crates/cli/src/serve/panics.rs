@@ -1,19 +1,30 @@
 //! A panic ends the server: what a thread left half done is not served on. A restart finds all that was made durable.
 
+use crate::logging;
 use std::any::Any;
 use std::panic;
 use std::process;
 use std::thread;
+use std::time::Duration;
+
+/// How long it may take to tell of a panic.
+const TELL_MAX: Duration = Duration::from_secs(3);
 
 /// Has every panic from now on, of any thread, end the process, after it was logged.
 pub(super) fn abort_on_panic() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
+        // Nobody may be reading standard error.
+        let _ = thread::Builder::new().spawn(|| {
+            thread::sleep(TELL_MAX);
+            process::abort();
+        });
         print(info);
         let thread = thread::current();
         let (name, place) = (thread.name().unwrap_or("?"), info.location().map(ToString::to_string));
         let (place, message) = (place.unwrap_or_default(), message(info.payload()));
         tracing::error!("thread {name} panicked at {place}: {message}; the server ends at once, please report it");
+        logging::end();
         process::abort();
     }));
 }

@@ -4,6 +4,7 @@ use super::Served;
 use super::place::Places;
 use super::reactors::Reactors;
 use crate::error::Error;
+use crate::logging::Repeats;
 use futures_util::future::join_all;
 use nitro_device::ErrorKind;
 use nitro_device::net::{ListenAddress, Listener, TcpLimits};
@@ -44,11 +45,16 @@ impl Sockets {
 }
 
 async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
+    let refused = Repeats::default();
     loop {
         match listener.accept().await {
             Ok(client) => match served.connections.admit(client.peer_identity()) {
                 Ok(admission) => reactors.assign(client, admission),
-                Err(reason) => tracing::warn!(peer = client.peer(), "refused a client: {reason}"),
+                Err(reason) => {
+                    if let Some(left_out) = refused.next() {
+                        tracing::warn!(peer = client.peer(), "refused a client: {reason}{left_out}");
+                    }
+                }
             },
             Err(error) => {
                 tracing::warn!("cannot accept a client on {}: {error}", listener.address());

@@ -47,6 +47,9 @@ fn server(server: &Server) -> String {
     if let Some(Recording { path, requests, dropped }) = &server.recording {
         lines.push(("records", format!("{path}: {requests} requests, {dropped} left out")));
     }
+    if server.log_lines_left_out > 0 {
+        lines.push(("log", format!("{} lines left out: nobody reads standard error", server.log_lines_left_out)));
+    }
     block(&heading, &lines)
 }
 

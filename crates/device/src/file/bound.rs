@@ -24,7 +24,7 @@ pub(super) struct Turn<'a>(&'a Turns);
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::SeqCst);
-        self.0.returned.notify(1);
+        self.0.returned.notify_additional(1);
     }
 }
 

@@ -1,0 +1,69 @@
+//! Events that a client or an origin can cause at will: some are logged, the others counted.
+
+use parking_lot::Mutex;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Of one kind of event, so many are logged in [`WINDOW`].
+const LOGGED_MAX: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// One kind of event.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    begun: Option<Instant>,
+    logged: u32,
+    left_out: u64,
+}
+
+/// How many events before this one were not logged: to be put behind its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeftOut(u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            count => write!(f, " ({count} more like it were not logged)"),
+        }
+    }
+}
+
+impl Repeats {
+    /// Counts an event. `None`: it is not to be logged.
+    pub(crate) fn next(&self) -> Option<LeftOut> {
+        self.next_at(Instant::now())
+    }
+
+    fn next_at(&self, now: Instant) -> Option<LeftOut> {
+        let mut state = self.0.lock();
+        if state.begun.is_none_or(|begun| now.duration_since(begun) >= WINDOW) {
+            (state.begun, state.logged) = (Some(now), 0);
+        }
+        if state.logged == LOGGED_MAX {
+            state.left_out += 1;
+            return None;
+        }
+        state.logged += 1;
+        Some(LeftOut(std::mem::take(&mut state.left_out)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_are_logged_and_the_rest_is_told_later() {
+        let (repeats, begun) = (Repeats::default(), Instant::now());
+        let logged = (0..1000).filter(|_| repeats.next_at(begun).is_some()).count();
+        assert_eq!(logged, LOGGED_MAX as usize);
+        assert_eq!(repeats.next_at(begun + WINDOW / 2), None);
+        let next = repeats.next_at(begun + WINDOW).unwrap();
+        assert_eq!(next.to_string(), " (991 more like it were not logged)");
+        assert_eq!(repeats.next_at(begun + WINDOW).unwrap().to_string(), "");
+    }
+}
