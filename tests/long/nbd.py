@@ -2,6 +2,8 @@
 import asyncio
 import errno
 import itertools
+import socket
+import socket
 import struct
 
 READ, WRITE, FLUSH, TRIM, WRITE_ZEROES = 0, 1, 3, 4, 6
@@ -25,7 +27,11 @@ class Connection:
 
     @classmethod
     async def open(cls, path, export):
-        reader, writer = await asyncio.open_unix_connection(path)
+        # Blocking, in a thread: where the server's backlog is full, asyncio takes a unix socket for connected that is not.
+        client = socket.socket(socket.AF_UNIX)
+        await asyncio.to_thread(client.connect, path)
+        client.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=client)
         if await reader.readexactly(16) != b"NBDMAGICIHAVEOPT":
             raise Refused("no NBD server")
         await reader.readexactly(2)

@@ -1,7 +1,7 @@
 //! One cache: the manager, its flash, and what is shared by all volumes in front of which it stands.
 
 use crate::codec::{FingerprintHash, decode};
-use crate::doubts::Doubts;
+use crate::doubts::{Before, Doubts};
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
 use crate::format::FormatError;
@@ -189,7 +189,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let identity = Identity { epoch, start: cache.start };
         let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
         cache.write_superblock(&superblock).await?;
-        cache.doubts.begin(&superblock, false);
+        cache.doubts.begin(&superblock, Before::Nothing);
         cache.install_log(verdict, log).await?;
         cache.commits.begin(journal);
         Ok(Arc::new(cache))

@@ -126,6 +126,17 @@ impl Tables {
     }
 }
 
+/// The doubts of the start before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// The cache is new: no extent is doubtful.
+    Nothing,
+    /// They are in the memory.
+    Outlived,
+    /// They are not: all extents of open regions are doubtful.
+    Lost,
+}
+
 /// The write of some extents, until it has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoubtId(u64);
@@ -166,16 +177,19 @@ impl Doubts {
     }
 
     /// Begins to keep the doubts of the start that has written `superblock`. Those of the start before count on until this
-    /// start's journal has what became of them: where they have not `outlived` it, all of its open regions are doubtful.
-    pub(crate) fn begin(&self, superblock: &Superblock, outlived: bool) {
+    /// start's journal has what became of them.
+    pub(crate) fn begin(&self, superblock: &Superblock, before: Before) {
         let Some(tables) = self.tables else { return };
         // Until the header is complete, no start believes the memory.
         tables.words[START_WORD].store(0, Ordering::SeqCst);
-        if outlived {
-            tables.merge();
-        } else {
-            tables.clear(0);
-            tables.clear(1);
+        match before {
+            Before::Outlived => tables.merge(),
+            Before::Lost | Before::Nothing => {
+                tables.clear(0);
+                tables.clear(1);
+            }
+        }
+        if before == Before::Lost {
             // If this start is killed before it has read all entries, the next one must not find an empty memory that it believes.
             tables.words[ALL_WORDS[0]].store(1, Ordering::SeqCst);
         }
@@ -263,5 +277,52 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.commit().await?;
         self.doubts.clear(table);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Area;
+
+    #[test]
+    fn what_a_start_finds_doubtful_depends_on_what_became_of_the_one_before() {
+        let words: &'static [AtomicU64] = Vec::leak((0..1024).map(|_| AtomicU64::new(0)).collect());
+        let memory = Some(CrashMemory { words, identity: [1; IDENTITY_BYTES] });
+        let superblock = Superblock {
+            extent_bytes: 8192,
+            weu_bytes: 2 << 20,
+            weu_count: 8,
+            data_offset: 2 << 20,
+            uuid: [2; 16],
+            epoch: 3,
+            journal: Area { offset: 1 << 20, len: 1 << 20 },
+            start: 0,
+            fingerprints: None,
+            logged: false,
+            index: None,
+            identity: [1; IDENTITY_BYTES],
+        };
+        let later = Superblock { start: 1, ..superblock };
+        let key = |extent| ExtentKey::new(ObjectId(1), ExtentIndex(extent));
+
+        // A new cache that is killed before anything was settled has only its own doubts.
+        let doubts = Doubts::new(memory);
+        doubts.begin(&superblock, Before::Nothing);
+        assert!(doubts.enter(ObjectId(1), &(5..6)).is_some());
+        assert!(Doubts::outlived(memory, &superblock) && !Doubts::outlived(memory, &later));
+        let doubts = Doubts::new(memory);
+        doubts.begin(&later, Before::Outlived);
+        assert!(doubts.contain(key(5)) && !doubts.contain(key(6)));
+
+        // A start that knows nothing of the one before doubts all, and so does the next, unless this is settled.
+        let doubts = Doubts::new(memory);
+        doubts.begin(&superblock, Before::Lost);
+        assert!(doubts.contain(key(6)));
+        let again = Doubts::new(memory);
+        again.begin(&later, Before::Outlived);
+        assert!(again.contain(key(6)));
+        again.clear(0);
+        assert!(!again.contain(key(6)));
     }
 }

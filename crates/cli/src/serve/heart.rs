@@ -1,7 +1,9 @@
 //! What a cache is told of an origin while it is served: before the server changes it, that it is in use; at the end,
 //! how it was left.
 
+use super::aside::aside;
 use super::stamp::{BEAT_SECONDS, Look, Stamp, unix_seconds};
+use crate::error::Error;
 use crate::export::ServedCache;
 use crate::files::open_device_to_read;
 use nitro_cache::ObjectId;
@@ -24,6 +26,9 @@ pub(crate) fn mode_of_byte(byte: u8) -> WriteMode {
     if byte == mode_byte(WriteMode::WriteBack) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
 }
 
+/// How long a durable look at an origin counts while it is changed: it costs a commit of the file system's journal.
+const LOOK_SECONDS: u64 = 60;
+
 /// How an origin is looked at.
 #[derive(Clone)]
 pub(super) enum Seen {
@@ -41,19 +46,31 @@ impl Seen {
         }
     }
 
-    /// Makes durable when it was changed; of an object, its last flush did.
-    fn sync(&self) -> io::Result<()> {
+    /// Looks at it, and makes durable when it was changed: what is seen then is not taken back by a crash of its file system. Of
+    /// an object, its last flush did. Blocks.
+    pub(super) fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
+        let look = self.look(size_bytes)?;
         match self {
-            Self::File(path) => open_device_to_read(path)?.sync_all(),
-            Self::Object(_) => Ok(()),
+            Self::File(path) if look.mtime_ns.is_some() => open_device_to_read(path)?.sync_all()?,
+            Self::File(_) | Self::Object(_) => {}
         }
+        Ok(look)
     }
+}
+
+/// The last [durable look](Seen::look_durably) at an origin.
+struct Known {
+    look: Mutex<Look>,
+    /// When another one was begun, in seconds since 1970.
+    begun: AtomicU64,
+    is_looking: AtomicBool,
 }
 
 /// The cache's entry of a volume, kept true.
 pub(crate) struct Heart {
     cache: Arc<ServedCache>,
     origin: Seen,
+    known: Arc<Known>,
     entry: Mutex<VolumeEntry>,
     /// When the cache was last told that the origin is in use, in seconds since 1970; 0: it is at rest.
     beaten: AtomicU64,
@@ -62,16 +79,39 @@ pub(crate) struct Heart {
 }
 
 impl Heart {
-    /// Has the cache know the volume, its origin at rest. `None`: the cache cannot number any more volumes.
-    pub(super) fn start(cache: &Arc<ServedCache>, origin: Seen, entry: VolumeEntry) -> Option<(Self, ObjectId)> {
+    /// Has the cache know the volume, its origin at rest as it was [looked at](Seen::look_durably). `None`: the cache cannot number
+    /// any more volumes.
+    pub(super) fn start(
+        cache: &Arc<ServedCache>,
+        origin: Seen,
+        look: Look,
+        entry: VolumeEntry,
+    ) -> Option<(Self, ObjectId)> {
+        let entry = VolumeEntry { stamp: Stamp::at_rest(look).encode(), ..entry };
         let object = cache.remember_volume(entry.clone())?;
         let (beaten, paused) = (AtomicU64::new(0), AtomicBool::new(false));
-        Some((Self { cache: Arc::clone(cache), origin, entry: Mutex::new(entry), beaten, paused }, object))
+        let (begun, is_looking) = (AtomicU64::new(unix_seconds()), AtomicBool::new(false));
+        let known = Arc::new(Known { look: Mutex::new(look), begun, is_looking });
+        Some((Self { cache: Arc::clone(cache), origin, known, entry: Mutex::new(entry), beaten, paused }, object))
     }
 
-    fn look(&self) -> io::Result<Look> {
-        let size_bytes = self.entry.lock().origin_bytes;
-        self.origin.look(size_bytes)
+    /// Looks at the origin again if the last look is old, beside what its caller does.
+    fn look_again(&self, now: u64) {
+        let known = &self.known;
+        if (known.begun.load(Ordering::SeqCst)..).contains(&now.saturating_sub(LOOK_SECONDS))
+            && !known.is_looking.swap(true, Ordering::SeqCst)
+        {
+            known.begun.store(now, Ordering::SeqCst);
+            let (known, origin) = (Arc::clone(known), self.origin.clone());
+            let size_bytes = self.entry.lock().origin_bytes;
+            nitro_device::spawn_local(async move {
+                // An origin that cannot be looked at has worse troubles, which its device will tell.
+                if let Ok(Ok(look)) = aside(move || origin.look_durably(size_bytes)).await {
+                    *known.look.lock() = look;
+                }
+                known.is_looking.store(false, Ordering::SeqCst);
+            });
+        }
     }
 
     fn remember(&self, change: impl FnOnce(&mut VolumeEntry)) {
@@ -89,8 +129,8 @@ impl Heart {
         if (last..last.saturating_add(BEAT_SECONDS)).contains(&now) || self.paused.load(Ordering::SeqCst) {
             return;
         }
-        // An origin that cannot be looked at has worse troubles, which its device will tell.
-        let Ok(look) = self.look() else { return };
+        self.look_again(now);
+        let look = *self.known.look.lock();
         self.remember(|entry| entry.stamp = Stamp::in_use(look, now).encode());
         // Where the cache fails it is given up, and the change shows at the next start.
         if self.cache.sync().await.is_ok() {
@@ -105,12 +145,16 @@ impl Heart {
 
     /// Notes that the server will not change the origin any more; its file's times are made durable. To be followed by
     /// [`ServedCache::sync`].
-    pub(super) fn rest(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The origin cannot be looked at.
+    pub(super) async fn rest(&self) -> Result<(), Error> {
         if self.beaten.swap(0, Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        self.origin.sync()?;
-        let look = self.look()?;
+        let (origin, size_bytes) = (self.origin.clone(), self.entry.lock().origin_bytes);
+        let look = aside(move || origin.look_durably(size_bytes)).await?;
+        let look = look.map_err(|e| Error::new("the origin's file", e).or("check its file system"))?;
         self.remember(|entry| entry.stamp = Stamp::at_rest(look).encode());
         Ok(())
     }

@@ -173,7 +173,7 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
         tracing::warn!("{}", Error::with_sources(format_args!("{what}: what is cached of it is read anew"), &error));
     }
     let Some(heart) = volume.origin().heart() else { return Ok(()) };
-    if let Err(error) = heart.rest() {
+    if let Err(error) = heart.rest().await {
         tracing::warn!("{what}: cannot note how its origin was left: {error}");
     }
     if export.entry.cache.sync().await.is_ok()

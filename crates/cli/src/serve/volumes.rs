@@ -253,14 +253,17 @@ async fn remember(
 ) -> Result<Parts, Error> {
     let fail =
         |why: &dyn std::fmt::Display| Error::new(format_args!("cache {}", entry.name), why).or("check the device");
+    let (look, seen) = (origin.look, origin.seen.clone());
+    // Where it cannot be made durable what was seen, only a crash of the origin's file system may cost what is cached.
+    let _ = aside(move || seen.look_durably(look.size_bytes)).await?;
     let known = VolumeEntry {
         name: name.to_owned(),
-        origin_bytes: origin.look.size_bytes,
-        stamp: Stamp::at_rest(origin.look).encode(),
+        origin_bytes: look.size_bytes,
+        stamp: Default::default(),
         mode: mode_byte(mode),
         domain,
     };
-    let started = Heart::start(&entry.cache, origin.seen.clone(), known);
+    let started = Heart::start(&entry.cache, origin.seen.clone(), look, known);
     let (heart, object) = started
         .ok_or_else(|| fail(&"its journal has no room for another volume: remove one that is not needed any more"))?;
     entry.cache.sync().await.map_err(|e| fail(&e))?;

@@ -83,7 +83,6 @@ fn scatter(place: &Place, data: &mut [u8]) {
 const CERTAIN: u64 = WARM - WRITTEN - 256;
 
 #[test]
-#[ignore = "fails on a loaded machine: nothing that was cached is believed"]
 fn scattered_writes_leave_the_rest_warm_at_kill_9() {
     let (place, server, mut data) = warmed(24);
     scatter(&place, &mut data);

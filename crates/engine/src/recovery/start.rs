@@ -3,7 +3,7 @@
 use super::load::{Header, HeaderRead, read_header};
 use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
-use crate::doubts::Doubts;
+use crate::doubts::{Before, Doubts};
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::format::stored::{Place, payload_range};
@@ -127,7 +127,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let (state, accepted) = cache.read_state(&replay, &mut recovered).await?;
         let verdict = cache.judge_log(state.log, log.as_ref(), missing).await?;
         cache.write_superblock(&superblock).await?;
-        cache.doubts.begin(&superblock, outlived);
+        cache.doubts.begin(&superblock, if outlived { Before::Outlived } else { Before::Lost });
         let journal = replay.resume(accepted, Identity { epoch: superblock.epoch, start });
         cache.recover(state, journal, &mut recovered).await?;
         recovered.replayed_extents = cache.install_log(verdict, log).await?;
