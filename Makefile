@@ -10,9 +10,9 @@ demo: ## a slow volume with and without Nitro, side by side, in about two minute
 	@$(CARGO) build --release --quiet -p nitro
 	@scripts/demo
 
-test: ## format, lints, all tests, other people's NBD clients, the README's commands, a deduplicating store, the paper's evaluation scaled down
+test: ## format, lints, all tests, other people's NBD clients, faults, the README's commands, a deduplicating store, the paper's evaluation scaled down
 	@scripts/setup test
-	@$(MAKE) --no-print-directory lint unit clients readme cos reproduction
+	@$(MAKE) --no-print-directory lint unit clients faults readme cos reproduction
 
 lint:
 	$(CARGO) fmt --all --check

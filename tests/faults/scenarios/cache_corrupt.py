@@ -28,7 +28,7 @@ async def run(stage):
         await stage.pass_time("fault", stage.seconds / 10)
     await stage.look()
     status = await stage.server.status()
-    corrupt = status["caches"][0]["counts"]["corrupt_extents"] if "counts" in status["caches"][0] else None
+    corrupt = status["caches"][0]["corrupt_extents"]
     if corrupt == 0:
         raise Failure("no corrupt extent was counted")
     stage.figures["told"] = [f"{corrupt} corrupt extents"]
