@@ -1,6 +1,7 @@
 //! The async runtime: one reactor a thread, each with an io_uring of its own.
 
 use crate::error::Error;
+use crate::file::Turn;
 use compio::driver::ProactorBuilder;
 use compio::runtime::{Runtime, RuntimeBuilder};
 use nitro_engine::port::Clock;
@@ -127,11 +128,17 @@ pub(crate) fn is_io_uring() -> bool {
 pub(crate) struct Lent {
     fd: Arc<OwnedFd>,
     _request: Request,
+    _turn: Option<Turn>,
 }
 
 impl Lent {
     pub(crate) fn new(fd: &Arc<OwnedFd>) -> Self {
-        Self { fd: Arc::clone(fd), _request: Request::new() }
+        Self { fd: Arc::clone(fd), _request: Request::new(), _turn: None }
+    }
+
+    /// As [`new`](Self::new), with the turn of a request to a device.
+    pub(crate) fn with(fd: &Arc<OwnedFd>, turn: Turn) -> Self {
+        Self { _turn: Some(turn), ..Self::new(fd) }
     }
 }
 

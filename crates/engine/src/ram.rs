@@ -3,7 +3,7 @@
 use crate::buf::held_bytes;
 use crate::cache::Cache;
 use crate::settings::EngineSettings;
-use crate::volume::{DESTAGE_ROUNDS_MAX, READAHEADS_MAX, destage_round_bytes};
+use crate::volume::{DESTAGE_ROUNDS_MAX, GIVEN_UP_BYTES_MAX, READAHEADS_MAX, destage_round_bytes};
 use serde::Serialize;
 
 /// Write-evict units in RAM at once: the open ones of clean and of dirty extents, those on their way to the SSD, and those that
@@ -50,12 +50,14 @@ impl EngineSettings {
         .into()
     }
 
-    /// The most RAM that a volume takes beside its cache and what the requests hold, in bytes: destage, reading ahead, counters.
+    /// The most RAM that a volume takes beside its cache and what the requests hold, in bytes: destage, reading ahead, what was given up, counters.
     #[must_use]
     pub fn volume_ram_bytes(&self) -> u64 {
         let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);
+        let given_up = if self.origin_timeout.is_some() { 2 * GIVEN_UP_BYTES_MAX } else { 0 };
         u64::from(DESTAGE_ROUNDS_MAX) * destage_round_bytes(self.manager.extent_bytes as usize)
             + readahead
+            + given_up
             + VOLUME_BYTES
     }
 

@@ -2,51 +2,123 @@
 //! runtime's.
 
 use event_listener::Event;
+use futures_util::task::AtomicWaker;
 use nitro_engine::port::DeviceError;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
-/// Reads and writes at once through io_uring: more than a device's queue, beyond which the kernel lets threads wait.
+/// Turns of reads and writes at once through io_uring: more than a device's queue, beyond which the kernel lets threads wait.
 pub(super) const RING_MAX: usize = 256;
-/// Reads and writes at once where each takes a thread of the runtime.
+/// Turns of reads and writes at once where each takes a thread of the runtime.
 pub(super) const THREADS_MAX: usize = 8;
+/// A read or write of so many bytes takes one turn, a longer one more: what a device that hangs keeps of the process's memory
+/// is bounded by the turns.
+const TURN_BYTES: usize = 256 << 10;
 
-/// Turns of a device's reads and writes.
+/// The turns of a device's reads and writes, given in the order in which they are asked for.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
-    taken: AtomicUsize,
-    returned: Event,
+pub(super) struct Turns(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    taken: usize,
+    waiting: VecDeque<Arc<Waiter>>,
 }
 
-/// The right to have one request under way, until dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+/// A read or write that waits.
+#[derive(Debug)]
+struct Waiter {
+    weight: usize,
+    limit: usize,
+    waker: AtomicWaker,
+    granted: AtomicBool,
+}
 
-impl Drop for Turn<'_> {
+/// The right to have one read or write under way. It lasts until the kernel has answered, however early its caller goes away.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    turns: Arc<Turns>,
+    weight: usize,
+}
+
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::SeqCst);
-        self.0.returned.notify_additional(1);
+        self.turns.give_back(self.weight);
+    }
+}
+
+impl Queue {
+    fn grant(&mut self) {
+        while let Some(waiter) = self.waiting.pop_front_if(|w| self.taken + w.weight <= w.limit) {
+            self.taken += waiter.weight;
+            waiter.granted.store(true, Ordering::SeqCst);
+            waiter.waker.wake();
+        }
     }
 }
 
 impl Turns {
-    /// Waits until fewer than `limit` requests are under way.
-    pub(super) async fn take(&self, limit: usize) -> Turn<'_> {
-        loop {
-            if let Some(turn) = self.try_take(limit) {
-                return turn;
-            }
-            let returned = self.returned.listen();
-            // One may have been returned before it was listened for.
-            if let Some(turn) = self.try_take(limit) {
-                return turn;
-            }
-            returned.await;
-        }
+    /// Waits until a read or write of `len` bytes may be under way, where no more than `limit` turns are taken at once.
+    pub(super) async fn take(self: &Arc<Self>, limit: usize, len: usize) -> Turn {
+        let weight = len.div_ceil(TURN_BYTES).clamp(1, limit);
+        let mut claim = Claim { turns: self, weight, limit, waiter: None };
+        poll_fn(|context| claim.poll(context)).await;
+        Turn { turns: Arc::clone(self), weight }
     }
 
-    fn try_take(&self, limit: usize) -> Option<Turn<'_>> {
-        let more = |taken| (taken < limit).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok().map(|_| Turn(self))
+    fn give_back(&self, weight: usize) {
+        let mut queue = self.0.lock();
+        queue.taken -= weight;
+        queue.grant();
+    }
+}
+
+/// Turns that are being waited for.
+struct Claim<'a> {
+    turns: &'a Turns,
+    weight: usize,
+    limit: usize,
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl Claim<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        if let Some(waiter) = &self.waiter {
+            waiter.waker.register(context.waker());
+            if !waiter.granted.load(Ordering::SeqCst) {
+                return Poll::Pending;
+            }
+            self.waiter = None;
+            return Poll::Ready(());
+        }
+        let mut queue = self.turns.0.lock();
+        if queue.waiting.is_empty() && queue.taken + self.weight <= self.limit {
+            queue.taken += self.weight;
+            return Poll::Ready(());
+        }
+        let (waker, granted) = (AtomicWaker::new(), AtomicBool::new(false));
+        waker.register(context.waker());
+        let waiter = Arc::new(Waiter { weight: self.weight, limit: self.limit, waker, granted });
+        queue.waiting.push_back(Arc::clone(&waiter));
+        self.waiter = Some(waiter);
+        Poll::Pending
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let mut queue = self.turns.0.lock();
+        if waiter.granted.load(Ordering::SeqCst) {
+            queue.taken -= self.weight;
+        } else {
+            queue.waiting.retain(|other| !Arc::ptr_eq(other, &waiter));
+        }
+        queue.grant();
     }
 }
 
@@ -142,12 +214,44 @@ mod tests {
 
     #[test]
     fn a_turn_is_waited_for_and_given_on() {
-        let turns = Turns::default();
-        let (first, _second) = (turns.take(2).now_or_never().unwrap(), turns.take(2).now_or_never().unwrap());
-        let mut third = pin!(turns.take(2));
+        let turns = Arc::new(Turns::default());
+        let (first, _second) = (turns.take(2, 1).now_or_never().unwrap(), turns.take(2, 1).now_or_never().unwrap());
+        let mut third = pin!(turns.take(2, 1));
         assert!(third.as_mut().now_or_never().is_none());
         drop(first);
         assert!(third.now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_long_request_takes_more_turns_and_is_not_overtaken() {
+        let turns = Arc::new(Turns::default());
+        let short = [(); 4].map(|()| turns.take(4, TURN_BYTES).now_or_never().unwrap());
+        let mut long = Box::pin(turns.take(4, 100 * TURN_BYTES));
+        assert!(long.as_mut().now_or_never().is_none());
+        let [first, second, rest @ ..] = short;
+        drop((first, second));
+        let mut late = pin!(turns.take(4, 1));
+        assert!(late.as_mut().now_or_never().is_none());
+        drop(rest);
+        let long = long.now_or_never().unwrap();
+        assert!(late.as_mut().now_or_never().is_none());
+        drop(long);
+        assert!(late.now_or_never().is_some());
+    }
+
+    #[test]
+    fn who_goes_away_while_waiting_or_given_a_turn_leaves_it_to_others() {
+        let turns = Arc::new(Turns::default());
+        let held = turns.take(1, 1).now_or_never().unwrap();
+        let (mut gone, mut granted, mut last) =
+            (Box::pin(turns.take(1, 1)), Box::pin(turns.take(1, 1)), pin!(turns.take(1, 1)));
+        assert!(gone.as_mut().now_or_never().is_none() && granted.as_mut().now_or_never().is_none());
+        assert!(last.as_mut().now_or_never().is_none());
+        drop(gone);
+        drop(held);
+        // It has been given its turn, and was not polled since.
+        drop(granted);
+        assert!(last.now_or_never().is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod open;
 mod probe;
 mod space;
 
+pub(crate) use bound::Turn;
 pub use open::FileOptions;
 
 use crate::buffer::IoBuffer;
@@ -55,7 +56,7 @@ pub struct FileDevice {
 #[derive(Debug, Default)]
 struct UnderWay {
     blocking: Blocking,
-    turns: Turns,
+    turns: Arc<Turns>,
     flushes: Flushes,
 }
 
@@ -109,9 +110,10 @@ impl FileDevice {
         self.under_way.blocking.run(move || work(&fd)).await
     }
 
-    /// Waits until another read or write of the device may begin.
-    async fn turn(&self) -> bound::Turn<'_> {
-        self.under_way.turns.take(if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX }).await
+    /// Waits until another read or write of the device may begin, which keeps its turn until the kernel has answered.
+    async fn lend_in_turn(&self, len: usize) -> Lent {
+        let limit = if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX };
+        Lent::with(&self.fd, self.under_way.turns.take(limit, len).await)
     }
 
     async fn flush_once(&self) -> Result<(), DeviceError> {
@@ -135,13 +137,14 @@ impl Device for FileDevice {
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         self.check(Operation::Read, offset, len as u64)?;
         let fail = |e| DeviceError::from_io(e, Operation::Read, offset, len as u64);
-        let _turn = self.turn().await;
+        let mut lent = self.lend_in_turn(len).await;
+        // Only now: what waits takes no memory.
         let mut buf = BufMut::with_len(len);
         let mut done = 0;
         let mut retries = Retries::new();
-        while done < len {
+        loop {
             let target = IoBuffer::new(buf, done);
-            let BufResult(result, op) = submit(ReadAt::new(self.lend(), offset + done as u64, target)).await;
+            let BufResult(result, op) = submit(ReadAt::new(lent, offset + done as u64, target)).await;
             buf = op.into_inner().into_buf();
             match result {
                 Ok(read) if done + read == len => break,
@@ -150,6 +153,7 @@ impl Device for FileDevice {
                 Ok(_) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
                 Err(e) => retries.pause(e).await.map_err(fail)?,
             }
+            lent = self.lend_in_turn(len - done).await;
         }
         Ok(buf.freeze())
     }
@@ -158,7 +162,6 @@ impl Device for FileDevice {
         let len = data.len() as u64;
         self.check_writable(Operation::Write, offset, len)?;
         let fail = |e| DeviceError::from_io(e, Operation::Write, offset, len);
-        let _turn = self.turn().await;
         let mut rest = data;
         let mut retries = Retries::new();
         while !rest.is_empty() {
@@ -166,7 +169,8 @@ impl Device for FileDevice {
                 rest = BufMut::copy_of(&rest).freeze();
             }
             let at = offset + len - rest.len() as u64;
-            let BufResult(result, op) = submit(WriteAt::new(self.lend(), at, rest)).await;
+            let lent = self.lend_in_turn(rest.len()).await;
+            let BufResult(result, op) = submit(WriteAt::new(lent, at, rest)).await;
             rest = op.into_inner();
             match result {
                 Ok(written) if written == rest.len() => break,

@@ -20,6 +20,7 @@ mod write_back;
 
 pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
+pub(crate) use patience::GIVEN_UP_BYTES_MAX;
 use patience::Waits;
 pub use patience::{Change, Rest};
 pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};
@@ -100,7 +101,7 @@ pub struct Volume<F, O, C> {
     origin_durable: AtomicU64,
     /// Reads of the origin under way.
     origin_reading: AtomicUsize,
-    waits: Waits,
+    waits: Arc<Waits>,
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
     destage_state: DestageState,
@@ -137,7 +138,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             origin_writes: AtomicU64::new(1),
             origin_durable: AtomicU64::new(0),
             origin_reading: AtomicUsize::new(0),
-            waits: Waits::default(),
+            waits: Arc::default(),
             poisoned: Mutex::default(),
             destage: Destage::default(),
             destage_state: DestageState::default(),

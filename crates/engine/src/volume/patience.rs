@@ -15,6 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Requests of a volume that were given up and have not ended, at most, and the bytes that they are to write: beyond that its
+/// requests fail at once.
+const GIVEN_UP_MAX: usize = 256;
+pub(crate) const GIVEN_UP_BYTES_MAX: u64 = 64 << 20;
+
 /// What is left to do of a request that was answered with an error: to be polled to its end by the thread that began it.
 /// It ends when the origin answers, if ever; dropped sooner, the extents that it was writing to stay locked.
 pub type Rest = LocalBoxFuture<'static, ()>;
@@ -58,6 +63,11 @@ pub enum Change {
 }
 
 impl Change {
+    /// Bytes that it keeps in RAM.
+    fn held_bytes(&self) -> u64 {
+        if let Self::Write { data, .. } = self { data.len() as u64 } else { 0 }
+    }
+
     fn timed_out(&self) -> Error {
         let (operation, offset, len) = match self {
             Self::Write { offset, data, .. } => (Operation::Write, *offset, data.len() as u64),
@@ -109,6 +119,21 @@ struct Unanswered {
     begun: BTreeMap<u64, Duration>,
     /// When the first began that was given up, if nothing has been answered since.
     given_up: Option<Duration>,
+    /// Requests that were given up and have not ended, and the bytes that they hold.
+    left: (usize, u64),
+}
+
+/// A request that was given up, until it has ended.
+struct Left {
+    waits: Arc<Waits>,
+    bytes: u64,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let (count, bytes) = &mut self.waits.0.lock().left;
+        (*count, *bytes) = (*count - 1, *bytes - self.bytes);
+    }
 }
 
 /// One of them, until dropped.
@@ -125,6 +150,18 @@ impl Waits {
         let number = all.next;
         all.begun.insert(number, now);
         Wait { waits: self, number, answered: false }
+    }
+
+    /// Whether so much was given up that nothing more may be begun.
+    fn is_full(&self) -> bool {
+        let (count, bytes) = self.0.lock().left;
+        count >= GIVEN_UP_MAX || bytes >= GIVEN_UP_BYTES_MAX
+    }
+
+    fn leave(self: &Arc<Self>, bytes: u64) -> Left {
+        let (count, sum) = &mut self.0.lock().left;
+        (*count, *sum) = (*count + 1, *sum + bytes);
+        Left { waits: Arc::clone(self), bytes }
     }
 
     fn oldest(&self) -> Option<Duration> {
@@ -167,7 +204,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Runs a request; answers with an error of kind [`TimedOut`](ErrorKind::TimedOut) when it has waited for
     /// [`origin_timeout`](crate::EngineSettings::origin_timeout), if there is one, and so has something at the origin. What
-    /// is left to do of it then is handed out.
+    /// is left to do of it then is handed out. Where too much is left of earlier ones, it is not begun.
     ///
     /// # Errors
     /// As the method that the change names.
@@ -176,14 +213,23 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return (self.apply(change, &Patience::default()).await, None);
         }
         let (volume, patience, timed_out) = (Arc::clone(self), Patience::limited(), change.timed_out());
-        let limited = patience.clone();
+        if self.waits.is_full() {
+            self.metrics.errors.add(1);
+            return (Err(timed_out), None);
+        }
+        let (limited, held_bytes) = (patience.clone(), change.held_bytes());
         let request = async move { volume.apply(change, &limited).await };
         match self.in_time(request).await {
             Ok(result) => (result, None),
             Err(request) => {
                 patience.lose();
                 self.metrics.errors.add(1);
-                (Err(timed_out), Some(request.map(drop).boxed_local()))
+                let left = self.waits.leave(held_bytes);
+                let rest = async move {
+                    let _left = left;
+                    drop(request.await);
+                };
+                (Err(timed_out), Some(rest.boxed_local()))
             }
         }
     }

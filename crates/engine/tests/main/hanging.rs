@@ -103,6 +103,34 @@ fn what_was_given_up_is_read_only_once_it_has_ended() {
     });
 }
 
+/// Whatever a client sends to an origin that hangs: RAM is kept for a bounded number of requests.
+#[test]
+fn what_is_given_up_is_bounded() {
+    let (sim, volume) = volume(WriteMode::WriteThrough);
+    let (own, on) = (volume.clone(), sim.clone());
+    sim.run(async move {
+        hang(&own);
+        let mut begun = 0;
+        loop {
+            let now = on.clock.now();
+            let (result, rest) = own.change(write(begun % 100, 1)).await;
+            assert!(result.is_err());
+            let Some(rest) = rest else {
+                assert_eq!(on.clock.now(), now, "it is refused at once");
+                break;
+            };
+            on.spawn(rest);
+            begun += 1;
+            assert!(begun <= 256);
+        }
+        own.origin().faults().clear();
+        on.clock.sleep(10 * TIMEOUT).await;
+        let (result, rest) = own.change(write(0, 9)).await;
+        assert!(result.is_ok() && rest.is_none());
+        assert_eq!(read(&own, 0).await.unwrap(), content(9));
+    });
+}
+
 #[test]
 fn write_back_goes_on_and_destage_resumes() {
     let (sim, volume) = volume(WriteMode::WriteBack);
