@@ -111,7 +111,7 @@ fn built(mut input: &[u8], ring: &mut [u8]) -> Model {
             let key = key(extent);
             match kind % 3 {
                 2 => (0..u64::from(byte)).for_each(|n| {
-                    drop(model.newest.remove(&ExtentKey::new(key.object(), ExtentIndex(key.index().0 + n)).raw()));
+                    let _ = model.newest.remove(&ExtentKey::new(key.object(), ExtentIndex(key.index().0 + n)).raw());
                 }),
                 1 => drop(model.newest.insert(key.raw(), 0)),
                 _ => drop(model.newest.insert(key.raw(), byte)),

@@ -355,6 +355,7 @@ fn any_number_of_regions_has_room() {
         for n in 0..3000 {
             a.write(n * 20 * MIB, content(n, 512), false).await.unwrap();
         }
+        assert!(a.cache().status().open_regions <= most);
         b.write(0, content(1, 128 << 10), false).await.unwrap();
         b.trim(0, 32 << 30, false).await.unwrap();
         b.write_zeroes(1 << 30, 32 << 30, true, false, false).await.unwrap();
