@@ -51,6 +51,22 @@ struct Bed {
     volumes: Vec<Arc<TestVolume>>,
 }
 
+/// A volume in write-back that nobody destages yet.
+fn add_volume(cache: &Arc<TestCache>, clock: &SimClock, number: u16) -> Arc<TestVolume> {
+    let entry = VolumeEntry {
+        name: format!("volume {number}"),
+        origin_bytes: EXTENTS * EXTENT,
+        stamp: [0; 16],
+        mode: 1,
+        domain: DedupDomain::SHARED,
+    };
+    let object = cache.remember_volume(entry).unwrap();
+    assert_eq!(object, ObjectId(number));
+    let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteBack };
+    let origin = FaultyDevice::new(RamDevice::new(EXTENTS * EXTENT, 512), clock.clone(), 3);
+    Volume::new(cache.clone(), origin, options)
+}
+
 impl Bed {
     fn new(volumes: u16) -> Self {
         let sim = Simulation::new(11);
@@ -63,25 +79,15 @@ impl Bed {
             dirty_queue_bytes: CACHE,
             ..EngineSettings::new(manager)
         };
-        let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
-        let flash = device(settings.manager.cache_bytes + (4 << 20));
+        let flash_bytes = settings.manager.cache_bytes + (4 << 20);
+        let flash = FaultyDevice::new(RamDevice::new(flash_bytes, 512), clock.clone(), 3);
         let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
         let inserting = cache.clone();
         sim.spawn(async move { inserting.insertion_worker().await });
         let keeping = cache.clone();
         sim.spawn(async move { keeping.journal_worker().await });
         let volume = |number| {
-            let entry = VolumeEntry {
-                name: format!("volume {number}"),
-                origin_bytes: EXTENTS * EXTENT,
-                stamp: [0; 16],
-                mode: 1,
-                domain: DedupDomain::SHARED,
-            };
-            let object = cache.remember_volume(entry).unwrap();
-            assert_eq!(object, ObjectId(number));
-            let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteBack };
-            let volume = Volume::new(cache.clone(), device(EXTENTS * EXTENT), options);
+            let volume = add_volume(&cache, &clock, number);
             let destaging = volume.clone();
             sim.spawn(async move { destaging.destage_worker().await });
             volume
@@ -233,8 +239,9 @@ fn a_share_is_changed_while_its_volume_is_served() {
 
 #[test]
 fn what_the_origin_refuses_in_part_is_not_taken_for_destaged() {
-    let bed = Bed::new(1);
-    let volume = bed.volumes[0].clone();
+    let bed = Bed::new(0);
+    // Its worker would destage the rest first, so that nothing but what is refused is left.
+    let volume = add_volume(&bed.cache, &bed.sim.clock, 0);
     let refused = Fault::new(Effect::Fail(DeviceErrorKind::Io)).on(Operation::Write).within(0..10 * EXTENT);
     volume.origin().faults().inject(refused);
     bed.run(async move {
