@@ -3,7 +3,6 @@ import asyncio
 import errno
 import itertools
 import socket
-import socket
 import struct
 
 READ, WRITE, FLUSH, TRIM, WRITE_ZEROES = 0, 1, 3, 4, 6

@@ -85,15 +85,15 @@ fn cost<E>(session: &Session<'_, E>, action: &Action) -> Cost {
     match *action {
         Action::Read { offset, len } | Action::Write { offset, len, .. } => {
             let unit = u64::from(session.negotiated.info.block_preferred_bytes);
-            Cost::request(held_bytes(offset, len.into(), unit).min(session.limits.request_bytes_max.max(len).into()))
+            Cost::request(touched_bytes(offset, len.into(), unit).min(session.limits.request_bytes_max.max(len).into()))
         }
         Action::BlockStatus { .. } => status::cost(session.negotiated.contexts.iter().count()),
         _ => Cost::request(0),
     }
 }
 
-/// What an export holds for a range: whole units.
-fn held_bytes(offset: u64, len: u64, unit: u64) -> u64 {
+/// Bytes of the whole units that a range touches: an export holds those for it.
+fn touched_bytes(offset: u64, len: u64, unit: u64) -> u64 {
     let unit = unit.max(1);
     (offset % unit + len).div_ceil(unit) * unit
 }
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn a_small_request_holds_the_units_that_it_touches() {
-        assert_eq!(held_bytes(0, 512, 65536), 65536);
-        assert_eq!(held_bytes(65536 - 512, 1024, 65536), 2 * 65536);
-        assert_eq!(held_bytes(65536, 65536, 65536), 65536);
-        assert_eq!(held_bytes(7, 9, 1), 9);
+        assert_eq!(touched_bytes(0, 512, 65536), 65536);
+        assert_eq!(touched_bytes(65536 - 512, 1024, 65536), 2 * 65536);
+        assert_eq!(touched_bytes(65536, 65536, 65536), 65536);
+        assert_eq!(touched_bytes(7, 9, 1), 9);
     }
 }
