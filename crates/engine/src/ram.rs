@@ -50,7 +50,8 @@ impl EngineSettings {
         .into()
     }
 
-    /// The most RAM that a volume takes beside its cache and what the requests hold, in bytes: destage, reading ahead, what was given up, counters.
+    /// The most RAM that a volume takes beside its cache and what the requests hold, in bytes: destage, reading ahead, requests that
+    /// were given up, counters.
     #[must_use]
     pub fn volume_ram_bytes(&self) -> u64 {
         let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);

@@ -3,7 +3,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | modification time in nanoseconds since 1970; 0 for a block device, which has none |
+//! | 0 | 8 | modification time in nanoseconds since 1970, as it was last made durable; 0 for a block device, which has none |
 //! | 8 | 4 | in use: when it was said so, in seconds since 1970 |
 //! | 12 | 3 | in use: the start of the boot's random id (random(4)) |
 //! | 15 | 1 | 0 not known, 1 at rest, 2 in use |
