@@ -1,25 +1,20 @@
 //! Page-aligned, pooled buffers.
 //!
 //! A [`BufMut`] is filled by one owner and then frozen into a [`bytes::Bytes`], which is cheap to clone and to slice.
-//! When the last clone is dropped, its memory returns to a pool of the thread that dropped it.
+//! When the last clone is dropped, its memory returns to a pool.
+
+mod pool;
+
+pub use pool::POOLED_BYTES_MAX;
 
 use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
-use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
 pub const BUF_ALIGNMENT_BYTES: usize = 4096;
 
-/// Buffers above this many pages are not pooled.
-const POOLED_PAGES_MAX: usize = 2048;
-/// At most this many bytes are pooled by one thread.
-const THREAD_POOLED_BYTES_MAX: usize = 16 << 20;
-/// At most this many bytes are pooled by all threads together.
-pub const POOLED_BYTES_MAX: usize = 64 << 20;
-/// A thread takes its share of [`POOLED_BYTES_MAX`] in steps of this size, so that threads seldom meet there.
-const POOL_STEP_BYTES: usize = 1 << 20;
 /// Counters of held memory, one for each few threads.
 const COUNTERS: usize = 16;
 
@@ -27,20 +22,7 @@ const COUNTERS: usize = 16;
 #[repr(C, align(4096))]
 struct Page([u8; BUF_ALIGNMENT_BYTES]);
 
-/// Bytes that the threads' pools may hold by now, of [`POOLED_BYTES_MAX`].
-static POOLED: AtomicUsize = AtomicUsize::new(0);
-
-#[derive(Default)]
-struct Pool {
-    /// Free buffers by their size in pages.
-    free: Vec<Vec<Vec<Page>>>,
-    bytes: usize,
-    /// This thread's part of [`POOLED`].
-    share: usize,
-}
-
 thread_local! {
-    static POOL: RefCell<Pool> = RefCell::new(Pool::default());
     static COUNTER: usize = NEXT_COUNTER.fetch_add(1, Ordering::Relaxed) % COUNTERS;
 }
 
@@ -65,49 +47,9 @@ pub fn bytes_in_use() -> u64 {
     u64::try_from(sum).unwrap_or(0)
 }
 
-impl Pool {
-    fn take(&mut self, pages: usize) -> Option<Vec<Page>> {
-        let taken = self.free.get_mut(pages)?.pop()?;
-        self.bytes -= (pages + 1) * BUF_ALIGNMENT_BYTES;
-        Some(taken)
-    }
-
-    fn put(&mut self, memory: Vec<Page>) {
-        let pages = memory.len();
-        if pages == 0 || pages > POOLED_PAGES_MAX || !self.has_room((pages + 1) * BUF_ALIGNMENT_BYTES) {
-            return;
-        }
-        if self.free.len() <= pages {
-            self.free.resize_with(pages + 1, Vec::new);
-        }
-        // As held_bytes counts them.
-        self.bytes += (pages + 1) * BUF_ALIGNMENT_BYTES;
-        self.free[pages].push(memory);
-    }
-
-    /// Whether so many bytes more may be pooled here.
-    fn has_room(&mut self, bytes: usize) -> bool {
-        let wanted = self.bytes + bytes;
-        if wanted > self.share && wanted <= THREAD_POOLED_BYTES_MAX {
-            let step = (wanted - self.share).next_multiple_of(POOL_STEP_BYTES);
-            let grown = |pooled: usize| Some(pooled + step).filter(|pooled| *pooled <= POOLED_BYTES_MAX);
-            if POOLED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok() {
-                self.share += step;
-            }
-        }
-        wanted <= self.share
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        POOLED.fetch_sub(self.share, Ordering::Relaxed);
-    }
-}
-
 /// Pages of the memory for a buffer of so many: those of larger buffers are a quarter of a power of two apart, so that reads of
 /// many sizes find what others have left.
-fn size_class(pages: usize) -> usize {
+const fn size_class(pages: usize) -> usize {
     match pages.checked_ilog2() {
         Some(log) if log >= 4 => pages.next_multiple_of(1 << (log - 2)),
         _ => pages,
@@ -132,7 +74,7 @@ impl BufMut {
     #[must_use]
     pub fn with_len(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
-        let pages = POOL.with(|p| p.borrow_mut().take(count)).unwrap_or_else(|| vec![Page::zeroed(); count]);
+        let pages = pool::take(count).unwrap_or_else(|| vec![Page::zeroed(); count]);
         self::count((count * BUF_ALIGNMENT_BYTES) as i64);
         Self { pages, len }
     }
@@ -157,7 +99,7 @@ impl BufMut {
     #[must_use]
     pub fn with_capacity(len: usize) -> Self {
         let count = size_class(len.div_ceil(BUF_ALIGNMENT_BYTES));
-        let pages = POOL.with(|p| p.borrow_mut().take(count)).unwrap_or_else(|| Vec::with_capacity(count));
+        let pages = pool::take(count).unwrap_or_else(|| Vec::with_capacity(count));
         self::count((pages.len() * BUF_ALIGNMENT_BYTES) as i64);
         Self { pages, len: 0 }
     }
@@ -211,8 +153,7 @@ impl Drop for BufMut {
             // It never grew to its capacity.
             return;
         }
-        // While a thread ends its pool may be gone; then the memory is simply freed.
-        let _ = POOL.try_with(|p| p.borrow_mut().put(pages));
+        pool::put(pages);
     }
 }
 
@@ -231,6 +172,7 @@ pub fn is_zero(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::pool::POOLED_PAGES_MAX;
     use super::*;
 
     #[test]
