@@ -9,6 +9,7 @@ use nitro_cache::weu::Stored;
 use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
 use nitro_cache::{ExtentKey, Fingerprint, Generation, WeuId};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// A gap of at most one part in so many of a WEU is written too, so that one write does; a larger one is left out.
 const GAP_WRITTEN: usize = 64;
@@ -147,20 +148,26 @@ impl OpenWeu {
     /// What has been put since the last call, in whole blocks: the next extent begins a new one, so that nothing is
     /// written twice, and nothing durable is put at risk.
     pub(crate) fn take_unsaved(&mut self, block_bytes: u32) -> Parts {
+        let unsaved = self.unsaved(block_bytes);
+        self.saved_bytes += unsaved.iter().map(|range| range.len() as u64).sum::<u64>();
+        unsaved.into_iter().map(|range| (range.start as u32, BufMut::copy_of(&self.buf[range]).freeze())).collect()
+    }
+
+    /// Where that stands in the buffer. It counts as saved from now on.
+    fn unsaved(&mut self, block_bytes: u32) -> SmallVec<[Range<usize>; 2]> {
         let end = self.packed_end.next_multiple_of(block_bytes as usize);
-        let mut parts = Parts::new();
+        let mut unsaved = SmallVec::new();
         let first = self.saved.0.max((HEAD_BYTES as usize).next_multiple_of(block_bytes as usize));
         if self.packed_end > first {
             self.buf[self.packed_end..end].fill(0);
-            parts.push((first as u32, BufMut::copy_of(&self.buf[first..end]).freeze()));
+            unsaved.push(first..end);
             (self.saved.0, self.packed_end) = (end, end);
         }
         if self.raw_start < self.saved.1 {
-            parts.push((self.raw_start as u32, BufMut::copy_of(&self.buf[self.raw_start..self.saved.1]).freeze()));
+            unsaved.push(self.raw_start..self.saved.1);
             self.saved.1 = self.raw_start;
         }
-        self.saved_bytes += parts.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-        parts
+        unsaved
     }
 
     /// As [`seal`](Self::seal), for a WEU of which parts have been saved: what is left to be written, the head last.
@@ -171,14 +178,14 @@ impl OpenWeu {
 
     fn complete(mut self, identity: (u64, u32), block_bytes: u32) -> (Head, Parts, Written) {
         let block = block_bytes as usize;
-        let mut parts = self.take_unsaved(block_bytes);
+        let unsaved = self.unsaved(block_bytes);
         let table = self.packed_end.next_multiple_of(block);
         let (head, end) = self.write_header(table, identity);
         let padded = end.next_multiple_of(block);
         self.buf[end..padded].fill(0);
         self.buf[HEAD_BYTES as usize..(HEAD_BYTES as usize).next_multiple_of(block)].fill(0);
         let buf = std::mem::replace(&mut self.buf, BufMut::with_len(0)).freeze();
-        self.saved_bytes -= parts.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        let mut parts: Parts = unsaved.into_iter().map(|range| (range.start as u32, buf.slice(range))).collect();
         parts.push((table as u32, buf.slice(table..padded)));
         parts.push((0, buf.slice(..(HEAD_BYTES as usize).next_multiple_of(block))));
         let written = self.written(&parts);
