@@ -16,6 +16,12 @@ impl Superseded {
     pub fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl CacheManager {

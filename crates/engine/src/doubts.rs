@@ -2,8 +2,8 @@
 //!
 //! A write to the origin makes what is cached of its extents void, but the journal has that only with the next commit. Until
 //! then the extents are *doubtful*. They are entered in one of two tables (bits, by the hash of the extent's key) before the
-//! origin is written to. [`Cache::settle_doubts`] turns to the other table, repeats there what is still being written, commits,
-//! and only then clears the first: so an extent that is in neither table is in the journal as it is.
+//! origin is written to. [`Cache::settle_doubts`] turns to the other table, repeats there what is still being written, writes
+//! the journal, and only then clears the first: so an extent that is in neither table is in the journal as it is.
 //!
 //! After a kill, where all that was written is still there, a restart distrusts the extents in the tables. After a power cut,
 //! the tables do not count, and it distrusts all of the regions that the journal has as open (`volume/regions.rs`).
@@ -274,7 +274,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             return Ok(());
         }
         let Some(table) = self.doubts.turn() else { return Ok(()) };
-        self.commit().await?;
+        self.write_journal().await?;
         self.doubts.clear(table);
         Ok(())
     }

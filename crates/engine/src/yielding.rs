@@ -1,5 +1,6 @@
-//! Letting others run in the middle of long work, on any executor.
+//! Waiting and letting others run, on any executor.
 
+use event_listener::Event;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -14,4 +15,19 @@ pub async fn yield_now() {
         Poll::Pending
     })
     .await;
+}
+
+/// Waits until `attempt` gives something; it is repeated whenever `event` is notified. The first attempt costs nothing beside.
+pub(crate) async fn attempt_at<T>(event: &Event, mut attempt: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        let notified = event.listen();
+        // The event may have come before there was a listener.
+        if let Some(result) = attempt() {
+            return result;
+        }
+        notified.await;
+    }
 }

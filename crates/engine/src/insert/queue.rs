@@ -2,6 +2,7 @@
 
 use crate::kept::{Kept, Meter, Room};
 use crate::volume::{Flights, Token};
+use crate::yielding::attempt_at;
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::{ExtentKey, Fingerprint, Location};
@@ -75,13 +76,11 @@ impl InsertQueue {
 
     /// Room for jobs that keep `bytes` alive together, as soon as there is some; `None`: the queue is closed.
     pub(crate) async fn admit_wait(&self, bytes: u64) -> Option<Arc<Room>> {
-        loop {
-            let roomy = self.held.roomy.listen();
-            match self.admit(bytes) {
-                None if !self.is_closed() => roomy.await,
-                room => return room,
-            }
-        }
+        attempt_at(&self.held.roomy, || match self.admit(bytes) {
+            None if !self.is_closed() => None,
+            room => Some(room),
+        })
+        .await
     }
 
     /// Room for what is in RAM anyhow.
@@ -104,14 +103,11 @@ impl InsertQueue {
 
     /// The next job; `None` once the queue is closed and empty. Each job is followed by [`done`](Self::done).
     pub(crate) async fn take(&self) -> Option<Job> {
-        loop {
-            let pushed = self.pushed.listen();
-            match self.try_take() {
-                Ok(job) => return Some(job),
-                Err(Empty { closed: true }) => return None,
-                Err(Empty { closed: false }) => pushed.await,
-            }
-        }
+        attempt_at(&self.pushed, || match self.try_take() {
+            Ok(job) => Some(Some(job)),
+            Err(Empty { closed }) => closed.then_some(None),
+        })
+        .await
     }
 
     fn try_take(&self) -> Result<Job, Empty> {

@@ -30,7 +30,7 @@ pub(crate) const UNSEALED_BYTES: u64 = (DIRTY_BASE_BYTES_MAX + VERSIONED_BYTES) 
 
 /// A round's share of a half, and its bounds in bytes. Up to the small one, the share is twice as large.
 const ROUND_SHARE: u64 = 64;
-const ROUND_BYTES_SMALL: u64 = 64 << 10;
+const ROUND_BYTES_SMALL: u64 = 256 << 10;
 const ROUND_BYTES_MIN: u64 = 1 << 10;
 const ROUND_BYTES_MAX: u64 = 1 << 20;
 /// The share of a half for what the old log takes during a snapshot, and most bytes of it: it is kept in RAM.

@@ -123,18 +123,27 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// request was given up.
     pub(super) async fn admit_dirty(&self, extents: u64, patience: &Patience) -> Result<Admitted<'_, F, C>, Error> {
         let mut starved = None;
+        if let Some(admitted) = self.try_admit(extents) {
+            return Ok(admitted);
+        }
         loop {
             let room = self.cache.room.listen();
-            for extents in [extents, extents.min(EXTENTS_AT_ONCE), 1] {
-                if self.cache.try_admit(self.options.object, extents) {
-                    return Ok(Admitted { cache: &self.cache, object: self.options.object, extents });
-                }
+            if let Some(admitted) = self.try_admit(extents) {
+                return Ok(admitted);
             }
             self.check_room(patience)?;
             starved.get_or_insert_with(|| self.destage.starved());
             self.cache.metrics.dirty_stalls.add(1);
             select(room, pin!(self.cache.clock.sleep(ROOM_WAIT))).await;
         }
+    }
+
+    /// Admits all of `extents`, or as many as there is room for.
+    fn try_admit(&self, extents: u64) -> Option<Admitted<'_, F, C>> {
+        let object = self.options.object;
+        let tried =
+            [extents, extents.min(EXTENTS_AT_ONCE), 1].into_iter().find(|n| self.cache.try_admit(object, *n))?;
+        Some(Admitted { cache: &self.cache, object, extents: tried })
     }
 
     /// Whether destage can make room: not where all that is dirty of the volume is lost.

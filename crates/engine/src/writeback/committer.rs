@@ -1,6 +1,7 @@
 //! The committer: writes what is dirty and what the journal is to be told, then flushes once for both. At most one
 //! commit is under way; those who ask meanwhile share the next.
 
+use super::ledger::Asked;
 use super::snapshot::Snapshotting;
 use crate::cache::Cache;
 use crate::format::journal::{LogPosition, Record};
@@ -54,6 +55,13 @@ impl Round {
     fn is_empty(&self) -> bool {
         self.records.is_empty() && self.untold.is_empty() && self.unsaved.is_none() && self.sealed.is_empty()
     }
+
+    /// Whether nothing but the journal is written: no data, no records that refer to data, and nothing is released once it is durable.
+    fn is_journal_only(&self) -> bool {
+        let refers = |record: &Record| matches!(record, Record::DirtyBase { .. } | Record::DirtyDup { .. });
+        let data = self.unsaved.is_some() || !self.sealed.is_empty() || self.records.iter().any(refers);
+        !data && self.superseded.is_empty() && self.log.is_none()
+    }
 }
 
 /// The committer at work.
@@ -61,6 +69,8 @@ pub(super) struct Committer<'a, F, C> {
     pub(super) cache: &'a Cache<F, C>,
     pub(super) journal: Journal,
     pub(super) snapshot: Option<Snapshotting>,
+    /// Something was written to the journal since the last flush.
+    pub(super) unflushed: bool,
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
@@ -72,15 +82,23 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if self.is_journaling() { self.ledger.commit().await } else { Ok(()) }
     }
 
+    /// Writes whatever the journal has been told, so that it outlives the program.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub(crate) async fn write_journal(&self) -> Result<(), crate::Error> {
+        if self.is_journaling() { self.ledger.write().await } else { Ok(()) }
+    }
+
     /// Commits whenever asked to, until the cache is closed.
     pub(crate) async fn committer(&self) {
         let Some(journal) = self.commits.journal.lock().take() else { return };
-        let mut committer = Committer { cache: self, journal, snapshot: None };
+        let mut committer = Committer { cache: self, journal, snapshot: None, unflushed: false };
         loop {
             let wanted = self.ledger.wanted.listen();
-            if let Some(ticket) = self.ledger.asked() {
-                match committer.commit().await {
-                    Ok(()) => self.ledger.finish(ticket),
+            if let Some(Asked { ticket, durable }) = self.ledger.asked() {
+                match committer.commit(durable).await {
+                    Ok(durable) => self.ledger.finish(ticket, durable),
                     Err(error) => self.fail(&error),
                 }
             } else if !self.dirty_open.lock().sealed.is_empty() {
@@ -173,42 +191,54 @@ fn split(records: Vec<Record>, bytes_max: u64) -> impl Iterator<Item = Vec<Recor
 }
 
 impl<F: Device, C: Clock> Committer<'_, F, C> {
-    pub(super) async fn commit(&mut self) -> Result<(), AppendError> {
+    /// Writes what there is to write. Unless it is to be `durable`, it is flushed only if something depends on that. Gives whether it
+    /// is durable.
+    pub(super) async fn commit(&mut self, durable: bool) -> Result<bool, AppendError> {
         let cache = self.cache;
         let round = cache.round();
         if round.is_empty() {
-            return Ok(());
+            if durable && self.unflushed {
+                self.flush().await?;
+            }
+            return Ok(!self.unflushed);
         }
+        let durable = durable || !round.is_journal_only();
         // First what became void: nothing that depends on it is durable before.
         let mut records: Vec<Record> = round.untold.into_iter().map(|weu| cache.slot_record(weu)).collect();
         records.extend(round.records);
         let mut batches = split(records, self.batch_bytes());
         let data = write_data(cache, round.unsaved, round.sealed);
+        self.unflushed = true;
         let (written, refused) = join(data, self.append(batches.next().unwrap_or_default())).await;
         written?;
         let mut refused = refused?;
-        // A restart checks the data of the last batch alone, so that of all others must be durable.
+        // A restart checks the data of the last batch alone, so that of all others must be durable. For the same reason no batch
+        // whose records refer to data is left without a flush.
         while refused.is_none()
             && let Some(batch) = batches.next()
         {
             self.flush().await?;
             refused = self.append(batch).await?;
         }
+        let durable = durable || refused.is_some();
         if let Some(mut records) = refused {
             records.extend(batches.flatten());
             self.snapshot_now(records).await?;
         }
-        self.flush().await?;
+        if durable {
+            self.flush().await?;
+        }
         cache.metrics.commits.add(1);
         cache.round_done(round.superseded, round.log);
         cache.room.notify(usize::MAX);
-        Ok(())
+        Ok(durable)
     }
 
     async fn flush(&mut self) -> Result<(), AppendError> {
         let position = self.journal.position();
         self.cache.flash.flush().await?;
         self.journal.flushed(position);
+        self.unflushed = false;
         Ok(())
     }
 

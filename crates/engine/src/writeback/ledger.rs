@@ -3,19 +3,32 @@
 
 use crate::error::Error;
 use crate::format::journal::{FORGET_BYTES, Record};
+use crate::yielding::attempt_at;
 use event_listener::Event;
 use nitro_cache::CacheManager;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A commit's number: it makes durable all that was there when it was asked for.
+/// A commit's number: it writes all that was there when it was asked for.
 pub(super) type Ticket = u64;
+
+/// What a commit is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) ticket: Ticket,
+    /// It is to be durable. Else it need only outlive the program, or make room in the ledger.
+    pub(super) durable: bool,
+}
 
 #[derive(Debug, Default)]
 struct State {
+    /// The last commit that was asked for, and the last of those that are to be durable.
     asked: Ticket,
-    done: Ticket,
+    durable_asked: Ticket,
+    /// The last commit that was written, and the last that is durable.
+    written: Ticket,
+    durable: Ticket,
     failed: Option<Arc<str>>,
     closed: bool,
     /// The committer has ended: nothing will be made durable any more.
@@ -150,19 +163,26 @@ impl Ledger {
     async fn reserve(&self, bytes: u64) -> Room<'_> {
         debug_assert!(bytes <= self.bytes_max, "{bytes} bytes never have room in {}", self.bytes_max);
         let bytes = bytes.min(self.bytes_max);
-        loop {
-            let freed = self.freed.listen();
-            {
-                let mut pending = self.pending.lock();
-                let is_room = pending.told_bytes() + pending.reserved_bytes + bytes <= self.bytes_max;
-                if is_room || pending.over {
-                    pending.reserved_bytes += bytes;
-                    return Room { ledger: self, bytes: Cell::new(bytes) };
-                }
+        let mut attempts = 0;
+        attempt_at(&self.freed, || {
+            let room = self.try_reserve(bytes);
+            attempts += 1;
+            // There are two before each wait.
+            if room.is_none() && attempts % 2 == 0 {
+                self.ask();
             }
-            self.ask();
-            freed.await;
-        }
+            room
+        })
+        .await
+    }
+
+    fn try_reserve(&self, bytes: u64) -> Option<Room<'_>> {
+        let mut pending = self.pending.lock();
+        let is_room = pending.told_bytes() + pending.reserved_bytes + bytes <= self.bytes_max;
+        (is_room || pending.over).then(|| {
+            pending.reserved_bytes += bytes;
+            Room { ledger: self, bytes: Cell::new(bytes) }
+        })
     }
 
     /// Has a commit made when half of the room is used: before anybody has to wait.
@@ -207,38 +227,53 @@ impl Ledger {
 
     /// Ends when all that was pushed, and all dirty data that was appended, is durable.
     pub(super) async fn commit(&self) -> Result<(), Error> {
+        self.wait_for(true).await
+    }
+
+    /// Ends when all that was pushed is written, so that it outlives the program.
+    pub(super) async fn write(&self) -> Result<(), Error> {
+        self.wait_for(false).await
+    }
+
+    async fn wait_for(&self, durable: bool) -> Result<(), Error> {
         let ticket = {
             let mut state = self.state.lock();
             state.asked += 1;
+            if durable {
+                state.durable_asked = state.asked;
+            }
             state.asked
         };
         self.wanted.notify(usize::MAX);
-        loop {
-            let done = self.done.listen();
-            {
-                let state = self.state.lock();
-                if let Some(reason) = &state.failed {
-                    return Err(Error::Poisoned { reason: reason.clone() });
-                }
-                if state.done >= ticket {
-                    return Ok(());
-                }
-                if state.ended {
-                    return Err(Error::Poisoned { reason: Arc::from("the cache is closed") });
-                }
+        attempt_at(&self.done, || {
+            let state = self.state.lock();
+            if let Some(reason) = &state.failed {
+                return Some(Err(Error::Poisoned { reason: reason.clone() }));
             }
-            done.await;
-        }
+            if (if durable { state.durable } else { state.written }) >= ticket {
+                return Some(Ok(()));
+            }
+            state.ended.then(|| Err(Error::Poisoned { reason: Arc::from("the cache is closed") }))
+        })
+        .await
     }
 
     /// The commit that is asked for, if any: it serves all that asked before.
-    pub(super) fn asked(&self) -> Option<Ticket> {
+    pub(super) fn asked(&self) -> Option<Asked> {
         let state = self.state.lock();
-        (state.asked > state.done && state.failed.is_none()).then_some(state.asked)
+        let durable = state.durable_asked > state.durable;
+        let asked = (state.asked > state.written || durable) && state.failed.is_none();
+        asked.then_some(Asked { ticket: state.asked, durable })
     }
 
-    pub(super) fn finish(&self, ticket: Ticket) {
-        self.state.lock().done = ticket;
+    /// All that was there when `ticket` was asked for is written, and maybe durable.
+    pub(super) fn finish(&self, ticket: Ticket, durable: bool) {
+        let mut state = self.state.lock();
+        state.written = ticket;
+        if durable {
+            state.durable = ticket;
+        }
+        drop(state);
         self.done.notify(usize::MAX);
     }
 
@@ -288,16 +323,32 @@ mod tests {
         }
         assert_eq!(ledger.asked(), None);
         ledger.push(record()).now_or_never().unwrap();
-        assert_eq!(ledger.asked(), Some(1), "half of the room is used");
+        assert_eq!(ledger.asked(), Some(Asked { ticket: 1, durable: false }), "half of the room is used");
         for _ in 5..10 {
             ledger.push(record()).now_or_never().unwrap();
         }
         let mut waiting = pin!(ledger.push(record()));
         assert!(waiting.as_mut().now_or_never().is_none());
-        assert_eq!((ledger.asked(), ledger.pending()), (Some(2), 10));
+        assert_eq!((ledger.asked(), ledger.pending()), (Some(Asked { ticket: 2, durable: false }), 10));
         assert_eq!(ledger.take().len(), 10);
         assert!(waiting.now_or_never().is_some());
         assert_eq!(ledger.pending(), 1);
+    }
+
+    #[test]
+    fn what_is_to_be_durable_does_not_end_with_what_is_written() {
+        let ledger = Ledger::new(80);
+        let (mut durable, mut written) = (pin!(ledger.commit()), pin!(ledger.write()));
+        assert!(durable.as_mut().now_or_never().is_none() && written.as_mut().now_or_never().is_none());
+        assert_eq!(ledger.asked(), Some(Asked { ticket: 2, durable: true }));
+        ledger.finish(2, false);
+        assert!(durable.as_mut().now_or_never().is_none() && written.now_or_never().is_some());
+        assert_eq!(ledger.asked(), Some(Asked { ticket: 2, durable: true }));
+        ledger.finish(2, true);
+        assert!(durable.now_or_never().is_some());
+        assert_eq!(ledger.asked(), None);
+        ledger.ask();
+        assert_eq!(ledger.asked(), Some(Asked { ticket: 3, durable: false }));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
     pub(super) async fn snapshot_step(&mut self) -> Result<(), AppendError> {
         // What the snapshot says of the state must be durable before the snapshot counts.
         if self.gather() {
-            self.commit().await?;
+            self.commit(true).await?;
             return self.finish(Vec::new()).await;
         }
         self.write_part().await
