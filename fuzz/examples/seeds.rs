@@ -1,6 +1,6 @@
 //! Writes the seed corpora: `cd fuzz && cargo run --example seeds`.
 
-use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use nitro_engine::codec::{Compression, Compressor};
 use nitro_engine::codec::FingerprintHash;
 use nitro_engine::journal::Area;

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_cache::ExtentKey;
+use nitro_units::ExtentKey;
 use nitro_engine::buf::BufMut;
 use nitro_engine::format::crc32c;
 use nitro_engine::format::journal::{HEADER_BYTES, Header, HeaderCrc, Kind};

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_cache::{Generation, WeuId};
+use nitro_units::{Generation, WeuId};
 use nitro_engine::codec::{Compression, Compressor, Encoding, decode};
 use nitro_engine::format::stored::{Place, payload_range, prefix};
 

@@ -4,7 +4,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use nitro_fuzz::trace::drain;
 use nitro_trace::parquet::{ParquetReader, ParquetWriter};
 use nitro_trace::{BadRecords, Op, Reader, Request};

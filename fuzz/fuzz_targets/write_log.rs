@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use nitro_engine::buf::BufMut;
 use nitro_engine::format::write_log::{Entry, Header, LABEL_BYTES, Label, RING_BYTES_MIN, batch_bytes, encode};
 use nitro_engine::inspect::{LogContents, log_contents};

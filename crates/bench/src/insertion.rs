@@ -3,8 +3,9 @@
 use crate::load::{EXTENT, Failure, extents_of, mb_per_second, thread_cpu_time};
 use bytes::Bytes;
 use nitro_device::{CompioClock, FileDevice, FileOptions, RamDevice, Reactor, spawn_thread};
-use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_units::ObjectId;
 use std::path::Path;
 use std::time::Duration;
 

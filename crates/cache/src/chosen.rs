@@ -1,9 +1,9 @@
 //! Eviction of a WEU that somebody else has chosen: an SSD designed together with the cache knows best which one is cheap to lose
 //! (paper §4, "Potential SSD customization").
 
-use crate::ids::WeuId;
 use crate::manager::{CacheManager, Evicted};
 use crate::weu::SlotState;
+use nitro_units::WeuId;
 
 impl CacheManager {
     /// As [`evict`](Self::evict), of that WEU; `None` if it may not be evicted.

@@ -1,7 +1,8 @@
 //! The dirty list: extents that the origin has not got yet (write-back, paper §3), in offset order, so that destage
 //! can merge neighbours and hard disks need not seek back and forth.
 
-use crate::ids::{ExtentIndex, ExtentKey, Location, ObjectId, WeuId};
+use crate::location::Location;
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// One extent that the origin has not got yet.

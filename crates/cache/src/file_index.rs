@@ -1,8 +1,8 @@
 //! The file index: `ExtentKey -> Location`. A *base* entry is one that its WEU's header names, and costs 7 bytes here
 //! and 12 in the WEU table; a *dup* entry is a further key with the same content, and keeps key, target and generation.
 
-use crate::ids::{ExtentKey, Generation, WeuId};
 use crate::table::{Slot, Table};
+use nitro_units::{ExtentKey, Generation, WeuId};
 use std::num::NonZeroU64;
 
 /// What a key points to.

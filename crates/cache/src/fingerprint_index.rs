@@ -6,8 +6,8 @@
 //! a victim is the oldest of its shard: LRU to that resolution, for no links. An untouched entry is evicted before its
 //! age can wrap, and a stale one is swept before its generation can (see the manager's `sweep`).
 
-use crate::ids::{Fingerprint, Generation, WeuId};
 use crate::table::{Slot, Table};
+use nitro_units::{Fingerprint, Generation, WeuId};
 
 const TAG_BYTES: usize = 15;
 const SHARD_BITS_MIN: u32 = 8;

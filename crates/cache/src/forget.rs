@@ -1,8 +1,8 @@
 //! Forgetting objects whole: in steps, by what is cached rather than by what could be.
 
 use crate::file_index::Reference;
-use crate::ids::{ExtentKey, ObjectId, WeuId};
 use crate::manager::CacheManager;
+use nitro_units::{ExtentKey, ObjectId, WeuId};
 
 impl CacheManager {
     /// Forgets what is dirty of an extent, readable or lost, though the origin has not got it. `false`: nothing is.

@@ -9,7 +9,7 @@ mod dirty;
 mod file_index;
 mod fingerprint_index;
 mod forget;
-mod ids;
+mod location;
 mod lru;
 mod manager;
 pub mod pattern;
@@ -24,7 +24,7 @@ pub mod weu;
 mod write_back;
 
 pub use dirty::DirtyExtent;
-pub use ids::{ExtentIndex, ExtentKey, Fingerprint, Generation, Location, ObjectId, WeuId};
+pub use location::Location;
 pub use lru::LruMap;
 pub use manager::{Append, CacheManager, Evicted};
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};

@@ -4,13 +4,14 @@
 use crate::dirty::DirtyList;
 use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
-use crate::ids::{ExtentKey, Fingerprint, Generation, Location, WeuId};
+use crate::location::Location;
 use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
 use crate::sweep::Sweep;
 use crate::warm::TOGETHER;
 use crate::weu::{SlotState, Stored, WeuTable};
+use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
 
 /// What became of an extent handed to [`CacheManager::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

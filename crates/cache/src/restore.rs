@@ -10,9 +10,9 @@
 use crate::dirty::Held;
 use crate::file_index::{Dup, Reference};
 use crate::fingerprint_index::Target;
-use crate::ids::{ExtentKey, Fingerprint, Generation, WeuId};
 use crate::manager::CacheManager;
 use crate::weu::{Position, Stored};
+use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
 use std::collections::{BTreeSet, HashSet};
 
 /// Most extents of a run of forgotten ones: a restart keeps each of them in RAM.

@@ -1,7 +1,8 @@
 //! The cache's settings, each declared once with its bounds, default and meaning.
 
+use crate::pattern::StreamSettings;
 use crate::weu::layout::ENTRIES_MAX;
-use crate::{WeuId, pattern::StreamSettings};
+use nitro_units::WeuId;
 use std::fmt;
 
 /// One numeric setting: what help texts, checks and documentation are made of.

@@ -2,8 +2,8 @@
 //! different extents do not. Whoever knows several extents beforehand has their chains overlap.
 
 use crate::file_index::Reference;
-use crate::ids::{ExtentKey, Fingerprint};
 use crate::manager::CacheManager;
+use nitro_units::{ExtentKey, Fingerprint};
 use std::hint::black_box;
 
 /// Extents that are read ahead together at the most.

@@ -2,9 +2,10 @@
 //! *pinned*, never evicted, while it holds content that the origin has not got, or that the journal still names.
 
 use crate::dirty::{DirtyExtent, Held};
-use crate::ids::{ExtentIndex, ExtentKey, Fingerprint, Location, ObjectId, WeuId};
+use crate::location::Location;
 use crate::manager::{Append, CacheManager};
 use crate::weu::Stored;
+use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
 
 /// Pins to be taken back once the journal has what superseded them; see [`CacheManager::superseded`].
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use crate::object::{Change, Object};
 use crate::place::Reference;
 use crate::{Error, Hex, Progress, Store};
 use hashbrown::{HashMap, HashSet};
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
 use nitro_engine::yielding::yield_now;
+use nitro_units::Fingerprint;
 use serde::Serialize;
 
 /// What is wrong with an object.

@@ -17,10 +17,10 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use nitro_engine::buf::BufMut;
 use nitro_engine::format::FormatError;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
 use nitro_engine::yielding::yield_now;
 use nitro_index::FlashIndex;
+use nitro_units::Fingerprint;
 use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 

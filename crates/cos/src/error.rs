@@ -2,8 +2,8 @@
 
 use crate::Kind;
 use nitro_engine::format::FormatError;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::{DeviceError, ErrorKind};
+use nitro_units::Fingerprint;
 use std::fmt;
 
 /// A failed operation.

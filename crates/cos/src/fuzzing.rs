@@ -12,7 +12,7 @@ use crate::place::{Place, Reference};
 use crate::plan::{Layout, Plan, StoreOptions};
 use bytes::Bytes;
 use nitro_engine::codec::{Compression, Compressor};
-use nitro_engine::manager::Fingerprint;
+use nitro_units::Fingerprint;
 
 const SEED: u64 = 7;
 const AT: u64 = 4096;

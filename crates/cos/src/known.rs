@@ -10,9 +10,9 @@ use crate::place::Place;
 use crate::slots::Slots;
 use crate::{Error, Store};
 use futures_util::future::try_join_all;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
+use nitro_units::Fingerprint;
 
 /// Index entries that are entered at once.
 const ENTERED_AT_ONCE: usize = 64;

@@ -5,7 +5,7 @@ use crate::format::container::ContainerChunk;
 use crate::place::Place;
 use hashbrown::HashMap;
 use lru::LruCache;
-use nitro_engine::manager::Fingerprint;
+use nitro_units::Fingerprint;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Fingerprints are uniform already.

@@ -1,7 +1,7 @@
 //! Where a chunk is, and references to chunks.
 
 use crate::format::SECTOR_BYTES;
-use nitro_engine::manager::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Where a chunk was put: a hint, believed only if the region there holds the chunk's fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -6,9 +6,9 @@ use crate::object::Object;
 use crate::place::{Place, Reference};
 use crate::{Error, Store};
 use hashbrown::HashMap;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
 use nitro_engine::yielding::yield_now;
+use nitro_units::Fingerprint;
 use std::future::Future;
 use std::pin::Pin;
 

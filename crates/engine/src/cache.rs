@@ -25,9 +25,8 @@ use crate::yielding::yield_now;
 use bytes::{Buf, Bytes};
 use event_listener::Event;
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{
-    CacheManager, ExtentIndex, ExtentKey, Fingerprint, Generation, Location, LruMap, ObjectId, Stats, WeuId,
-};
+use nitro_cache::{CacheManager, Location, LruMap, Stats};
+use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use crate::buf::BufMut;
 use bytes::Bytes;
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use sha1::Digest;
 use std::cell::RefCell;
 

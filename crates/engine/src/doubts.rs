@@ -11,7 +11,7 @@
 use crate::cache::Cache;
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
 use crate::port::{Clock, Device};
-use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The port of fingerprint indexes that are larger than RAM. What is in the manager's own index, in RAM, is not asked of
 //! them; what they say is believed only if the place that they name still is what it was.
 
-use nitro_cache::{Fingerprint, Generation, WeuId};
+use nitro_units::{Fingerprint, Generation, WeuId};
 use std::future::Future;
 
 /// Where content of a fingerprint was put.

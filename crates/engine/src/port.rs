@@ -3,7 +3,7 @@
 //! shared by all threads.
 
 use bytes::Bytes;
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use std::fmt;
 use std::future::Future;
 use std::io;

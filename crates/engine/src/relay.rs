@@ -6,7 +6,7 @@ use event_listener::{Event, listener};
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use parking_lot::Mutex;
 use std::mem::take;
 
@@ -161,8 +161,8 @@ impl FingerprintIndex for IndexRelay {
 mod tests {
     use super::*;
     use futures_util::future::{join, join_all};
-    use nitro_cache::{Generation, WeuId};
     use nitro_device::{Reactor, spawn_thread};
+    use nitro_units::{Generation, WeuId};
     use std::collections::HashMap;
     use std::sync::Arc;
 

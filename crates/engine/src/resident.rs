@@ -2,7 +2,8 @@
 
 use crate::codec::Encoding;
 use bytes::Bytes;
-use nitro_cache::{Generation, Location, WeuId};
+use nitro_cache::Location;
+use nitro_units::{Generation, WeuId};
 use parking_lot::Mutex;
 
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
 use hashbrown::HashMap;
-use nitro_cache::ObjectId;
 use nitro_cache::pattern::{StreamDetector, StreamSettings};
 use nitro_trace::Op;
+use nitro_units::ObjectId;
 
 /// Pieces that are looked at together, so that reads of memory overlap.
 const WARM: usize = 16;

@@ -1,7 +1,7 @@
 //! One request of a trace.
 
 use crate::Problem;
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Bytes of a sector, the unit in which most formats count.
 pub const SECTOR_BYTES: u64 = 512;

@@ -1,7 +1,7 @@
 //! The base entries of one WEU slot, 12 bytes each.
 
 use super::layout::{Position, Stored};
-use crate::ids::ExtentKey;
+use nitro_units::ExtentKey;
 
 /// The entries, in the order in which their extents were stored.
 #[derive(Debug, Default)]

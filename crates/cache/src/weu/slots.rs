@@ -3,8 +3,9 @@
 use super::entries::Entries;
 use super::layout::{Fill, Position, Stored};
 use super::lru::LruList;
-use crate::ids::{ExtentKey, Generation, Location, WeuId};
+use crate::location::Location;
 use crate::settings::Settings;
+use nitro_units::{ExtentKey, Generation, WeuId};
 use std::collections::VecDeque;
 
 /// The life of a slot.

@@ -1,10 +1,8 @@
 //! Forgetting an object whole, and what is dirty of it.
 
 use nitro_cache::weu::{Position, Stored};
-use nitro_cache::{
-    Append, CacheManager, ExtentIndex, ExtentKey, FORGOTTEN_RUN_MAX, Fingerprint, Forgotten, Generation, ObjectId,
-    RestoredEntry, Settings, WeuId,
-};
+use nitro_cache::{Append, CacheManager, FORGOTTEN_RUN_MAX, Forgotten, RestoredEntry, Settings};
+use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 
 const EXTENTS: u64 = 300;
 

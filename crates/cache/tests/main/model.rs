@@ -1,7 +1,8 @@
 //! A naive cache, driven by the same random operations: every WEU a list, every index a map, every order a vector.
 
 use nitro_cache::weu::Stored;
-use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, Fingerprint, Location, ObjectId, Settings, WeuId};
+use nitro_cache::{Append, CacheManager, Location, Settings};
+use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -205,7 +206,7 @@ fn a_generation_lap_never_revives_a_stale_fingerprint() {
         pair.next_weu();
         pair.insert(key(1), 1 + (round % 100) as u16, 8000);
         if pair.model.live.get(&lap.0) == Some(&lap.1) {
-            assert!(pair.manager.is_current(lap.0, nitro_cache::Generation(lap.1)));
+            assert!(pair.manager.is_current(lap.0, nitro_units::Generation(lap.1)));
             assert_eq!(pair.manager.lookup_fingerprint(&fingerprint(0)), None, "another lap's entry was revived");
         }
     }

@@ -1,7 +1,8 @@
 //! RAM per cached extent.
 
 use nitro_cache::weu::Stored;
-use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, Fingerprint, ObjectId, Settings};
+use nitro_cache::{Append, CacheManager, Settings};
+use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
 
 fn fingerprint(n: u64) -> Fingerprint {
     let mut state = n;

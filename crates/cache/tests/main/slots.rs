@@ -1,7 +1,8 @@
 //! When slots of evicted write-evict units may be used again.
 
 use nitro_cache::weu::Stored;
-use nitro_cache::{Append, CacheManager, ExtentIndex, ExtentKey, ObjectId, Settings, WeuId};
+use nitro_cache::{Append, CacheManager, Settings};
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 
 /// A manager whose slots all hold something.
 fn full() -> CacheManager {

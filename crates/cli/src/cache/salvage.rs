@@ -7,10 +7,10 @@ use crate::files::open_target;
 use crate::output::{self, Format, Table};
 use crate::serve;
 use crate::size::Size;
-use nitro_cache::ObjectId;
 use nitro_device::FileDevice;
 use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
 use nitro_engine::port::{DeviceError, Operation};
+use nitro_units::ObjectId;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 

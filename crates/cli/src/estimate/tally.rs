@@ -4,7 +4,7 @@
 //! every second fingerprint only, chosen by the fingerprint itself, then every fourth, and so on: what is left is a fair
 //! sample of the contents with all their occurrences, and so are the ratios taken from it.
 
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};

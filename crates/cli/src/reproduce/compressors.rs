@@ -4,11 +4,11 @@ use crate::error::Error;
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use nitro_cache::Fingerprint;
 use nitro_engine::buf::BufMut;
 use nitro_engine::codec::{Compression, Compressor, Encoding, decode};
 use nitro_sim::experiments::{Band, Holds, Section, Table, Verdict, percents};
 use nitro_trace::content::{Compressibility, fill};
+use nitro_units::Fingerprint;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@ use super::overlay::Overlay;
 use bytes::Bytes;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_engine::buf::BufMut;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
+use nitro_units::Fingerprint;
 use std::sync::OnceLock;
 
 /// An origin. Before it is changed, the cache is told that it is in use.

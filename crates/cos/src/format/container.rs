@@ -11,7 +11,7 @@
 
 use super::{BLOCK_BYTES, checksum, u16_at, u32_at, u64_at};
 use crate::place::Place;
-use nitro_engine::manager::Fingerprint;
+use nitro_units::Fingerprint;
 
 const MAGIC: [u8; 4] = *b"NCMD";
 const HEADER_BYTES: usize = 24;

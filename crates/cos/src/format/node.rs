@@ -15,7 +15,7 @@
 use super::{u16_at, u64_at};
 use crate::place::{Place, Reference};
 use nitro_engine::format::FormatError;
-use nitro_engine::manager::Fingerprint;
+use nitro_units::Fingerprint;
 
 const MAGIC: [u8; 4] = *b"NCRB";
 const HEADER_BYTES: usize = 16;

@@ -14,7 +14,7 @@ use super::{u16_at, u32_at, u64_at};
 use crate::format::region::ChunkKind;
 use crate::place::{Place, Reference};
 use nitro_engine::format::FormatError;
-use nitro_engine::manager::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Bytes of an object's record, but for its name.
 pub(crate) const OBJECT_BYTES: usize = 1 + 8 + 3 + 4 + 8 + REFERENCE_BYTES + 5 * 8 + 2;

@@ -4,8 +4,8 @@ use crate::model::{CHUNK, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{Settings, Store};
 use nitro_device::CrashingDevice;
-use nitro_engine::manager::Fingerprint;
 use nitro_engine::port::Device;
+use nitro_units::Fingerprint;
 use std::sync::Arc;
 
 const SIZE: u64 = 64 << 20;

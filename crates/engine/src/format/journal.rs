@@ -213,7 +213,7 @@ pub fn encode_body(records: &[Record], batch: &mut [u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+    use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 
     fn example() -> (Header, Vec<Record>, Vec<u8>) {
         let key = |index| ExtentKey::new(ObjectId(3), ExtentIndex(index));

@@ -10,7 +10,8 @@
 
 use super::crc32c;
 use crate::codec::Encoding;
-use nitro_cache::{Generation, WeuId, weu::layout::PREFIX_BYTES};
+use nitro_cache::weu::layout::PREFIX_BYTES;
+use nitro_units::{Generation, WeuId};
 
 /// The place a stored extent was written to. It is mixed into the checksum, so that bytes of another place or another
 /// filling never pass for those that were asked for.

@@ -33,7 +33,7 @@
 use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, crc32c};
 use nitro_cache::weu::layout::{BLOCK_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, UNIT_BYTES};
-use nitro_cache::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
 
 const MAGIC: [u8; 8] = *b"NITROWEU";
 const HEAD: &str = "WEU head";

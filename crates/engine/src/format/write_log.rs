@@ -45,8 +45,8 @@ use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, crc32c};
 use crate::buf::{BufMut, is_zero};
 use bytes::Bytes;
-use nitro_cache::ExtentKey;
 use nitro_cache::settings::EXTENT_BYTES;
+use nitro_units::ExtentKey;
 
 const LABEL_MAGIC: [u8; 8] = *b"NITROLOG";
 const LABEL: &str = "write log label";
@@ -309,7 +309,7 @@ pub fn encode(header: Header, entries: &[Entry], block_bytes: u32) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nitro_cache::{ExtentIndex, ObjectId};
+    use nitro_units::{ExtentIndex, ObjectId};
 
     const LABELLED: Label =
         Label { extent_bytes: 4096, uuid: [1; 16], cache_uuid: [2; 16], ring_bytes: RING_BYTES_MIN };

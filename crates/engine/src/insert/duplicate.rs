@@ -6,7 +6,8 @@ use crate::domain::Named;
 use crate::fingerprints::ContentPlace;
 use crate::port::{Clock, Device};
 use bytes::Bytes;
-use nitro_cache::{CacheManager, ExtentKey, Fingerprint, Location};
+use nitro_cache::{CacheManager, Location};
+use nitro_units::{ExtentKey, Fingerprint};
 
 /// What comparing an extent with what is cached under its fingerprint has shown.
 #[derive(Debug, Clone, Copy, PartialEq)]

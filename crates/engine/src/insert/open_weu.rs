@@ -7,7 +7,7 @@ use crate::format::weu::{Entry, Head, encode_table};
 use bytes::Bytes;
 use nitro_cache::weu::Stored;
 use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
-use nitro_cache::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
 use smallvec::SmallVec;
 use std::ops::Range;
 

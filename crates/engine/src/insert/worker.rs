@@ -18,7 +18,8 @@ use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{Append, CacheManager, Evicted, ExtentKey, Fingerprint, Location, WeuId};
+use nitro_cache::{Append, CacheManager, Evicted, Location};
+use nitro_units::{ExtentKey, Fingerprint, WeuId};
 use std::collections::VecDeque;
 use std::pin::pin;
 

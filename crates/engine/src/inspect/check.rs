@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use crate::port::Device;
 use futures_util::stream::{self, StreamExt};
-use nitro_cache::WeuId;
+use nitro_units::WeuId;
 
 /// Bytes of WEUs in RAM at once.
 const RAM_BYTES: u32 = 64 << 20;

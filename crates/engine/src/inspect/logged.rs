@@ -6,7 +6,7 @@ use crate::format::journal::LogPosition;
 use crate::port::Device;
 use crate::write_log::{newest, read_label, read_row};
 use bytes::Bytes;
-use nitro_cache::{ExtentIndex, ExtentKey};
+use nitro_units::{ExtentIndex, ExtentKey};
 use std::collections::BTreeMap;
 
 /// What a volume has in the write log.

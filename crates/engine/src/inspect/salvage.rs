@@ -9,7 +9,7 @@ use crate::port::{Device, DeviceError};
 use crate::recovery::State;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use nitro_cache::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use crate::port::{Device, DeviceError};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
-use nitro_cache::{Generation, WeuId};
+use nitro_units::{Generation, WeuId};
 use std::collections::{BTreeSet, HashMap};
 
 /// Why something on the device is not what it should be.

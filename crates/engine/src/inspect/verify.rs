@@ -8,7 +8,7 @@ use crate::port::Device;
 use crate::recovery::sealed;
 use bytes::Bytes;
 use nitro_cache::weu::layout::{HEAD_BYTES, UNIT_BYTES};
-use nitro_cache::{ExtentKey, Generation, WeuId};
+use nitro_units::{ExtentKey, Generation, WeuId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

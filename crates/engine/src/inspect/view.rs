@@ -10,7 +10,7 @@ use crate::port::Device;
 use crate::recovery::{State, read_superblock, sealed};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
-use nitro_cache::{Generation, WeuId};
+use nitro_units::{Generation, WeuId};
 
 /// An entry of a filling of a WEU.
 pub(super) type Target = (WeuId, Generation, u16);

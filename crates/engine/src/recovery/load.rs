@@ -8,7 +8,7 @@ use crate::format::weu::{Entry, Head};
 use crate::port::{Clock, Device};
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
-use nitro_cache::{Generation, WeuId};
+use nitro_units::{Generation, WeuId};
 use std::time::Duration;
 
 /// Reads of the device at once.

@@ -3,9 +3,10 @@
 use crate::format::journal::{LogPosition, Record};
 use crate::volume::WHOLE;
 use crate::volume::registry::VolumeEntry;
+use nitro_cache::FORGOTTEN_RUN_MAX;
 use nitro_cache::settings::WEU_BYTES;
 use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
-use nitro_cache::{ExtentKey, FORGOTTEN_RUN_MAX, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The newest that is known of an extent.

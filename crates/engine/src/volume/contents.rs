@@ -1,6 +1,6 @@
 //! Fingerprints of dirty extents, where the origin goes by them: what is destaged need not be hashed again.
 
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

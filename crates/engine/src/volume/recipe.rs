@@ -10,7 +10,7 @@ use crate::port::{Clock, Device, Recipe};
 use crate::settings::EngineSettings;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 use std::ops::Range;
 
 /// Whether an origin's fingerprints are those of a cache.

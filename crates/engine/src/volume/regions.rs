@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::format::journal::{REGION_BYTES as REGION_RECORD_BYTES, Record};
 use crate::port::{Clock, Device};
 use crate::writeback::Room;
-use nitro_cache::ObjectId;
+use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};

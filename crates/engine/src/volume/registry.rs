@@ -5,7 +5,7 @@ use crate::domain::DedupDomain;
 use crate::error::Error;
 use crate::format::journal::Record;
 use crate::port::{Clock, Device};
-use nitro_cache::ObjectId;
+use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::port::{Clock, Device};
 use crate::writeback::DirtyShare;
 use futures_util::future::select;
-use nitro_cache::{ExtentIndex, ObjectId};
+use nitro_units::{ExtentIndex, ObjectId};
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;

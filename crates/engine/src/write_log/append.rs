@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::format::journal::{LogPosition, Record};
 use crate::format::write_log::Entry;
 use crate::port::{Clock, Device};
-use nitro_cache::{ExtentKey, ObjectId};
+use nitro_units::{ExtentKey, ObjectId};
 use std::time::Duration;
 
 /// What keeps the ring full may need a while: how soon to look again.

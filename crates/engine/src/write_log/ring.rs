@@ -8,7 +8,7 @@ use crate::port::Device;
 use crate::volume::Token;
 use bytes::Bytes;
 use event_listener::Event;
-use nitro_cache::ObjectId;
+use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

@@ -11,7 +11,8 @@ use crate::insert::{Content, Job};
 use crate::kept::{Kept, OVERHEAD_BYTES};
 use crate::port::{Clock, Device};
 use bytes::Bytes;
-use nitro_cache::{ExtentIndex, ExtentKey, ObjectId, SettingError};
+use nitro_cache::SettingError;
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

@@ -10,7 +10,8 @@ use crate::journal::{AppendError, Journal, SNAPSHOT_PART_BYTES};
 use crate::port::{Clock, Device, DeviceError};
 use crate::write_log::WriteLog;
 use futures_util::future::{join, join_all};
-use nitro_cache::{Forgotten, Superseded, WeuId};
+use nitro_cache::{Forgotten, Superseded};
+use nitro_units::WeuId;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 

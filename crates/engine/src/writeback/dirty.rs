@@ -13,7 +13,8 @@ use crate::port::{Clock, Device};
 use crate::yielding::yield_now;
 use bytes::Bytes;
 use futures_util::future::select;
-use nitro_cache::{Append, CacheManager, Fingerprint};
+use nitro_cache::{Append, CacheManager};
+use nitro_units::Fingerprint;
 use std::pin::pin;
 use std::time::Duration;
 

@@ -6,7 +6,8 @@
 
 use crate::cache::Cache;
 use crate::port::{Clock, Device};
-use nitro_cache::{CacheManager, ObjectId};
+use nitro_cache::CacheManager;
+use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::format::journal::Record;
 use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
 use crate::port::{Clock, Device};
 use crate::write_log::WriteLog;
-use nitro_cache::{ExtentIndex, ObjectId, WeuId};
+use nitro_units::{ExtentIndex, ObjectId, WeuId};
 use std::time::Duration;
 
 /// Entries looked up under one holding of the manager's lock.

@@ -10,13 +10,14 @@ use nitro_engine::buf::BufMut;
 use nitro_engine::codec::Compression;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
+use nitro_engine::manager::Settings;
 use nitro_engine::manager::pattern::StreamSettings;
-use nitro_engine::manager::{Generation, ObjectId, Settings, WeuId};
 use nitro_engine::port::{Clock, Device};
 use nitro_engine::{
     Cache, Change, CrashMemory, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions,
     WriteMode,
 };
+use nitro_units::{Generation, ObjectId, WeuId};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};

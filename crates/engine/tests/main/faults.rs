@@ -5,9 +5,10 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::buf::BufMut;
-use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::manager::Settings;
 use nitro_engine::port::Operation;
 use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
+use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
 

@@ -6,12 +6,13 @@ use futures_util::future::{Either, select};
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::codec::Compression;
-use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::manager::Settings;
 use nitro_engine::port::{Clock, Device, ErrorKind as DeviceErrorKind, Operation};
 use nitro_engine::{
     Cache, DedupDomain, DirtyShare, EngineSettings, Error, ErrorKind, Health, Volume, VolumeEntry, VolumeOptions,
     WriteMode,
 };
+use nitro_units::ObjectId;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -9,11 +9,12 @@ use nitro_engine::buf::BufMut;
 use nitro_engine::codec::Compression;
 use nitro_engine::format::journal::DIRTY_DUP_BYTES;
 use nitro_engine::journal::Budget;
-use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::manager::Settings;
 use nitro_engine::port::Clock;
 use nitro_engine::{
     Cache, EngineSettings, Health, LogDevice, MissingLog, Volume, VolumeEntry, VolumeOptions, WriteMode,
 };
+use nitro_units::ObjectId;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -4,8 +4,9 @@ use super::{Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::Settings;
 use crate::workload::Piece;
-use nitro_cache::{ExtentKey, Stats};
+use nitro_cache::Stats;
 use nitro_ssd::Nanos;
+use nitro_units::ExtentKey;
 
 /// No extent: no key has all bits set, since objects are numbered from 0.
 const NOTHING: u64 = u64::MAX;

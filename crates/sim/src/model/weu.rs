@@ -6,10 +6,11 @@ use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::weu::Stored;
-use nitro_cache::{Append, CacheManager, Evicted, Location, WeuId};
+use nitro_cache::{Append, CacheManager, Evicted, Location};
 use nitro_ssd::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
+use nitro_units::WeuId;
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
 const SAVING_MIN: u32 = 16;

@@ -127,8 +127,8 @@ impl DirtyList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nitro_cache::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
     use nitro_trace::Op;
+    use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
 
     fn piece(index: u64, offset: u32, len: u32) -> Piece {
         let key = ExtentKey::new(ObjectId(3), ExtentIndex(index));

@@ -4,9 +4,9 @@ use super::piece::Piece;
 use super::{BATCH_PIECES, Pieces};
 use crate::Error;
 use hashbrown::HashMap;
-use nitro_cache::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
 use nitro_trace::content::Contents;
 use nitro_trace::{Op, Reader, Request};
+use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
 
 /// Objects have 16 bits in an extent's key; the rest of an object's number goes to the top of the extent's.
 const OBJECT_INDEX_SHIFT: u32 = 40;

@@ -1,7 +1,7 @@
 //! One extent's share of a request.
 
-use nitro_cache::{ExtentKey, Fingerprint};
 use nitro_trace::Op;
+use nitro_units::{ExtentKey, Fingerprint};
 
 /// Bytes of an encoded piece.
 pub(super) const PIECE_BYTES: usize = 48;
@@ -95,7 +95,7 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nitro_cache::{ExtentIndex, ObjectId};
+    use nitro_units::{ExtentIndex, ObjectId};
     use proptest::prelude::*;
 
     proptest! {

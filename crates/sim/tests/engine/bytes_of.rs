@@ -1,11 +1,11 @@
 //! Bytes that have the contents which a trace tells by fingerprint.
 
 use bytes::Bytes;
-use nitro_cache::Fingerprint;
 use nitro_engine::buf::BufMut;
 use nitro_engine::codec::{Compression, Compressor, Encoding};
 use nitro_trace::Request;
 use nitro_trace::content::{Compressibility, fill};
+use nitro_units::Fingerprint;
 
 /// The unit of fingerprints in these traces.
 pub const BLOCK_BYTES: usize = 4096;

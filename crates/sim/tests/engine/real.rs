@@ -3,7 +3,6 @@
 use crate::Counted;
 use crate::bytes_of::{self, BLOCK_BYTES};
 use crate::simulation::{SimClock, Simulation};
-use nitro_cache::ObjectId;
 use nitro_cache::pattern::StreamSettings;
 use nitro_device::RamDevice;
 use nitro_engine::codec::Compression;
@@ -11,6 +10,7 @@ use nitro_engine::port::Device;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_sim::Settings;
 use nitro_trace::{Op, Request};
+use nitro_units::ObjectId;
 use std::collections::HashSet;
 use std::sync::Arc;
 

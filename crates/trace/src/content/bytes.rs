@@ -1,7 +1,7 @@
 //! Bytes made from a fingerprint.
 
 use crate::rng::{Rng, hash};
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Unique and repeated bytes alternate in pieces of this many.
 const PIECE_BYTES: usize = 1024;

@@ -1,7 +1,7 @@
 //! How well an extent compresses.
 
 use crate::rng::{hash, unit};
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Compression ratios, normally distributed and cut off below 1 (Nitro §5.2), each a function of the fingerprint: equal
 /// extents compress alike, in every run with the same seed.

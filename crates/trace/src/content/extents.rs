@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, PRINT_BYTES, Print};
 use crate::rng::hash;
 use crate::{Op, Reader, Request, Skipped, Split, TraceError};
-use nitro_cache::{ExtentIndex, Fingerprint};
+use nitro_units::{ExtentIndex, Fingerprint};
 use sha1::{Digest, Sha1};
 
 /// The unit in which contents are kept: the block size of nearly all traces with content.

@@ -1,7 +1,7 @@
 //! Fields of a line and what they say. Nothing here allocates.
 
 use crate::Problem;
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Hexadecimal digits of an MD5 digest.
 pub const MD5_DIGITS: usize = 32;

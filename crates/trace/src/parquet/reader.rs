@@ -11,7 +11,7 @@ use ::parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use ::parquet::errors::{ParquetError, Result as ParquetResult};
 use ::parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use ::parquet::file::serialized_reader::SerializedFileReader;
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Rows decoded at a time.
 const BATCH_ROWS: u64 = 4096;

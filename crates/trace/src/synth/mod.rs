@@ -17,7 +17,7 @@ pub use snapshots::{SnapshotChain, SnapshotReader};
 pub use zipf::{Zipf, ZipfReader, ZipfSampler};
 
 use crate::rng::hash;
-use nitro_cache::Fingerprint;
+use nitro_units::Fingerprint;
 
 /// Bytes of the blocks that generators give fingerprints for.
 pub const BLOCK_BYTES: u64 = 4096;

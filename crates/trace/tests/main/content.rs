@@ -1,9 +1,9 @@
 //! The content model: extents from blocks, and bytes against real LZ4 and gzip.
 
 use crate::samples::reader;
-use nitro_cache::Fingerprint;
 use nitro_trace::content::{Compressibility, Contents, Extents, fill};
 use nitro_trace::{Op, Reader, Request, TraceError};
+use nitro_units::Fingerprint;
 use sha1::{Digest, Sha1};
 use std::collections::HashSet;
 use std::io::Read;

@@ -1,9 +1,9 @@
 //! Formats by small examples: those without samples, bad records, compression, and columns that the user describes.
 
-use nitro_cache::Fingerprint;
 use nitro_trace::format::{BlockEvent, Columns};
 use nitro_trace::{BadRecords, ErrorKind, Format, Merged, Op, Options, Place, Reader, Request, TraceError};
 use nitro_trace::{open, open_stream, summarize};
+use nitro_units::Fingerprint;
 use proptest::prelude::*;
 use std::io::{Cursor, Read, Write};
 

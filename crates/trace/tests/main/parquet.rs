@@ -1,10 +1,10 @@
 //! Our own format: what is written is read back, and damage is told.
 
 use bytes::Bytes;
-use nitro_cache::Fingerprint;
 use nitro_trace::parquet::{ParquetReader, ParquetWriter};
 use nitro_trace::synth::FiuLike;
 use nitro_trace::{BadRecords, ErrorKind, Op, Options, Reader, Request, TraceError, convert, open, summarize};
+use nitro_units::Fingerprint;
 use proptest::prelude::*;
 
 fn written(requests: &[Request]) -> Bytes {

@@ -109,7 +109,7 @@ use super::super::FormatError;
 use super::super::field::{Reader, Writer};
 use crate::domain::DedupDomain;
 use nitro_cache::weu::layout::ENTRIES_MAX;
-use nitro_cache::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 
 const NAME: &str = "journal record";
 const FINGERPRINTED: u8 = 1;

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use nitro_engine::buf::BufMut;
-use nitro_engine::manager::{ObjectId, Settings};
+use nitro_engine::manager::Settings;
 use nitro_engine::port::{Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use nitro_engine::{Cache, EngineSettings};
+use nitro_units::ObjectId;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -4,8 +4,8 @@
 use super::image::{ALPHA, BETA, EXTENT, History, Ram, Stopped, VOLUME_BYTES, content, histories, origin, settings};
 use futures_util::FutureExt;
 use nitro_engine::inspect::{self, Report, Salvaged, Severity, Standing, Trust};
-use nitro_engine::manager::ObjectId;
 use nitro_engine::{Cache, ErrorKind, Volume, VolumeOptions, WriteMode};
+use nitro_units::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 

@@ -8,8 +8,8 @@ use device::Recorder;
 use nitro_engine::journal::{
     AppendError, Area, Budget, Counts, Identity, Journal, Record, Replay, SNAPSHOT_PART_BYTES,
 };
-use nitro_engine::manager::{ExtentKey, Generation, WeuId};
 use nitro_engine::port::Device;
+use nitro_units::{ExtentKey, Generation, WeuId};
 use std::collections::BTreeMap;
 use std::future::Future;
 
@@ -287,6 +287,6 @@ fn dirty_base(n: u64) -> Record {
         stored_bytes: 4096,
         crc: 5,
         raw_blocks: true,
-        fingerprint: Some(nitro_engine::manager::Fingerprint([6; 20])),
+        fingerprint: Some(nitro_units::Fingerprint([6; 20])),
     }
 }

@@ -5,7 +5,6 @@ use super::super::clock::VirtualTime;
 use super::Trace;
 use crate::error::Error;
 use bytes::Bytes;
-use nitro_cache::Fingerprint;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{HddDevice, RamDevice};
@@ -13,6 +12,7 @@ use nitro_engine::buf::BufMut;
 use nitro_engine::port::Device;
 use nitro_trace::content::fill;
 use nitro_trace::{Op, Reader, Request};
+use nitro_units::Fingerprint;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Newtypes for everything the cache names or counts.
+//! Names for what all crates of Nitro speak of: objects, extents, write-evict units, fingerprints. Numbers with a type, no I/O.
+#![forbid(unsafe_code)]
 
-use crate::weu::layout::SECTOR_BYTES;
 use std::fmt;
 
 /// What is cached: a volume, file or snapshot, by the number the cache gave it.
@@ -86,42 +86,6 @@ impl Generation {
 /// The hash of an extent's bytes: BLAKE3 (or SHA-1) of 160 bits. 128 of them are kept in RAM and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 20]);
-
-/// Where a cached extent lies: valid only while `generation` is its WEU's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Location {
-    /// The write-evict unit.
-    pub weu: WeuId,
-    /// The filling of `weu` that holds the extent.
-    pub generation: Generation,
-    /// The extent's number within the WEU's header.
-    pub entry: u16,
-    /// First byte of the stored extent within the WEU.
-    pub offset: u32,
-    /// 512-byte sectors that must be read, from the one that holds `offset`, to have the whole stored extent.
-    /// None: the extent is all zeroes and has no payload.
-    pub sectors: u16,
-    /// CRC-32C of an extent that is stored as it is, in whole blocks from `offset` on. Others have a prefix with their
-    /// checksum.
-    pub raw_crc: Option<u32>,
-    /// The WEU was still in RAM, on its way to the SSD, when this was asked.
-    pub in_ram: bool,
-}
-
-impl Location {
-    /// Whether two locations name one stored extent.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        (self.weu, self.generation, self.entry) == (other.weu, other.generation, other.entry)
-    }
-
-    /// The bytes of the WEU that must be read to have the whole stored extent, in whole sectors.
-    #[must_use]
-    pub const fn span(&self) -> std::ops::Range<u32> {
-        let start = self.offset / SECTOR_BYTES * SECTOR_BYTES;
-        start..start + self.sectors as u32 * SECTOR_BYTES
-    }
-}
 
 #[cfg(test)]
 mod tests {

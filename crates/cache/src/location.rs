@@ -1,0 +1,40 @@
+//! Where a cached extent lies.
+
+use crate::weu::layout::SECTOR_BYTES;
+use nitro_units::{Generation, WeuId};
+
+/// Where a cached extent lies: valid only while `generation` is its WEU's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The write-evict unit.
+    pub weu: WeuId,
+    /// The filling of `weu` that holds the extent.
+    pub generation: Generation,
+    /// The extent's number within the WEU's header.
+    pub entry: u16,
+    /// First byte of the stored extent within the WEU.
+    pub offset: u32,
+    /// 512-byte sectors that must be read, from the one that holds `offset`, to have the whole stored extent.
+    /// None: the extent is all zeroes and has no payload.
+    pub sectors: u16,
+    /// CRC-32C of an extent that is stored as it is, in whole blocks from `offset` on. Others have a prefix with their
+    /// checksum.
+    pub raw_crc: Option<u32>,
+    /// The WEU was still in RAM, on its way to the SSD, when this was asked.
+    pub in_ram: bool,
+}
+
+impl Location {
+    /// Whether two locations name one stored extent.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.weu, self.generation, self.entry) == (other.weu, other.generation, other.entry)
+    }
+
+    /// The bytes of the WEU that must be read to have the whole stored extent, in whole sectors.
+    #[must_use]
+    pub const fn span(&self) -> std::ops::Range<u32> {
+        let start = self.offset / SECTOR_BYTES * SECTOR_BYTES;
+        start..start + self.sectors as u32 * SECTOR_BYTES
+    }
+}
