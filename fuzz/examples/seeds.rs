@@ -1,8 +1,8 @@
 //! Writes the seed corpora: `cd fuzz && cargo run --example seeds`.
 
 use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
-use nitro_engine::codec::{Compression, Compressor};
-use nitro_engine::codec::FingerprintHash;
+use nitro_port::codec::{Compression, Compressor};
+use nitro_port::codec::FingerprintHash;
 use nitro_engine::journal::Area;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use nitro_engine::format::weu::{Entry, Head, encode_table};

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use nitro_units::{Generation, WeuId};
-use nitro_engine::codec::{Compression, Compressor, Encoding, decode};
+use nitro_port::codec::{Compression, Compressor, Encoding, decode};
 use nitro_engine::format::stored::{Place, payload_range, prefix};
 
 const EXTENT_BYTES: [usize; 3] = [512, 4096, 8192];

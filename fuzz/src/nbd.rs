@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_executor::LocalPool;
 use futures_util::future::join3;
 use futures_util::task::LocalSpawnExt as _;
-use nitro_engine::buf::{BufMut, is_aligned};
+use nitro_port::buf::{BufMut, is_aligned};
 use nitro_nbd::transport::memory::duplex;
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
 use nitro_nbd::{

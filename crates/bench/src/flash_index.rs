@@ -5,7 +5,6 @@ use bytes::Bytes;
 use futures_channel::oneshot;
 use futures_util::future::{join, pending, select, try_join_all};
 use nitro_device::{CompioClock, FileDevice, FileOptions, RamDevice, Reactor, spawn_thread};
-use nitro_engine::buf::BufMut;
 use nitro_engine::manager::Settings;
 use nitro_engine::{
     Cache, ContentPlace, EngineSettings, FingerprintIndex, IndexRelay, NoIndex, Volume, VolumeOptions, WriteMode,
@@ -13,6 +12,7 @@ use nitro_engine::{
 use nitro_index::bufferhash::{self, BufferHash, Eviction};
 use nitro_index::silt::{self, Rates, Silt};
 use nitro_index::{FlashIndex, Options, Shape};
+use nitro_port::buf::BufMut;
 use nitro_units::Fingerprint;
 use nitro_units::ObjectId;
 use std::path::Path;

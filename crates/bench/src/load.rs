@@ -1,7 +1,7 @@
 //! What the benchmarks share: test data, random numbers, clocks.
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Rng {
 /// The extents of a file of real data, none of them all zero.
 pub fn extents_of(file: &Path) -> Result<Vec<Bytes>, Failure> {
     let data = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let chunks = data.chunks_exact(EXTENT).filter(|c| !nitro_engine::buf::is_zero(c));
+    let chunks = data.chunks_exact(EXTENT).filter(|c| !nitro_port::buf::is_zero(c));
     Ok(chunks.map(|c| BufMut::copy_of(c).freeze()).collect())
 }
 

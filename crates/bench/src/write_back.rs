@@ -9,10 +9,10 @@ use nitro_device::hdd::HddModel;
 use nitro_device::{
     AnyDevice, CompioClock, FileDevice, FileOptions, HddDevice, RamDevice, Reactor, spawn_local, spawn_thread,
 };
-use nitro_engine::buf::BufMut;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Clock, Device};
 use nitro_engine::{Cache, EngineSettings, LogDevice, MissingLog, Volume, VolumeOptions, WriteMode};
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device};
 use nitro_units::ObjectId;
 use std::future::Future;
 use std::path::Path;

@@ -9,8 +9,8 @@ use crate::object::{Change, Object};
 use crate::place::Reference;
 use crate::{Error, Hex, Progress, Store};
 use hashbrown::{HashMap, HashSet};
-use nitro_engine::port::Device;
-use nitro_engine::yielding::yield_now;
+use nitro_port::Device;
+use nitro_port::yielding::yield_now;
 use nitro_units::Fingerprint;
 use serde::Serialize;
 

@@ -9,10 +9,10 @@ use crate::place::{Place, Reference};
 use crate::{Error, Store};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::{Compression, Compressor, Encoding};
-use nitro_engine::port::{Device, DeviceError};
-use nitro_engine::yielding::yield_now;
+use nitro_port::buf::BufMut;
+use nitro_port::codec::{Compression, Compressor, Encoding};
+use nitro_port::yielding::yield_now;
+use nitro_port::{Device, DeviceError};
 use nitro_units::Fingerprint;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl Blocks {
 /// The fingerprint of a chunk.
 #[must_use]
 pub fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
-    nitro_engine::codec::FingerprintHash::Blake3.of(bytes)
+    nitro_port::codec::FingerprintHash::Blake3.of(bytes)
 }
 
 /// Chunks within `source`.
@@ -404,7 +404,7 @@ fn joined<'a>(source: &Bytes, mut ranges: impl Iterator<Item = &'a Range<usize>>
 mod tests {
     use super::*;
     use crate::format::region::HEADER_BYTES;
-    use nitro_engine::codec::Compressor;
+    use nitro_port::codec::Compressor;
 
     /// What was read at once.
     struct Read {

@@ -5,8 +5,8 @@ use crate::journal::Journal;
 use crate::lane::LANES;
 use crate::object::{Change, Object, Untold};
 use crate::{Error, Store};
-use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
+use nitro_port::Device;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -5,7 +5,7 @@ use crate::format::record::Kind;
 use crate::object::Object;
 use crate::place::Reference;
 use crate::{Error, Store};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use serde::Serialize;
 
 /// A part of two volumes that differs.

@@ -2,7 +2,7 @@
 
 use crate::Kind;
 use nitro_engine::format::FormatError;
-use nitro_engine::port::{DeviceError, ErrorKind};
+use nitro_port::{DeviceError, ErrorKind};
 use nitro_units::Fingerprint;
 use std::fmt;
 

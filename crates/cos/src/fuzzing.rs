@@ -11,7 +11,7 @@ use crate::format::{BLOCK_BYTES, SECTOR_BYTES, u64_at};
 use crate::place::{Place, Reference};
 use crate::plan::{Layout, Plan, StoreOptions};
 use bytes::Bytes;
-use nitro_engine::codec::{Compression, Compressor};
+use nitro_port::codec::{Compression, Compressor};
 use nitro_units::Fingerprint;
 
 const SEED: u64 = 7;

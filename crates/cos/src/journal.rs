@@ -5,7 +5,7 @@ use crate::Error;
 use crate::format::BLOCK_BYTES;
 use crate::format::batch::{self, BatchHead};
 use crate::format::record::Record;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 
 /// Where the next batch goes.
 #[derive(Debug)]

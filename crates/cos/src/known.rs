@@ -10,8 +10,8 @@ use crate::place::Place;
 use crate::slots::Slots;
 use crate::{Error, Store};
 use futures_util::future::try_join_all;
-use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
+use nitro_port::Device;
 use nitro_units::Fingerprint;
 
 /// Index entries that are entered at once.

@@ -9,8 +9,8 @@ use crate::known::State;
 use crate::place::Place;
 use crate::slots::Slots;
 use crate::{Error, Store};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Device, ErrorKind};
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, ErrorKind};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

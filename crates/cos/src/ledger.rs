@@ -26,7 +26,7 @@ use crate::object::Object;
 use crate::{Error, Store};
 use event_listener::{Event, EventListener};
 use futures_util::lock::Mutex as AsyncMutex;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! Content is cut into chunks, each stored once, in [containers](format) that are filled in order. An object is a *recipe*: a
 //! tree of references to chunks. Snapshots and clones share it.
 //!
-//! The store works on the engine's [`Device`](nitro_engine::port::Device) port, names no async runtime, and may be used from
+//! The store works on the engine's [`Device`](nitro_port::Device) port, names no async runtime, and may be used from
 //! several threads.
 #![forbid(unsafe_code)]
 

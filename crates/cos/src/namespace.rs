@@ -7,7 +7,7 @@ use crate::plan::StoreOptions;
 use crate::range_lock::ALL;
 use crate::{Error, Store, Volume};
 use hashbrown::HashMap;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,9 +5,9 @@ use crate::format::region::{CHUNK_BYTES, CHUNKS_MAX, HEADER_BYTES};
 use crate::format::superblock::{SUPERBLOCKS_BYTES, Superblock};
 use crate::format::{BLOCK_BYTES, SECTOR_BYTES};
 use crate::place::Place;
-use nitro_engine::codec::Compression;
 use nitro_index::silt;
 use nitro_index::{Options, Shape};
+use nitro_port::codec::Compression;
 
 /// Sizes of the index's keys and values: fingerprints, places.
 const INDEX_SHAPE: Shape = Shape { key_bytes: 20, value_bytes: Place::BYTES as u16 };

@@ -2,7 +2,7 @@
 
 use crate::plan::CONTAINERS_MIN;
 use crate::{Error, Store};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 
 impl<D: Device> Store<D> {
     /// Has new content refused once containers take that many bytes; `None`: once the store is full. What is there stays;

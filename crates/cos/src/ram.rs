@@ -4,8 +4,8 @@ use crate::Store;
 use crate::format::record::OBJECT_BYTES;
 use crate::lane::{self, LANES};
 use crate::locality::Locality;
-use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
+use nitro_port::Device;
 use serde::Serialize;
 
 /// An object, with its name, its places in maps, and its record while a checkpoint is written.

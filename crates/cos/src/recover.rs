@@ -9,8 +9,8 @@ use crate::namespace::Objects;
 use crate::object::{Change, Object};
 use crate::slots::{Slot, Slots};
 use crate::{Error, Store};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

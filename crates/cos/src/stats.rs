@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::format::record::SlotState;
 use crate::format::region::ChunkKind;
 use crate::format::{SECTOR_BYTES, container};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use serde::Serialize;
 
 /// What a store holds, and what it needs.

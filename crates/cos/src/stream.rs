@@ -9,7 +9,7 @@ use crate::tree::StreamBuilder;
 use crate::{Error, Store};
 use bytes::Bytes;
 use fastcdc::v2020::FastCDC;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

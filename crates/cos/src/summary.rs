@@ -7,8 +7,8 @@
 use crate::Error;
 use crate::format::{BLOCK_BYTES, checksum, u64_at};
 use fastbloom::AtomicBloomFilter;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 use nitro_units::Fingerprint;
 
 /// Hashes of a fingerprint: the best for ten bits.

@@ -11,7 +11,7 @@ use crate::place::Reference;
 use crate::range_lock::ALL;
 use crate::{Error, Store};
 use bytes::Bytes;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use nitro_units::Fingerprint;
 use std::collections::BTreeMap;
 use std::ops::Range;

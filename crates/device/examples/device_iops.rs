@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use nitro_device::{AnyDevice, FileOptions, RamDevice, Reactor, spawn_local};
-use nitro_engine::port::{Device, DeviceError};
+use nitro_port::{Device, DeviceError};
 use std::cell::Cell;
 use std::error::Error;
 use std::fs;
@@ -69,7 +69,7 @@ async fn run(device: AnyDevice, duration: Duration, depth: u64, block: u64) -> u
         });
     }
     while shared.2.get() > 0 {
-        nitro_engine::port::Clock::sleep(&nitro_device::CompioClock::new(), Duration::from_millis(20)).await;
+        nitro_port::Clock::sleep(&nitro_device::CompioClock::new(), Duration::from_millis(20)).await;
     }
     shared.1.get()
 }

@@ -2,7 +2,7 @@
 
 use crate::{CompioClock, FileDevice, HddDevice, RamDevice};
 use bytes::Bytes;
-use nitro_engine::port::{Allocation, Device, DeviceError, Geometry};
+use nitro_port::{Allocation, Device, DeviceError, Geometry};
 
 /// A device of any kind that a user can configure.
 pub enum AnyDevice {

@@ -1,7 +1,7 @@
 //! The engine's pooled buffers as the runtime wants them: owned by a request until the kernel has answered.
 
 use compio_buf::{IoBuf, IoBufMut, SetLen};
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use std::mem::MaybeUninit;
 
 /// The part of a [`BufMut`] from byte `begin` on, as the target of a read.

@@ -4,8 +4,8 @@
 //! concurrent requests pass each other as they do on a real device.
 
 use bytes::Bytes;
-use nitro_engine::port::{Device, DeviceError, ErrorKind, Geometry, Operation};
-use nitro_engine::yielding::yield_now;
+use nitro_port::yielding::yield_now;
+use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
 use parking_lot::Mutex;
 
 /// What is written whole, or not at all.

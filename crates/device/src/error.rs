@@ -1,5 +1,5 @@
 //! Errors of setting things up: opening devices, listening, starting reactors. Requests fail with the engine's
-//! [`DeviceError`](nitro_engine::port::DeviceError) instead.
+//! [`DeviceError`](nitro_port::DeviceError) instead.
 
 use std::fmt;
 use std::io;

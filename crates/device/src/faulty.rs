@@ -4,8 +4,8 @@
 //! Chance comes from a seed, so that a failing test can be run again.
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_port::buf::BufMut;
+use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::ops::Range;

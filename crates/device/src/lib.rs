@@ -1,4 +1,4 @@
-//! Nitro's devices: the engine's ports made of real files and block devices (io_uring), of RAM, and of devices that are
+//! Nitro's devices: the ports made of real files and block devices (io_uring), of RAM, and of devices that are
 //! faulty or slow on purpose; and the runtime and sockets they run on.
 //!
 //! This is the only crate with `unsafe` code, fenced into the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`

@@ -5,8 +5,8 @@
 //! An old buffer lives on while any of its pages does; it is at most a chunk long, which bounds the waste.
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Allocation, Device, DeviceError, Geometry, Operation};
+use nitro_port::buf::BufMut;
+use nitro_port::{Allocation, Device, DeviceError, Geometry, Operation};
 use parking_lot::RwLock;
 use std::ops::Range;
 

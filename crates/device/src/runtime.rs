@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::file::Turn;
 use compio::driver::ProactorBuilder;
 use compio::runtime::{Runtime, RuntimeBuilder};
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
 use std::any::Any;

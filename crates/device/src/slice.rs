@@ -1,12 +1,12 @@
 //! Parts of devices, tested here where there are devices.
 
-pub use nitro_engine::slice::SliceDevice;
+pub use nitro_port::slice::SliceDevice;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::RamDevice;
-    use nitro_engine::port::{Device, ErrorKind};
+    use nitro_port::{Device, ErrorKind};
     use std::sync::Arc;
 
     fn block_on<F: Future>(future: F) -> F::Output {

@@ -1,6 +1,5 @@
 //! One cache: the manager, its flash, and what is shared by all volumes in front of which it stands.
 
-use crate::codec::{FingerprintHash, decode};
 use crate::doubts::{Before, Doubts};
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
@@ -14,18 +13,19 @@ use crate::insert::InsertQueue;
 use crate::journal::{Area, Budget, Halves, Identity, Journal};
 use crate::kept::Meter;
 use crate::metrics::{CacheCounters, CacheMetrics};
-use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
 use crate::volume::{EXTENTS_PER_LOCK, Flights, Prefetched, Regions, Registry};
 use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
-use crate::yielding::yield_now;
 use bytes::{Buf, Bytes};
 use event_listener::Event;
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{CacheManager, Location, LruMap, Stats};
+use nitro_port::codec::{FingerprintHash, decode};
+use nitro_port::yielding::yield_now;
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
@@ -229,7 +229,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         superblock.check(&settings)?;
         let mut manager = CacheManager::new(settings.manager)?;
         manager.keep_journal();
-        let zero_extent = crate::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
+        let zero_extent = nitro_port::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
         let budget = Halves::divide(superblock.journal, &flash.geometry())
             .budget(superblock.weu_count, settings.manager.weu_entries_max())
             .ok_or(FormatError::Field {
@@ -288,7 +288,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         // before it grew. Else the second is whole.
         let whole = self.first_superblock_whole.load(Ordering::SeqCst);
         for offset in if whole { [last, first] } else { [first, last] } {
-            let mut block = crate::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
+            let mut block = nitro_port::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
             superblock.encode(&mut block);
             self.flash.write(offset, block.freeze()).await.map_err(Error::Flash)?;
             self.metrics.ssd_written_superblock_bytes.add(SUPERBLOCK_BYTES as u64);

@@ -1,6 +1,6 @@
 //! Domains of deduplication: volumes of different domains share no content.
 
-use crate::codec::FingerprintHash;
+use nitro_port::codec::FingerprintHash;
 use nitro_units::Fingerprint;
 
 /// A group of volumes whose equal contents are stored once. What one volume wrote shows in the time that another's requests take; between

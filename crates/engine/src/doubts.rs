@@ -10,7 +10,7 @@
 
 use crate::cache::Cache;
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
-use crate::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The engine's error.
 
 use crate::format::FormatError;
-use crate::port::{DeviceError, ErrorKind as DeviceErrorKind};
 use nitro_cache::SettingError;
+use nitro_port::{DeviceError, ErrorKind as DeviceErrorKind};
 use std::sync::Arc;
 
 /// What went wrong, for callers that answer by kind.

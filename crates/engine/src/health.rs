@@ -1,7 +1,7 @@
 //! Whether the cache device can be trusted. In write-through the origin has everything, so a cache device that starts
 //! failing becomes pass-through: it is neither read nor written any more, and the volumes go on.
 
-use crate::port::DeviceError;
+use nitro_port::DeviceError;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -5,9 +5,9 @@
 //! ([`Room`]). Whoever keeps one for long, or cannot tell for how long, takes it in memory of its own ([`Kept::detached`],
 //! [`Kept::for_reply`]).
 
-use crate::buf::{held_bytes, is_zero};
 use bytes::Bytes;
 use event_listener::Event;
+use nitro_port::buf::{held_bytes, is_zero};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

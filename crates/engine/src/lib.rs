@@ -1,14 +1,12 @@
 //! Nitro's engine: moves the bytes as the cache manager (`nitro-cache`) decides.
 //!
-//! The engine is generic over its ports ([`port::Device`], [`port::Clock`]) and names no async runtime, so that the
+//! The engine is generic over its ports ([`Device`](nitro_port::Device), [`Clock`](nitro_port::Clock)) and names no async runtime, so that the
 //! same code runs on io_uring in the server and on a deterministic executor with simulated devices in tests. The host
 //! polls [`Cache::insertion_worker`], [`Cache::journal_worker`], [`Volume::readahead_worker`] and
 //! [`Volume::destage_worker`] wherever it likes.
 #![forbid(unsafe_code)]
 
-pub mod buf;
 mod cache;
-pub mod codec;
 mod domain;
 mod doubts;
 mod error;
@@ -20,18 +18,15 @@ pub mod inspect;
 pub mod journal;
 mod kept;
 pub mod metrics;
-pub mod port;
 mod ram;
 mod recovery;
 mod relay;
 mod resident;
 mod resize;
 mod settings;
-pub mod slice;
 mod volume;
 mod write_log;
 mod writeback;
-pub mod yielding;
 
 pub use cache::{Cache, CacheStatus};
 pub use domain::DedupDomain;

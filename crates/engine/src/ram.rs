@@ -1,9 +1,9 @@
 //! The RAM that a cache may take, by what takes it. The program adds its own parts, and prints all of them.
 
-use crate::buf::held_bytes;
 use crate::cache::Cache;
 use crate::settings::EngineSettings;
 use crate::volume::{DESTAGE_ROUNDS_MAX, GIVEN_UP_BYTES_MAX, READAHEADS_MAX, destage_round_bytes};
+use nitro_port::buf::held_bytes;
 use serde::Serialize;
 
 /// Write-evict units in RAM at once: the open ones of clean and of dirty extents, those on their way to the SSD, and those that
@@ -71,7 +71,7 @@ impl EngineSettings {
     }
 }
 
-impl<F: crate::port::Device, C: crate::port::Clock> Cache<F, C> {
+impl<F: nitro_port::Device, C: nitro_port::Clock> Cache<F, C> {
     /// See [`EngineSettings::ram_parts`]; as large as the cache is now, with its write log.
     pub fn ram_parts(&self) -> Vec<RamPart> {
         let cache_bytes = u64::from(self.weu_count()) * u64::from(self.settings.manager.weu_bytes);

@@ -172,12 +172,12 @@ mod tests {
 
     impl FingerprintIndex for Slow {
         async fn find(&self, fingerprint: &Fingerprint) -> Option<ContentPlace> {
-            crate::yielding::yield_now().await;
+            nitro_port::yielding::yield_now().await;
             self.0.lock().get(fingerprint).copied()
         }
 
         async fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) {
-            crate::yielding::yield_now().await;
+            nitro_port::yielding::yield_now().await;
             self.0.lock().insert(*fingerprint, place);
         }
     }

@@ -1,8 +1,8 @@
 //! Extents of WEUs that are still in RAM: being filled, or on their way to the SSD.
 
-use crate::codec::Encoding;
 use bytes::Bytes;
 use nitro_cache::Location;
+use nitro_port::codec::Encoding;
 use nitro_units::{Generation, WeuId};
 use parking_lot::Mutex;
 

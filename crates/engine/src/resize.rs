@@ -1,16 +1,16 @@
 //! Making a cache larger or smaller while it serves.
 
-use crate::buf::BufMut;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::{EVICTED_BYTES, Record};
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock};
-use crate::port::{Clock, Device};
 use crate::settings::EngineSettings;
 use crate::writeback::Room;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
 use nitro_cache::{Evicted, SettingError, Settings};
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

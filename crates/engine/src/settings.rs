@@ -1,9 +1,9 @@
 //! What the engine is configured with, beyond the manager's own settings.
 
-use crate::codec::{Compression, FingerprintHash};
 use crate::doubts::CrashMemory;
 use crate::journal::Counts;
 use nitro_cache::Settings;
+use nitro_port::codec::{Compression, FingerprintHash};
 use std::time::Duration;
 
 /// Settings of one cache.

@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use nitro_engine::port::DeviceError;
+use nitro_port::DeviceError;
 
 /// Why an index refused or failed.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -5,7 +5,7 @@
 //! - [`silt`]: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011). Nothing gives way;
 //!   entries move to ever denser stores, down to less than a byte of RAM each.
 //!
-//! Both work on the engine's [`Device`](nitro_engine::port::Device) port, so on a file or block device, in RAM, or on a
+//! Both work on the engine's [`Device`](nitro_port::Device) port, so on a file or block device, in RAM, or on a
 //! modelled SSD, and behind the [`FlashIndex`] trait.
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ pub use shape::{Options, Shape};
 pub use superblock::{Kind, kind_of};
 
 use futures_util::future::try_join_all;
-use nitro_engine::port::DeviceError;
+use nitro_port::DeviceError;
 use smallvec::SmallVec;
 use std::future::Future;
 

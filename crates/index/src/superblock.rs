@@ -16,8 +16,8 @@
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use crate::{Error, PAGE_BYTES, Shape};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 8] = *b"NITROIDX";
 /// The newest format that this program knows.

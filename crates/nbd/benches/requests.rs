@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use futures_executor::block_on;
-use nitro_engine::buf::BufMut;
 use nitro_nbd::transport::{ReadHalf, WriteHalf};
 use nitro_nbd::{
     Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, ServerOptions, StatusExtent, ZeroFlags, serve,
 };
+use nitro_port::buf::BufMut;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::io;

@@ -3,7 +3,7 @@
 use crate::error::{NbdError, Phase};
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::BytesMut;
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use std::io;
 
 /// Bytes asked for in one receive: enough for thousands of requests, small enough to stay in the CPU's cache.

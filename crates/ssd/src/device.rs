@@ -2,7 +2,7 @@
 
 use crate::{Counters, Error, Ftl, Nanos, PageRun, Ssd, Wear};
 use bytes::Bytes;
-use nitro_engine::port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use parking_lot::Mutex;
 
 /// A device `D`, in RAM say, with the pace and wear of an SSD with the translation layer `F`, by the clock `C`.

@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::serve;
 use crate::size::Size;
 use nitro_engine::inspect::{self, Problem, Report, Severity};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::path::Path;
 
 /// Checks a cache and tells what is wrong; fails if a structure or dirty content is.

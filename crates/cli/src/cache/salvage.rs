@@ -9,7 +9,7 @@ use crate::serve;
 use crate::size::Size;
 use nitro_device::FileDevice;
 use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
-use nitro_engine::port::{DeviceError, Operation};
+use nitro_port::{DeviceError, Operation};
 use nitro_units::ObjectId;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

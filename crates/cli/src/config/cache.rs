@@ -3,8 +3,8 @@
 use super::span::Span;
 use crate::size::Size;
 use nitro_cache::Settings;
-use nitro_engine::codec::{Compression, FingerprintHash};
 use nitro_engine::{EngineSettings, WriteMode};
+use nitro_port::codec::{Compression, FingerprintHash};
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 

@@ -6,7 +6,7 @@ use crate::export::VolumeExport;
 use crate::logging;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
 use nitro_engine::metrics;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use event_listener::Event;
 use nitro_cos::{Settings, StreamPart, Volume};
 use nitro_device::AnyDevice;
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, SeekFrom};

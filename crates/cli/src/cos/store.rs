@@ -7,7 +7,7 @@ use crate::output::{Format, json_line, print};
 use crate::size::Size;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::{AnyDevice, FileOptions};
-use nitro_engine::codec::Compression;
+use nitro_port::codec::Compression;
 use serde::Serialize;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -135,7 +135,7 @@ fn room(path: &Path, is_device: bool) -> Result<u64, Error> {
     if is_device {
         let device = FileOptions::new(path).read_only(true).open();
         let device = device.map_err(|e| Error::with_sources(path.display(), &e))?;
-        return Ok(nitro_engine::port::Device::geometry(&device).size_bytes);
+        return Ok(nitro_port::Device::geometry(&device).size_bytes);
     }
     let there = path.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
     let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };

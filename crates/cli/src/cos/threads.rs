@@ -4,7 +4,7 @@ use super::failed;
 use crate::error::Error;
 use futures_util::future::join_all;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;

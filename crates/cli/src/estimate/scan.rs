@@ -3,8 +3,8 @@
 use super::regions::{REGION_BYTES, Regions};
 use super::tally::{Seen, Tally};
 use bytes::Bytes;
-use nitro_engine::buf::{BufMut, is_zero};
-use nitro_engine::codec::{Compression, Compressor, FingerprintHash};
+use nitro_port::buf::{BufMut, is_zero};
+use nitro_port::codec::{Compression, Compressor, FingerprintHash};
 use std::io;
 
 /// Reads regions until there are no more, and counts what their extents come to.

@@ -167,7 +167,7 @@ fn is_kept(key: &Key, bits: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nitro_engine::codec::FingerprintHash;
+    use nitro_port::codec::FingerprintHash;
 
     fn seen(tally: &Tally, contents: u64, times: u64) {
         for number in (0..contents).flat_map(|content| (0..times).map(move |_| content)) {

@@ -7,10 +7,10 @@ mod plan;
 use crate::args::{IndexCommand, ShapeArgs};
 use crate::error::Error;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
-use nitro_engine::port::Device;
 use nitro_index::bufferhash::BufferHash;
 use nitro_index::silt::Silt;
 use nitro_index::{FlashIndex, Shape};
+use nitro_port::Device;
 use std::sync::Arc;
 
 /// Runs one of its commands.

@@ -1,8 +1,8 @@
 //! A request as it waits to be recorded, and what is recorded of it.
 
 use bytes::{Bytes, BytesMut};
-use nitro_engine::codec::{Compression, Compressor, FingerprintHash};
 use nitro_nbd::Pieces;
+use nitro_port::codec::{Compression, Compressor, FingerprintHash};
 use nitro_trace::{Op, Request};
 
 /// The unit of fingerprints: fine enough for extents of every size to be simulated.

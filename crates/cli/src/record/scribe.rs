@@ -2,7 +2,7 @@
 
 use super::Counts;
 use super::entry::Entry;
-use nitro_engine::codec::Compressor;
+use nitro_port::codec::Compressor;
 use nitro_trace::parquet::ParquetWriter;
 use nitro_trace::{Request, TraceError};
 use std::fs::File;

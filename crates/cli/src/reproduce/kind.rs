@@ -1,6 +1,6 @@
 //! Nitro's variants.
 
-use nitro_engine::codec::Compression;
+use nitro_port::codec::Compression;
 
 /// A variant with (D) or without (ND) deduplication, with (C) or without (NC) compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

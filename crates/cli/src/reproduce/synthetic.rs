@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Device, DeviceError};
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, DeviceError};
 use nitro_trace::content::{Compressibility, fill};
 use nitro_trace::synth::{BootStorm, recorded_boot};
 use nitro_trace::{Op, Reader, Request};

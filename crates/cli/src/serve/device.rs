@@ -4,8 +4,8 @@ use super::heart::Heart;
 use super::overlay::Overlay;
 use bytes::Bytes;
 use nitro_device::{AnyDevice, FileDevice};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
+use nitro_port::buf::BufMut;
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
 use nitro_units::Fingerprint;
 use std::sync::OnceLock;
 

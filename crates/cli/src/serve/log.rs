@@ -12,7 +12,7 @@ use nitro_engine::LogDevice;
 use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::Superblock;
 use nitro_engine::format::write_log::{LABEL_BYTES, Label, RING_BYTES_MIN};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -4,7 +4,7 @@ use super::plan::available_ram_bytes;
 use super::{Served, cos_origin};
 use crate::control::protocol::{Ram, RamPart};
 use crate::size::Size;
-use nitro_engine::buf::{POOLED_BYTES_MAX, held_bytes};
+use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
 
 /// The program's code and tables, its configuration, and what the control socket holds.

@@ -8,7 +8,7 @@ use crate::config::{Config, VolumeConfig};
 use crate::files::private_folder;
 use nitro_device::map_words;
 use nitro_engine::CrashMemory;
-use nitro_engine::codec::FingerprintHash;
+use nitro_port::codec::FingerprintHash;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;

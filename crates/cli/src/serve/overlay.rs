@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use nitro_device::FileDevice;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Device, DeviceError, Geometry, Operation};
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, DeviceError, Geometry, Operation};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 

@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::export::ServedCache;
 use crate::size::Size;
 use nitro_engine::EngineSettings;
-use nitro_engine::codec::FingerprintHash;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use nitro_port::codec::FingerprintHash;
 use std::fmt::Display;
 use std::fs;
 

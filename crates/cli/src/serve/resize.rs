@@ -8,7 +8,7 @@ use crate::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{AnyDevice, FileDevice, FileOptions};
 use nitro_engine::format::superblock::SUPERBLOCK_BYTES;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use rustix::fs::FallocateFlags;
 use std::fs::File;
 use std::io;

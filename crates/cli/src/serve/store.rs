@@ -10,7 +10,7 @@ use nitro_device::file::Medium;
 use nitro_device::{ErrorKind, FileDevice, FileOptions};
 use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::{self, Metadata};
 use std::io::{self, Read};

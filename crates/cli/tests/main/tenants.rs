@@ -2,9 +2,9 @@
 
 use crate::support::{Nbd, Place, noise};
 use nitro_device::{CompioClock, FileOptions, Reactor};
-use nitro_engine::codec::FingerprintHash;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings};
+use nitro_port::codec::FingerprintHash;
 
 /// Makes a cache whose contents are named by SHA-1, as no program does that serves.
 fn sha1_cache(place: &Place) {

@@ -13,8 +13,8 @@
 
 use super::record::Record;
 use super::{BLOCK_BYTES, checksum, u64_at};
-use nitro_engine::buf::BufMut;
 use nitro_engine::format::FormatError;
+use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 4] = *b"NCJB";
 pub(crate) const HEADER_BYTES: usize = 48;

@@ -20,7 +20,7 @@
 use super::{SECTOR_BYTES, checksum, u16_at, u32_at, u64_at};
 use crate::place::Place;
 use bytes::Bytes;
-use nitro_engine::codec::{self, Encoding};
+use nitro_port::codec::{self, Encoding};
 use nitro_units::Fingerprint;
 
 const MAGIC: [u8; 4] = *b"NCRG";

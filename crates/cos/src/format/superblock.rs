@@ -21,9 +21,9 @@
 
 use super::{BLOCK_BYTES, VERSION, checksum, u32_at, u64_at};
 use crate::Error;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::Compression;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
 
 const MAGIC: [u8; 8] = *b"NITROCOS";
 const SUM_AT: usize = BLOCK_BYTES - 8;

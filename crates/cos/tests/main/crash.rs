@@ -5,7 +5,7 @@ use futures_executor::block_on;
 use futures_util::future::join;
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::CrashingDevice;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 12 << 20;

@@ -6,7 +6,7 @@ use futures_executor::block_on;
 use futures_util::future::{join, join_all};
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::CrashingDevice;
-use nitro_engine::port::{Device, ErrorKind};
+use nitro_port::{Device, ErrorKind};
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 24 << 20;

@@ -4,7 +4,7 @@ use crate::model::{CHUNK, Random, bytes_of, plan_with, settings};
 use futures_executor::block_on;
 use nitro_cos::{Error, Store};
 use nitro_device::RamDevice;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
-use nitro_engine::codec::Compression;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::codec::Compression;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::model::{CHUNK, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Error, Store, Volume};
 use nitro_device::CrashingDevice;
-use nitro_engine::port::{Device, ErrorKind};
+use nitro_port::{Device, ErrorKind};
 use std::sync::Arc;
 
 const SIZE: u64 = 64 << 20;

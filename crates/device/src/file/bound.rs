@@ -3,7 +3,7 @@
 
 use event_listener::Event;
 use futures_util::task::AtomicWaker;
-use nitro_engine::port::DeviceError;
+use nitro_port::DeviceError;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
     use futures_util::future::{join, pending, poll_fn};
-    use nitro_engine::port::{ErrorKind, Operation};
+    use nitro_port::{ErrorKind, Operation};
     use std::cell::Cell;
     use std::pin::pin;
     use std::task::Poll;

@@ -1,8 +1,8 @@
 //! Finding out what a file or block device can do.
 
 use super::Medium;
-use nitro_engine::buf::{BUF_ALIGNMENT_BYTES, BufMut};
-use nitro_engine::port::Geometry;
+use nitro_port::Geometry;
+use nitro_port::buf::{BUF_ALIGNMENT_BYTES, BufMut};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, SeekFrom, Stat, StatxFlags, fstat, ioctl_blksszget, major, minor, seek, statx};
 use rustix::io::{Errno, pread, retry_on_intr};

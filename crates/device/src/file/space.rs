@@ -2,7 +2,7 @@
 
 use super::Medium;
 use crate::ioctl;
-use nitro_engine::port::{Allocation, DeviceError, ErrorKind, Operation};
+use nitro_port::{Allocation, DeviceError, ErrorKind, Operation};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::{Errno, retry_on_intr};

@@ -2,7 +2,7 @@
 
 use super::HddModel;
 use futures_util::future::{Either, select};
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};

@@ -22,7 +22,7 @@ pub use nitro_ssd::hdd::HddModel;
 use arm::{Arm, Request};
 use bytes::Bytes;
 use futures_util::future::{join, join_all};
-use nitro_engine::port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_port::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::future::poll_fn;

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use compio::driver::op::{Recv, RecvFlags, SendFlags, SendVectored};
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner, IoVectoredBuf};
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use rustix::fd::OwnedFd;
 use rustix::net::Shutdown;
 use std::io;

@@ -1,6 +1,6 @@
 //! Folders for test files, and time that passes only when everybody waits.
 
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, join, select};
 use nitro_device::faulty::{Effect, Fault};
 use nitro_device::{FaultyDevice, RamDevice};
-use nitro_engine::port::{Clock, Device, ErrorKind, Operation};
+use nitro_port::{Clock, Device, ErrorKind, Operation};
 use std::time::Duration;
 
 fn device(clock: &VirtualClock) -> FaultyDevice<RamDevice, VirtualClock> {

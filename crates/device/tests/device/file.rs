@@ -3,8 +3,8 @@
 use crate::common::folder;
 use bytes::Bytes;
 use nitro_device::{ErrorKind as SetupErrorKind, FileOptions, Reactor};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Allocation, Device, ErrorKind, Operation};
+use nitro_port::buf::BufMut;
+use nitro_port::{Allocation, Device, ErrorKind, Operation};
 use std::error::Error as _;
 use std::fs;
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, join, join_all, select};
 use nitro_device::RamDevice;
 use nitro_device::hdd::{HddDevice, HddModel};
-use nitro_engine::port::{Clock, Device, ErrorKind};
+use nitro_port::{Clock, Device, ErrorKind};
 use std::time::Duration;
 
 const SIZE: u64 = 4 << 30;

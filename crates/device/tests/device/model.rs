@@ -3,7 +3,7 @@
 use crate::common::folder;
 use bytes::Bytes;
 use nitro_device::{FileOptions, RamDevice, Reactor};
-use nitro_engine::port::{Device, ErrorKind};
+use nitro_port::{Device, ErrorKind};
 use proptest::prelude::*;
 
 const BLOCKS: u64 = 96;

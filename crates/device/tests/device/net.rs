@@ -4,7 +4,7 @@ use crate::common::folder;
 use bytes::Bytes;
 use nitro_device::net::{Accepted, ListenAddress, Listener, Peer, StreamReader, TcpLimits};
 use nitro_device::{ErrorKind, Reactor, spawn_local, spawn_thread};
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_engine::port::{Allocation, Device};
+use nitro_port::{Allocation, Device};
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 

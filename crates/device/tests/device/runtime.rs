@@ -1,7 +1,7 @@
 //! The reactor.
 
 use nitro_device::{CompioClock, FileOptions, Reactor, spawn_local, spawn_thread};
-use nitro_engine::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;

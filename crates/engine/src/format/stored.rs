@@ -9,8 +9,8 @@
 //! An extent stored as it is has no prefix: the WEU's entry table has its checksum, mixed in the same way.
 
 use super::crc32c;
-use crate::codec::Encoding;
 use nitro_cache::weu::layout::PREFIX_BYTES;
+use nitro_port::codec::Encoding;
 use nitro_units::{Generation, WeuId};
 
 /// The place a stored extent was written to. It is mixed into the checksum, so that bytes of another place or another

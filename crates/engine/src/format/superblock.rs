@@ -22,11 +22,11 @@
 
 use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError, crc32c};
-use crate::codec::FingerprintHash;
 use crate::journal::Area;
 use crate::settings::EngineSettings;
 use nitro_cache::SettingError;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
+use nitro_port::codec::FingerprintHash;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";

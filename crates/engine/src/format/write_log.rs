@@ -43,9 +43,9 @@
 
 use super::field::{Reader, Writer};
 use super::{FORMAT_VERSION, FormatError, crc32c};
-use crate::buf::{BufMut, is_zero};
 use bytes::Bytes;
 use nitro_cache::settings::EXTENT_BYTES;
+use nitro_port::buf::{BufMut, is_zero};
 use nitro_units::ExtentKey;
 
 const LABEL_MAGIC: [u8; 8] = *b"NITROLOG";

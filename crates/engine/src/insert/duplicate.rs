@@ -4,9 +4,9 @@ use super::Job;
 use crate::cache::Cache;
 use crate::domain::Named;
 use crate::fingerprints::ContentPlace;
-use crate::port::{Clock, Device};
 use bytes::Bytes;
 use nitro_cache::{CacheManager, Location};
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentKey, Fingerprint};
 
 /// What comparing an extent with what is cached under its fingerprint has shown.

@@ -10,12 +10,12 @@ pub(crate) use open_weu::{OpenWeu, Parts};
 pub(crate) use queue::{Content, InsertQueue, Job};
 pub(crate) use worker::payload;
 
-use crate::codec::Encoding;
 use crate::format::crc32c;
 use crate::format::stored::Place;
 use crate::format::weu::Entry;
 use nitro_cache::weu::layout::PREFIX_BYTES;
 use nitro_cache::weu::{Position, Stored};
+use nitro_port::codec::Encoding;
 
 /// How a payload is to be stored.
 pub(crate) fn stored_as(encoding: Encoding, payload: &[u8]) -> Stored {

@@ -1,12 +1,12 @@
 //! A WEU being filled in RAM.
 
-use crate::buf::BufMut;
-use crate::codec::Encoding;
 use crate::format::stored::{Place, prefix};
 use crate::format::weu::{Entry, Head, encode_table};
 use bytes::Bytes;
 use nitro_cache::weu::Stored;
 use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Encoding;
 use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -2,10 +2,10 @@
 
 use crate::kept::{Kept, Meter, Room};
 use crate::volume::{Flights, Token};
-use crate::yielding::attempt_at;
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::Location;
+use nitro_port::yielding::attempt_at;
 use nitro_units::{ExtentKey, Fingerprint};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

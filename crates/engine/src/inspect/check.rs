@@ -7,8 +7,8 @@ use super::view::View;
 use super::{JournalReport, READS_AT_ONCE};
 use crate::error::Error;
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
-use crate::port::Device;
 use futures_util::stream::{self, StreamExt};
+use nitro_port::Device;
 use nitro_units::WeuId;
 
 /// Bytes of WEUs in RAM at once.

@@ -1,12 +1,12 @@
 //! The journal as it stands on the device: what can be read of it, and whether it ends or is damaged.
 
 use super::report::{HalfReport, JournalReport};
-use crate::buf::{BUF_ALIGNMENT_BYTES, BufMut};
 use crate::format::journal::{BATCH_UNIT_BYTES, Header, Record};
 use crate::format::superblock::Superblock;
 use crate::journal::{Half, Halves};
-use crate::port::{Device, Operation};
 use bytes::Bytes;
+use nitro_port::buf::{BUF_ALIGNMENT_BYTES, BufMut};
+use nitro_port::{Device, Operation};
 
 /// How much is read at once.
 const READ_BYTES: u64 = 1 << 20;

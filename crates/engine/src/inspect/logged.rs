@@ -3,9 +3,9 @@
 use super::view::View;
 use crate::error::Error;
 use crate::format::journal::LogPosition;
-use crate::port::Device;
 use crate::write_log::{newest, read_label, read_row};
 use bytes::Bytes;
+use nitro_port::Device;
 use nitro_units::{ExtentIndex, ExtentKey};
 use std::collections::BTreeMap;
 

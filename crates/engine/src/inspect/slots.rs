@@ -1,16 +1,16 @@
 //! The slots of a cache device as they stand there, without a cache.
 
 use super::READS_AT_ONCE;
-use crate::buf::BufMut;
-use crate::codec::{Encoding, decode};
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::Superblock;
 use crate::format::weu::{Entry, Head};
 use crate::format::{FormatError, crc32c};
-use crate::port::{Device, DeviceError};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
+use nitro_port::buf::BufMut;
+use nitro_port::codec::{Encoding, decode};
+use nitro_port::{Device, DeviceError};
 use nitro_units::{Generation, WeuId};
 use std::collections::{BTreeSet, HashMap};
 

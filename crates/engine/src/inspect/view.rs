@@ -6,10 +6,10 @@ use super::slots::{Filling, Headers, Slots};
 use super::{READS_AT_ONCE, slots::Damage};
 use crate::error::{Error, uuid_text};
 use crate::format::weu::Entry;
-use crate::port::Device;
 use crate::recovery::{State, read_superblock, sealed};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
+use nitro_port::Device;
 use nitro_units::{Generation, WeuId};
 
 /// An entry of a filling of a WEU.

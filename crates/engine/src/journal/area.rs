@@ -1,10 +1,10 @@
 //! The journal's place on the device, and how large it must be.
 
 use super::budget::{Budget, DIRTY_BYTES, UNSEALED_BYTES};
-use crate::buf::{BUF_ALIGNMENT_BYTES, BufMut};
 use crate::format::journal::{BATCH_UNIT_BYTES, HEADER_BYTES, SLOT_BYTES};
-use crate::port::{DeviceError, ErrorKind, Geometry, Operation};
 use bytes::Bytes;
+use nitro_port::buf::{BUF_ALIGNMENT_BYTES, BufMut};
+use nitro_port::{DeviceError, ErrorKind, Geometry, Operation};
 
 /// A good size in bytes of a snapshot's parts: large enough to write fast, small enough that a log batch need not wait
 /// long. A [`Budget`] counts on parts at least this large, but for the first and the last.

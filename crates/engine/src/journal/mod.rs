@@ -23,7 +23,7 @@ pub use replay::{Batch, Replay};
 
 use crate::error::Error;
 use crate::format::journal::Kind;
-use crate::port::{Device, DeviceError, ErrorKind, Operation};
+use nitro_port::{Device, DeviceError, ErrorKind, Operation};
 use tail::Tail;
 
 /// A snapshot's first part is not smaller than this share of a half, nor than so many bytes.

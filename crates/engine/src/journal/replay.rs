@@ -3,12 +3,12 @@
 use super::area::Halves;
 use super::tail::Tail;
 use super::{Area, Identity, Journal};
-use crate::buf::BufMut;
 use crate::error::Error;
 use crate::format::FormatError;
 use crate::format::journal::{BATCH_UNIT_BYTES, Header, HeaderCrc, Kind, Record};
-use crate::port::{Device, Operation};
 use bytes::Bytes;
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, Operation};
 
 /// How much is read at once.
 const READ_BYTES: u64 = 1 << 20;

@@ -2,9 +2,9 @@
 
 use super::area::Halves;
 use super::{AppendError, AppendedBytes, Identity};
-use crate::buf::BufMut;
 use crate::format::journal::{Header, HeaderCrc, Kind, Record, encode_body};
-use crate::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 
 /// The end of a half's row of batches.
 pub(super) struct Tail {

@@ -5,9 +5,9 @@ use super::replay::State;
 use crate::cache::Cache;
 use crate::format::journal::Record;
 use crate::format::weu::{Entry, Head};
-use crate::port::{Clock, Device};
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
+use nitro_port::{Clock, Device};
 use nitro_units::{Generation, WeuId};
 use std::time::Duration;
 

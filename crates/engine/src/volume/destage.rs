@@ -3,17 +3,17 @@
 
 use super::flights::Touches;
 use super::{EXTENTS_PER_LOCK, Volume};
-use crate::buf::{BufMut, held_bytes};
 use crate::error::Error;
 use crate::format::journal::{FORGET_BYTES, Record, VERSIONED_BYTES};
-use crate::port::{Clock, Device, Recipe};
 use crate::writeback::Room;
-use crate::yielding::yield_now;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{join_all, select};
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::{CacheManager, DirtyExtent};
+use nitro_port::buf::{BufMut, held_bytes};
+use nitro_port::yielding::yield_now;
+use nitro_port::{Clock, Device, Recipe};
 use nitro_units::{ExtentIndex, Fingerprint, ObjectId};
 use std::ops::Range;
 use std::pin::pin;

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::error::Error;
-use crate::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;

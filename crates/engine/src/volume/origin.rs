@@ -1,11 +1,11 @@
 //! Access to the origin in whole extents, and in any bytes: origins have a block size, extents may hang over their end.
 
 use super::Volume;
-use crate::buf::BufMut;
 use crate::error::Error;
-use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 use std::pin::pin;

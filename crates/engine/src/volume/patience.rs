@@ -3,10 +3,10 @@
 
 use super::Volume;
 use crate::error::Error;
-use crate::port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, LocalBoxFuture, select};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;

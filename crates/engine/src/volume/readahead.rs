@@ -3,11 +3,11 @@
 
 use super::{Token, Volume};
 use crate::kept::{Kept, OVERHEAD_BYTES, Room};
-use crate::port::{Clock, Device};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use nitro_port::{Clock, Device};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;

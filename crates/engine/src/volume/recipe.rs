@@ -3,13 +3,13 @@
 
 use super::Volume;
 use super::read::SsdRun;
-use crate::buf::is_zero;
-use crate::codec::FingerprintHash;
 use crate::error::Error;
-use crate::port::{Clock, Device, Recipe};
 use crate::settings::EngineSettings;
 use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
+use nitro_port::buf::is_zero;
+use nitro_port::codec::FingerprintHash;
+use nitro_port::{Clock, Device, Recipe};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 

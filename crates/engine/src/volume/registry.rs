@@ -4,7 +4,7 @@ use crate::cache::Cache;
 use crate::domain::DedupDomain;
 use crate::error::Error;
 use crate::format::journal::Record;
-use crate::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,9 +3,9 @@
 use super::Volume;
 use super::patience::Patience;
 use crate::error::Error;
-use crate::port::{Clock, Device};
 use crate::writeback::DirtyShare;
 use futures_util::future::select;
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ObjectId};
 use parking_lot::Mutex;
 use std::pin::pin;

@@ -4,15 +4,15 @@ use super::Volume;
 use super::flights::{Touches, Writing};
 use super::patience::Patience;
 use super::room::Admitted;
-use crate::buf::BufMut;
 use crate::error::Error;
 use crate::format::write_log::Entry;
 use crate::insert::Content;
 use crate::kept::{Kept, settle};
-use crate::port::{Clock, Device};
 use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 

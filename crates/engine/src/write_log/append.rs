@@ -6,7 +6,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::{LogPosition, Record};
 use crate::format::write_log::Entry;
-use crate::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentKey, ObjectId};
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::format::FormatError;
 use crate::format::journal::LogPosition;
 use crate::format::write_log::{BATCH_BYTES_MAX, BATCH_UNIT_BYTES, Entry, HEADER_BYTES, Header, LABEL_BYTES, Label};
-use crate::port::Device;
 use bytes::Bytes;
+use nitro_port::Device;
 
 /// A batch that was read back whole.
 pub(crate) struct Batch {

@@ -4,10 +4,10 @@ use super::LogStatus;
 use super::read::Row;
 use crate::format::journal::LogPosition;
 use crate::format::write_log::{BATCH_BYTES_MAX, Entry, Header, LABEL_BYTES, Label, batch_bytes, encode};
-use crate::port::Device;
 use crate::volume::Token;
 use bytes::Bytes;
 use event_listener::Event;
+use nitro_port::Device;
 use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -279,7 +279,7 @@ impl<D: Device> WriteLog<D> {
     }
 
     /// Writes a batch; it is durable when this returns.
-    pub(super) async fn write(&self, draft: &Draft) -> Result<(), crate::port::DeviceError> {
+    pub(super) async fn write(&self, draft: &Draft) -> Result<(), nitro_port::DeviceError> {
         self.device.write(LABEL_BYTES as u64 + draft.offset, draft.bytes.clone()).await?;
         self.device.flush().await
     }

@@ -2,16 +2,16 @@
 
 use super::read::{Row, read_label, read_row};
 use super::ring::WriteLog;
-use crate::buf::BufMut;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::{LogPosition, Record};
 use crate::format::write_log::{BATCH_BYTES_MAX, Entry, LABEL_BYTES, Label, RING_BYTES_MIN, RING_UNIT_BYTES};
 use crate::insert::{Content, Job};
 use crate::kept::{Kept, OVERHEAD_BYTES};
-use crate::port::{Clock, Device};
 use bytes::Bytes;
 use nitro_cache::SettingError;
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -2,18 +2,18 @@
 //! never dropped.
 
 use super::ledger::Room;
-use crate::buf::is_zero;
 use crate::cache::Cache;
-use crate::codec::{Compressor, Encoding};
 use crate::domain::Named;
 use crate::format::journal::{DIRTY_BASE_BYTES_MAX, DIRTY_DUP_BYTES, FORGET_BYTES, Record};
 use crate::insert::{Compared, Content, Job, OpenWeu, payload, stored_as};
 use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
-use crate::port::{Clock, Device};
-use crate::yielding::yield_now;
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_cache::{Append, CacheManager};
+use nitro_port::buf::is_zero;
+use nitro_port::codec::{Compressor, Encoding};
+use nitro_port::yielding::yield_now;
+use nitro_port::{Clock, Device};
 use nitro_units::Fingerprint;
 use std::pin::pin;
 use std::time::Duration;

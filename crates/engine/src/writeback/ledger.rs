@@ -3,9 +3,9 @@
 
 use crate::error::Error;
 use crate::format::journal::{FORGET_BYTES, Record};
-use crate::yielding::attempt_at;
 use event_listener::Event;
 use nitro_cache::CacheManager;
+use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;

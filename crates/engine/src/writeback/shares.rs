@@ -5,8 +5,8 @@
 //! several volumes overlap, since their extents are stored as they come; each volume is charged with all that it pins.
 
 use crate::cache::Cache;
-use crate::port::{Clock, Device};
 use nitro_cache::CacheManager;
+use nitro_port::{Clock, Device};
 use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

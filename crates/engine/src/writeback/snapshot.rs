@@ -6,8 +6,8 @@ use super::committer::{Committer, total_bytes, write_data};
 use crate::cache::Cache;
 use crate::format::journal::Record;
 use crate::journal::{AppendError, SNAPSHOT_PART_BYTES};
-use crate::port::{Clock, Device};
 use crate::write_log::WriteLog;
+use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ObjectId, WeuId};
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use crate::power::Power;
 use crate::seeds::trace;
 use crate::simulation::{Rng, SimClock};
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

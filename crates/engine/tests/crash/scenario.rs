@@ -7,7 +7,7 @@ use crate::power::Power;
 use crate::seeds::trace;
 use crate::simulation::{Rng, SimClock, Simulation};
 use futures_util::future::{Either, select};
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;

@@ -6,17 +6,17 @@ use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
 use crate::seeds::{for_seeds, trace};
 use crate::simulation::{Rng, SimClock, Simulation};
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::Compression;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::pattern::StreamSettings;
-use nitro_engine::port::{Clock, Device};
 use nitro_engine::{
     Cache, Change, CrashMemory, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions,
     WriteMode,
 };
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
+use nitro_port::{Clock, Device};
 use nitro_units::{Generation, ObjectId, WeuId};
 use std::cell::Cell;
 use std::rc::Rc;

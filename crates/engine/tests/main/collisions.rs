@@ -7,12 +7,12 @@
 use crate::simulation::{Jittery, Rng, SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_engine::codec::FingerprintHash;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Clock, Device as _};
 use nitro_engine::{
     Cache, ContentPlace, DedupDomain, EngineSettings, FingerprintIndex, Volume, VolumeEntry, VolumeOptions, WriteMode,
 };
+use nitro_port::codec::FingerprintHash;
+use nitro_port::{Clock, Device as _};
 use nitro_units::{Fingerprint, ObjectId};
 use parking_lot::Mutex;
 use std::collections::HashMap;

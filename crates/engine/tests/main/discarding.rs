@@ -5,8 +5,8 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Clock, Device, ErrorKind, Operation};
 use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_port::{Clock, Device, ErrorKind, Operation};
 use nitro_units::ObjectId;
 use std::time::Duration;
 

@@ -4,12 +4,12 @@
 use crate::simulation::{Jittery, Rng, SimClock, Simulation, for_seeds};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::Compression;
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::pattern::StreamSettings;
-use nitro_engine::port::Device;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
 use nitro_units::ObjectId;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -252,7 +252,7 @@ fn scenario(seed: u64, clients: u64, steps: u64, happened: &Happened) {
     sim.run(async move {
         let (remaining, clock, cache) = waiting;
         while remaining.get() > 0 {
-            nitro_engine::port::Clock::sleep(&clock, std::time::Duration::from_millis(1)).await;
+            nitro_port::Clock::sleep(&clock, std::time::Duration::from_millis(1)).await;
         }
         cache.settled().await;
     });

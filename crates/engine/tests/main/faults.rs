@@ -4,10 +4,10 @@ use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
-use nitro_engine::buf::BufMut;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::Operation;
 use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
+use nitro_port::Operation;
+use nitro_port::buf::BufMut;
 use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn cached_volume() -> (Rc<Simulation>, Arc<TestVolume>) {
     let manager = Settings { weu_bytes: 512 << 10, dedup: false, ..Settings::new(8 << 20) };
     let settings = EngineSettings {
         ram_cache_bytes: 0,
-        compression: nitro_engine::codec::Compression::None,
+        compression: nitro_port::codec::Compression::None,
         ..EngineSettings::new(manager)
     };
     let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
@@ -75,7 +75,7 @@ fn silent_corruption_is_a_counted_miss() {
 #[test]
 fn a_device_that_dies_becomes_pass_through() {
     let (sim, volume) = cached_volume();
-    volume.cache().flash().faults().inject(Fault::new(Effect::Fail(nitro_engine::port::ErrorKind::Io)));
+    volume.cache().flash().faults().inject(Fault::new(Effect::Fail(nitro_port::ErrorKind::Io)));
     let client = volume.clone();
     sim.run(async move {
         for _ in 0..3 {
@@ -97,7 +97,7 @@ fn a_device_that_dies_becomes_pass_through() {
 #[test]
 fn failed_weu_writes_lose_no_data() {
     let (sim, volume) = cached_volume();
-    let fail = Fault::new(Effect::Fail(nitro_engine::port::ErrorKind::Io)).on(Operation::Write);
+    let fail = Fault::new(Effect::Fail(nitro_port::ErrorKind::Io)).on(Operation::Write);
     volume.cache().flash().faults().inject(fail.times(2));
     let client = volume.clone();
     sim.run(async move {
@@ -119,7 +119,7 @@ fn failed_weu_writes_lose_no_data() {
 #[test]
 fn an_origin_error_reaches_the_client_and_is_not_cached() {
     let (sim, volume) = cached_volume();
-    let fail = Fault::new(Effect::Fail(nitro_engine::port::ErrorKind::Io));
+    let fail = Fault::new(Effect::Fail(nitro_port::ErrorKind::Io));
     volume.origin().faults().inject(fail.on(Operation::Write).times(1));
     let client = volume.clone();
     sim.run(async move {

@@ -2,14 +2,14 @@
 
 use crate::simulation::{SimClock, Simulation};
 use nitro_device::RamDevice;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::Compression;
 use nitro_engine::format::crc32c;
 use nitro_engine::format::stored::{Place, payload_range};
 use nitro_engine::format::weu::Head;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::Device;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
 use nitro_units::ObjectId;
 
 /// An extent of random words: only the bits of `mask` are random, so that LZ4 has something to do.

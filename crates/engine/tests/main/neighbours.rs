@@ -5,13 +5,13 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
-use nitro_engine::codec::Compression;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Clock, Device, ErrorKind as DeviceErrorKind, Operation};
 use nitro_engine::{
     Cache, DedupDomain, DirtyShare, EngineSettings, Error, ErrorKind, Health, Volume, VolumeEntry, VolumeOptions,
     WriteMode,
 };
+use nitro_port::codec::Compression;
+use nitro_port::{Clock, Device, ErrorKind as DeviceErrorKind, Operation};
 use nitro_units::ObjectId;
 use std::pin::pin;
 use std::rc::Rc;

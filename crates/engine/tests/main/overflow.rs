@@ -5,15 +5,15 @@ use crate::simulation::{Jittery, Rng, SimClock, Simulation, for_seeds};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_device::RamDevice;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::Compression;
 use nitro_engine::format::journal::DIRTY_DUP_BYTES;
 use nitro_engine::journal::Budget;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::Clock;
 use nitro_engine::{
     Cache, EngineSettings, Health, LogDevice, MissingLog, Volume, VolumeEntry, VolumeOptions, WriteMode,
 };
+use nitro_port::Clock;
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
 use nitro_units::ObjectId;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -2,9 +2,9 @@
 
 use crate::simulation::{Jittery, SimClock, Simulation};
 use nitro_device::RamDevice;
-use nitro_engine::buf::BufMut;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, ErrorKind, Volume, VolumeOptions, WriteMode};
+use nitro_port::buf::BufMut;
 use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;

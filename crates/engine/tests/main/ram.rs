@@ -3,11 +3,11 @@
 use crate::simulation::{Jittery, SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::Compression;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Clock, Device, DeviceError, Geometry};
 use nitro_engine::{Cache, EngineSettings, Error, Volume, VolumeOptions, WriteMode};
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
+use nitro_port::{Clock, Device, DeviceError, Geometry};
 use nitro_units::ObjectId;
 use std::future::Future;
 use std::pin::pin;

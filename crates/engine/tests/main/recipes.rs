@@ -3,11 +3,11 @@
 use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
-use nitro_engine::buf::is_zero;
-use nitro_engine::codec::FingerprintHash;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Device, DeviceError, Geometry, Recipe};
 use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_port::buf::is_zero;
+use nitro_port::codec::FingerprintHash;
+use nitro_port::{Device, DeviceError, Geometry, Recipe};
 use nitro_units::{Fingerprint, ObjectId};
 use std::rc::Rc;
 use std::sync::Arc;

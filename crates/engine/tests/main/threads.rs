@@ -3,11 +3,11 @@
 
 use crate::simulation::Rng;
 use nitro_device::RamDevice;
-use nitro_engine::buf::BufMut;
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::pattern::StreamSettings;
-use nitro_engine::port::Clock;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_port::Clock;
+use nitro_port::buf::BufMut;
 use nitro_units::ObjectId;
 use std::future::Future;
 use std::pin::pin;

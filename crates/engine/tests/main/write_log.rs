@@ -6,8 +6,8 @@ use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::write_log::{Header, LABEL_BYTES, RING_BYTES_MIN};
-use nitro_engine::port::{Clock, Device, ErrorKind, Operation};
 use nitro_engine::{Cache, Error, LogDevice, MissingLog, Recovered, Volume, VolumeOptions, WriteMode};
+use nitro_port::{Clock, Device, ErrorKind, Operation};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,22 +30,22 @@ struct Images {
 struct Shared(Arc<Ram>);
 
 impl Device for Shared {
-    fn geometry(&self) -> nitro_engine::port::Geometry {
+    fn geometry(&self) -> nitro_port::Geometry {
         self.0.geometry()
     }
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, nitro_engine::port::DeviceError> {
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, nitro_port::DeviceError> {
         self.0.read(offset, len).await
     }
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), nitro_port::DeviceError> {
         self.0.write(offset, data).await
     }
-    async fn flush(&self) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn flush(&self) -> Result<(), nitro_port::DeviceError> {
         self.0.flush().await
     }
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), nitro_port::DeviceError> {
         self.0.discard(offset, len).await
     }
-    async fn write_zeroes(&self, offset: u64, len: u64, unmap: bool) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn write_zeroes(&self, offset: u64, len: u64, unmap: bool) -> Result<(), nitro_port::DeviceError> {
         self.0.write_zeroes(offset, len, unmap).await
     }
 }

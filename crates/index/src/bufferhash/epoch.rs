@@ -15,8 +15,8 @@
 use crate::hash::{is_sealed, seal};
 use crate::superblock::SUPERBLOCKS_BYTES;
 use crate::{Error, PAGE_BYTES};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 
 /// Bytes of both copies.
 pub(super) const EPOCHS_BYTES: u64 = 2 * PAGE_BYTES as u64;

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use crate::PAGE_BYTES;
 use crate::hash::hash_of;
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use std::ops::RangeInclusive;
 
 /// Where keys are in an incarnation: the order of the first key of each page.

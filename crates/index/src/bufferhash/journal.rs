@@ -13,8 +13,8 @@ use super::plan::Plan;
 use super::table::NONE;
 use super::{BufferHash, add};
 use crate::{Error, PAGE_BYTES};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 
 /// Pages that are written at once.
 const CHUNK_PAGES: usize = 64;

@@ -34,7 +34,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 use incarnation::Labels;
 use journal::Journal;
 use log::Log;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use page::Page;
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use super::{BufferHash, Eviction, add};
 use crate::hash::hash_of;
 use crate::{Error, PAGE_BYTES};
 use futures_util::stream::{self, StreamExt as _};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,7 @@ use super::{Silt, Waiting};
 use crate::Error;
 use event_listener::listener;
 use futures_util::future::try_join;
-use nitro_engine::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<D: Device> Silt<D> {

@@ -13,7 +13,7 @@ use super::run::{Run, RunWriter};
 use super::stores::HashStore;
 use super::{Change, Silt};
 use crate::{Error, PAGE_BYTES};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::sync::Arc;
 
 /// Entries between two moments in which others may go on.

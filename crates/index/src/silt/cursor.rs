@@ -5,7 +5,7 @@ use super::run::Run;
 use crate::hash::hash_of;
 use crate::{Error, PAGE_BYTES};
 use bytes::Bytes;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 
 /// An entry, by place in a cursor's piece.
 pub(super) struct Cursor<'a> {

@@ -3,7 +3,7 @@
 use crate::hash::seal;
 use crate::{Error, PAGE_BYTES};
 use bytes::Bytes;
-use nitro_engine::port::{Device, DeviceError, ErrorKind, Operation};
+use nitro_port::{Device, DeviceError, ErrorKind, Operation};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 

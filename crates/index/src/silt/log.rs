@@ -11,8 +11,8 @@ use super::space::Segment;
 use crate::{Error, PAGE_BYTES, Value};
 use bytes::Bytes;
 use event_listener::{Event, listener};
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 

@@ -11,7 +11,7 @@ use super::stores::SortedStore;
 use super::trie::{Trie, TrieBuilder};
 use super::{Change, Silt};
 use crate::{Error, PAGE_BYTES};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::cmp::Ordering;
 use std::sync::Arc;
 

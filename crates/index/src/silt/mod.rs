@@ -50,7 +50,7 @@ use hashed::Hashed;
 use install::{Change, Partition};
 use io::Io;
 use log::{Append, Log};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use space::Space;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};

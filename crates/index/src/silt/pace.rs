@@ -1,8 +1,8 @@
 //! How fast background work goes.
 
 use super::io::Tallies;
-use nitro_engine::port::Clock;
-use nitro_engine::yielding::yield_now;
+use nitro_port::Clock;
+use nitro_port::yielding::yield_now;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;

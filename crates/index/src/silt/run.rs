@@ -6,8 +6,8 @@ use super::page::Layout;
 use super::space::{Segment, Space};
 use crate::{Error, PAGE_BYTES, Value};
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::Device;
+use nitro_port::Device;
+use nitro_port::buf::BufMut;
 use std::sync::Arc;
 
 /// Pages of entries by hash.

@@ -7,7 +7,7 @@ use super::log::{Entry, Log};
 use super::run::{Look, Run};
 use super::trie::Trie;
 use crate::{Error, Value};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What the stores hold and need, kind by kind.
 
 use super::Silt;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 
 /// Of the stores of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

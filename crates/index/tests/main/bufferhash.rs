@@ -147,7 +147,7 @@ fn damaged_pages_hide_entries_and_show_no_wrong_ones() {
     let mut rng = Rng(3);
     let mut lost = 0;
     for _ in 0..30 {
-        use nitro_engine::port::Device as _;
+        use nitro_port::Device as _;
         let at = flash_bytes / 2 + rng.below(flash_bytes / 2 / 4096) * 4096;
         let good = block_on(device.read(at, 4096)).unwrap();
         let mut bad = good.to_vec();

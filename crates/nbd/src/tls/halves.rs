@@ -3,7 +3,7 @@
 
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::{Bytes, BytesMut};
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use rustls::ServerConnection;
 use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};

@@ -2,7 +2,7 @@
 
 use super::{ReadHalf, WriteHalf};
 use bytes::{Buf as _, Bytes};
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;

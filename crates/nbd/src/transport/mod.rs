@@ -3,7 +3,7 @@
 pub mod memory;
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
+use nitro_port::buf::BufMut;
 use std::future::Future;
 use std::io;
 

@@ -30,7 +30,7 @@ fn converse(bytes: Vec<u8>, piece_bytes: usize) {
             writer.shutdown().await;
         };
         let listen = async move {
-            let mut buf = nitro_engine::buf::BufMut::with_len(4096);
+            let mut buf = nitro_port::buf::BufMut::with_len(4096);
             loop {
                 let (result, back) = reader.read(buf, 0).await;
                 buf = back;

@@ -1,8 +1,8 @@
 //! Bytes that have the contents which a trace tells by fingerprint.
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::codec::{Compression, Compressor, Encoding};
+use nitro_port::buf::BufMut;
+use nitro_port::codec::{Compression, Compressor, Encoding};
 use nitro_trace::Request;
 use nitro_trace::content::{Compressibility, fill};
 use nitro_units::Fingerprint;

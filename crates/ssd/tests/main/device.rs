@@ -4,7 +4,7 @@ use crate::support::{Random, run};
 use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_device::{FaultyDevice, RamDevice};
-use nitro_engine::port::{Clock, Device, ErrorKind, Operation};
+use nitro_port::{Clock, Device, ErrorKind, Operation};
 use nitro_ssd::{
     AnyFtl, CoDesignedSettings, FtlSettings, Geometry, HybridSettings, Nanos, PageMappedSettings, Ssd, SsdDevice,
     Timing,
@@ -100,7 +100,7 @@ fn it_refuses_what_is_out_of_range_and_passes_errors_on() {
     let faults = ram.faults();
     let device = SsdDevice::new(ram, SleepClock::default(), ssd(settings));
     let size = device.geometry().size_bytes;
-    let kind = |result: Result<Bytes, nitro_engine::port::DeviceError>| result.unwrap_err().kind;
+    let kind = |result: Result<Bytes, nitro_port::DeviceError>| result.unwrap_err().kind;
     assert_eq!(kind(block_on(device.read(size, 512))), ErrorKind::OutOfRange);
     assert_eq!(kind(block_on(device.read(1, 512))), ErrorKind::Misaligned);
     assert_eq!(device.counters().host_reads, 0);

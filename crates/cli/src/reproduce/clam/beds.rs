@@ -9,9 +9,9 @@ use crate::args::IndexPaperArgs;
 use crate::error::Error;
 use crate::progress::Progress;
 use nitro_device::{FileDevice, Reactor};
-use nitro_engine::port::Device;
 use nitro_index::FlashIndex;
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
+use nitro_port::Device;
 use nitro_ssd::Counters;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::Scale;
 use super::bed::{Bed, CHUNK_BYTES, CacheKind, Cached, Draws, Work, beside, failed};
 use crate::error::Error;
 use crate::size::Size;
-use nitro_engine::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use nitro_sim::experiments::{Chart, Holds, Line, Lines, Section, Table, Verdict};
 use std::pin::pin;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Virtual time: it leaps to the next timer when nothing else is left to do, so that a disk is as slow as it is and nobody waits.
 
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::poll_fn;

@@ -5,7 +5,7 @@ use super::bed::{Bed, CacheKind, Cached, TestVolume, Work, beside, failed};
 use crate::error::Error;
 use crate::progress::Progress;
 use crate::size::Size;
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use nitro_sim::experiments::{Bars, Chart, Holds, Section, Table, Verdict};
 use std::pin::pin;
 

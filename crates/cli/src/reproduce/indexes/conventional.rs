@@ -4,9 +4,9 @@
 use super::timed::KeyValue;
 use crate::index::load::Entries;
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
-use nitro_engine::port::{Device, DeviceError};
 use nitro_index::{Error, PAGE_BYTES, Value};
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, DeviceError};
 
 /// Bytes of the number of entries at a page's start.
 const COUNT_BYTES: usize = 2;

@@ -3,7 +3,7 @@
 use super::failed;
 use crate::error::Error;
 use nitro_device::RamDevice;
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use nitro_ssd::{
     AnyFtl, Counters, FtlSettings, Geometry, HybridSettings, PageMappedSettings, Ssd, SsdDevice, Timing, VictimPolicy,
 };

@@ -2,8 +2,8 @@
 
 use super::modelled::VirtualClock;
 use crate::index::load::{Entries, Latencies, mix};
-use nitro_engine::port::Clock;
 use nitro_index::{Error, FlashIndex, Value};
+use nitro_port::Clock;
 use std::time::{Duration, Instant};
 
 /// What can be looked up and entered.

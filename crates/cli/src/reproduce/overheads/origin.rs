@@ -8,7 +8,7 @@ use crate::reproduce::synthetic::Storm;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -4,10 +4,10 @@ use super::image::{ALPHA, BETA, EXTENT, Ram, Stopped, VOLUME_BYTES, histories, i
 use super::make;
 use super::verdict::{Trusted, check, judge, now};
 use futures_util::FutureExt;
-use nitro_engine::codec::FingerprintHash;
 use nitro_engine::format::FORMAT_VERSION;
 use nitro_engine::inspect::{self, Trust};
 use nitro_engine::{Cache, Volume, VolumeOptions, WriteMode};
+use nitro_port::codec::FingerprintHash;
 
 const FIXTURE: &[u8] = include_bytes!("../../fixtures/v1.img.zst");
 

@@ -1,10 +1,10 @@
 //! What stands on the device that is looked at, and devices to put it on. The fuzz target `device_image` uses it too.
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
 use nitro_engine::manager::Settings;
-use nitro_engine::port::{Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use nitro_engine::{Cache, EngineSettings};
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
 use nitro_units::ObjectId;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,8 +3,8 @@
 use super::image::{ALPHA, BETA, EXTENT, Ram, VOLUME_BYTES, content, image_bytes, origin, settings, steps};
 use crate::journal::device::Recorder;
 use crate::simulation::{Rng, SimClock, Simulation};
-use nitro_engine::port::{Clock, Device};
 use nitro_engine::{Cache, DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_port::{Clock, Device};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;

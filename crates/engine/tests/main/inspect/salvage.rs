@@ -9,8 +9,8 @@ use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::journal::{Header, Kind};
 use nitro_engine::format::superblock::{Superblock, superblock_offsets};
 use nitro_engine::inspect::{self, Severity, Standing, Trust};
-use nitro_engine::port::{Device, ErrorKind, Operation};
 use nitro_engine::{Cache, Error};
+use nitro_port::{Device, ErrorKind, Operation};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ fn a_crash_at_any_write_of_a_switch_leaves_the_old_or_the_new_half() {
     let flash = Recorder::new(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..4);
-    now(nitro_engine::port::Device::flush(&flash)).unwrap();
+    now(nitro_port::Device::flush(&flash)).unwrap();
     let begun = flash.told();
     journal.begin_snapshot();
     for part in 0..3 {
@@ -84,7 +84,7 @@ impl Owner {
 
     fn flush(&mut self, journal: &mut Journal, flash: &Recorder) {
         let position = journal.position();
-        now(nitro_engine::port::Device::flush(flash)).unwrap();
+        now(nitro_port::Device::flush(flash)).unwrap();
         journal.flushed(position);
         self.durable = self.states.len();
     }

@@ -3,7 +3,7 @@
 use super::AREA;
 use crate::simulation::Rng;
 use bytes::Bytes;
-use nitro_engine::port::{Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
 use std::sync::Mutex;
 
 const SECTOR_BYTES: usize = 512;

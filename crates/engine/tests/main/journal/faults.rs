@@ -6,7 +6,7 @@ use nitro_engine::Error;
 use nitro_engine::format::FormatError;
 use nitro_engine::format::journal::{Header, HeaderCrc, Kind};
 use nitro_engine::journal::{AppendError, Area, Identity, Journal};
-use nitro_engine::port::{Device, ErrorKind};
+use nitro_port::{Device, ErrorKind};
 use std::collections::BTreeMap;
 
 #[test]
@@ -54,27 +54,27 @@ fn a_failed_part_costs_the_snapshot_and_a_failed_end_the_journal() {
 struct Hanging(Recorder);
 
 impl Device for Hanging {
-    fn geometry(&self) -> nitro_engine::port::Geometry {
+    fn geometry(&self) -> nitro_port::Geometry {
         self.0.geometry()
     }
 
-    async fn read(&self, offset: u64, len: usize) -> Result<bytes::Bytes, nitro_engine::port::DeviceError> {
+    async fn read(&self, offset: u64, len: usize) -> Result<bytes::Bytes, nitro_port::DeviceError> {
         self.0.read(offset, len).await
     }
 
-    async fn write(&self, _offset: u64, _data: bytes::Bytes) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn write(&self, _offset: u64, _data: bytes::Bytes) -> Result<(), nitro_port::DeviceError> {
         std::future::pending().await
     }
 
-    async fn flush(&self) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn flush(&self) -> Result<(), nitro_port::DeviceError> {
         self.0.flush().await
     }
 
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), nitro_port::DeviceError> {
         self.0.discard(offset, len).await
     }
 
-    async fn write_zeroes(&self, offset: u64, len: u64, unmap: bool) -> Result<(), nitro_engine::port::DeviceError> {
+    async fn write_zeroes(&self, offset: u64, len: u64, unmap: bool) -> Result<(), nitro_port::DeviceError> {
         self.0.write_zeroes(offset, len, unmap).await
     }
 }

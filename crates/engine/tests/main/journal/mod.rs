@@ -8,7 +8,7 @@ use device::Recorder;
 use nitro_engine::journal::{
     AppendError, Area, Budget, Counts, Identity, Journal, Record, Replay, SNAPSHOT_PART_BYTES,
 };
-use nitro_engine::port::Device;
+use nitro_port::Device;
 use nitro_units::{ExtentKey, Generation, WeuId};
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -2,7 +2,7 @@
 
 use super::{Rng, SimClock};
 use bytes::Bytes;
-use nitro_engine::port::{Allocation, Clock, Device, DeviceError, Geometry};
+use nitro_port::{Allocation, Clock, Device, DeviceError, Geometry};
 use std::sync::Mutex;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! One thread, tasks polled in an order drawn from a seed.
 
 use super::Rng;
-use nitro_engine::port::Clock;
+use nitro_port::Clock;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;

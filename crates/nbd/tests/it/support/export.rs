@@ -1,8 +1,8 @@
 //! An export in memory with the vices of a real one.
 
 use bytes::Bytes;
-use nitro_engine::buf::is_aligned;
 use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
+use nitro_port::buf::is_aligned;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

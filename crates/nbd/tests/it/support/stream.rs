@@ -1,9 +1,9 @@
 //! A client's side of a byte stream, plain and encrypted.
 
 use bytes::Bytes;
-use nitro_engine::buf::BufMut;
 use nitro_nbd::transport::memory::{MemoryEnd, MemoryReader, MemoryWriter};
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
+use nitro_port::buf::BufMut;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{self, Read as _, Write as _};

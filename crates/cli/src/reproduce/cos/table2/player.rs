@@ -7,7 +7,7 @@ use super::image::{BLOCK_BYTES, bytes_of};
 use crate::error::Error;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use nitro_engine::port::{Clock, Device};
+use nitro_port::{Clock, Device};
 use nitro_sim::experiments::DEPTH;
 use nitro_sim::timing::Cpu;
 use nitro_trace::{Op, Reader, Request};

@@ -18,7 +18,7 @@ pub async fn yield_now() {
 }
 
 /// Waits until `attempt` gives something; it is repeated whenever `event` is notified. The first attempt costs nothing beside.
-pub(crate) async fn attempt_at<T>(event: &Event, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub async fn attempt_at<T>(event: &Event, mut attempt: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(result) = attempt() {
             return result;

@@ -1,6 +1,6 @@
 //! A part of a device, as a device of its own.
 
-use crate::port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
+use crate::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
 use bytes::Bytes;
 
 /// `len` bytes of a device from `offset` on. Both are multiples of the device's block size.

@@ -1,0 +1,13 @@
+//! What everything in Nitro meets: the ports to the world (devices and clocks, implemented by `nitro-device` for real and by
+//! simulated ones in tests), buffers, slices of devices, codecs and fingerprints, and waiting on any executor.
+//!
+//! It names no async runtime and does no I/O.
+#![forbid(unsafe_code)]
+
+pub mod buf;
+pub mod codec;
+mod device;
+pub mod slice;
+pub mod yielding;
+
+pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
