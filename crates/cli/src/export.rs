@@ -1,14 +1,14 @@
 //! The engine's volumes as NBD exports.
 
 use crate::config::VolumeConfig;
-use crate::logging::Repeats;
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
-use crate::size::Size;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::FutureExt;
 use futures_util::future::select;
+use nitro_console::logging::Repeats;
+use nitro_console::size::Size;
 use nitro_device::CompioClock;
 use nitro_engine::{Change, ErrorKind, Rest, Volume, WriteMode};
 use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
@@ -92,7 +92,7 @@ impl VolumeExport {
     }
 
     /// What keeps the origin from being up to date, after `error`: how much of the volume only its cache has, and where it is lost.
-    pub(crate) fn left_behind(&self, error: &nitro_engine::Error) -> crate::Error {
+    pub(crate) fn left_behind(&self, error: &nitro_engine::Error) -> nitro_console::error::Error {
         let what = format!("volume {}", self.name);
         let lost = self.volume.lost_ranges();
         let place = self
@@ -102,11 +102,11 @@ impl VolumeExport {
             .map_or_else(|| "the cache".into(), |path| format!("the cache {}", path.display()));
         let stays = format!("{} of dirty data stay in {place}", Size(self.dirty_bytes()));
         if lost.is_empty() {
-            let failed = crate::Error::with_sources(&what, error).into_parts().0;
+            let failed = nitro_console::error::Error::with_sources(&what, error).into_parts().0;
             let why = failed.strip_prefix(&format!("{what}: ")).unwrap_or(&failed);
             let way_out =
                 "see that its origin takes writes (room, permissions), and repeat this; until then keep the cache";
-            return crate::Error::new(what, format_args!("{why}; {stays}")).or(way_out);
+            return nitro_console::error::Error::new(what, format_args!("{why}; {stays}")).or(way_out);
         }
         let bytes: u64 = lost.iter().map(|range| range.end - range.start).sum();
         let ranges: Vec<_> = lost
@@ -123,12 +123,12 @@ impl VolumeExport {
             Size(bytes),
             ranges.join(", ")
         );
-        crate::Error::new(what, why)
+        nitro_console::error::Error::new(what, why)
             .or("overwrite those ranges, or give them up: nitro volume remove --force-discard-dirty")
     }
 
     /// Removes the origin's mark if it is not needed any more.
-    pub(crate) async fn unmark(&self) -> Result<(), crate::Error> {
+    pub(crate) async fn unmark(&self) -> Result<(), nitro_console::error::Error> {
         let Some(guard) = &self.guard else { return Ok(()) };
         let volume = Arc::clone(&self.volume);
         // What is in the write log comes back at a restart, also if the origin has got it.
@@ -153,7 +153,7 @@ impl VolumeExport {
     }
 
     /// In write-through, has the origin get what an earlier server left in the cache.
-    pub(crate) async fn settle(&self) -> Result<(), crate::Error> {
+    pub(crate) async fn settle(&self) -> Result<(), nitro_console::error::Error> {
         if self.volume.read_only() || self.volume.mode() == WriteMode::WriteBack {
             return Ok(());
         }
@@ -287,7 +287,7 @@ impl VolumeExport {
             | ErrorKind::Log => {
                 if let Some(left_out) = self.failures.next() {
                     let what = format_args!("volume {}: a request failed", self.name);
-                    tracing::warn!("{}{left_out}", crate::Error::with_sources(what, error));
+                    tracing::warn!("{}{left_out}", nitro_console::error::Error::with_sources(what, error));
                 }
                 NbdErrno::Io
             }

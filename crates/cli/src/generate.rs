@@ -1,10 +1,10 @@
 //! Manual pages and shell completions, made of the command line's own description.
 
 use crate::args::Cli;
-use crate::error::Error;
-use crate::output;
 use clap::CommandFactory;
 use clap_complete::Shell;
+use nitro_console::error::Error;
+use nitro_console::output;
 use std::fs;
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 use crate::args::IostatArgs;
 use crate::control::client::Client;
 use crate::control::protocol::{Cache, Latency, Status, Volume};
-use crate::error::Error;
-use crate::output::{self, Format, Listening, Table};
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Listening, Table};
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -10,29 +10,24 @@ mod cache;
 pub mod config;
 mod control;
 mod cos;
-mod error;
 mod estimate;
 mod export;
 mod files;
 mod generate;
 mod index;
 mod iostat;
-mod logging;
-mod output;
-mod progress;
 mod record;
 mod reproduce;
 mod serve;
 mod signals;
 mod sim;
-mod size;
 mod status;
 mod trace;
 mod volume;
 
 pub use config::Config;
-pub use error::Error;
-pub use size::Size;
+use nitro_console::error::Error;
+use nitro_console::logging;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -42,7 +37,8 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let ended = logging::start(&cli).and_then(|()| run(&cli));
+    let ended =
+        logging::start(&cli.log, cli.log_format, matches!(cli.command, Command::Serve(_))).and_then(|()| run(&cli));
     if let Err(error) = &ended {
         logging::print(format_args!("nitro: {error}"));
     }

@@ -1,7 +1,7 @@
 //! The signals that end the process: handled from before anything is served until the process is gone.
 
-use crate::error::Error;
 use event_listener::Event;
+use nitro_console::error::Error;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as Arrivals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};

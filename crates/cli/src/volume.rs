@@ -3,11 +3,11 @@
 use crate::args::{AddArgs, ControlArgs, FlushArgs, OutputArgs, VolumeCommand};
 use crate::control::client::Client;
 use crate::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status};
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::progress::Progress;
 use crate::serve::CosOrigin;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
 use serde::Serialize;
 use std::thread;
 use std::time::Duration;

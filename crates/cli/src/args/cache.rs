@@ -3,8 +3,8 @@
 use super::serve::Switch;
 use super::{ControlArgs, OutputArgs};
 use crate::config::{CacheConfig, CacheStore, FingerprintName};
-use crate::size::Size;
 use clap::{Args, Subcommand};
+use nitro_console::size::Size;
 use std::path::PathBuf;
 
 const CREATE_EXAMPLES: &str = "\

@@ -1,8 +1,8 @@
 //! `nitro cos ...`
 
 use super::OutputArgs;
-use crate::size::Size;
 use clap::{Args, Subcommand, ValueEnum};
+use nitro_console::size::Size;
 use std::path::PathBuf;
 use std::str::FromStr;
 

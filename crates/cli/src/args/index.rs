@@ -1,8 +1,8 @@
 //! `nitro index ...`
 
 use super::OutputArgs;
-use crate::size::Size;
 use clap::{Args, Subcommand, ValueEnum};
+use nitro_console::size::Size;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 

@@ -21,10 +21,11 @@ pub(crate) use trace::{
 };
 pub(crate) use volume::{AddArgs, FlushArgs, VolumeCommand};
 
-use crate::output::Format;
-use crate::size::Size;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use nitro_console::logging::LogFormat;
+use nitro_console::output::Format;
+use nitro_console::size::Size;
 use std::path::{Path, PathBuf};
 
 /// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD.
@@ -41,15 +42,6 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// How log lines look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Plain lines.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,8 +1,8 @@
 //! `nitro reproduce`
 
 use super::OutputArgs;
-use crate::size::Size;
 use clap::{Args, Subcommand};
+use nitro_console::size::Size;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\

@@ -4,10 +4,10 @@ use crate::config::{
     Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintIndexName, FingerprintName, Mode,
     ServerConfig, Span, TlsMode, VolumeConfig,
 };
-use crate::error::Error;
 use crate::serve::CosOrigin;
-use crate::size::Size;
 use clap::{Args, ValueEnum};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! `nitro trace ...`
 
 use super::OutputArgs;
-use crate::size::Size;
 use clap::{Args, Subcommand, ValueEnum};
+use nitro_console::size::Size;
 use nitro_trace::Format;
 use nitro_trace::format::{BlockEvent, Columns};
 use std::path::PathBuf;

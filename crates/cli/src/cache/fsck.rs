@@ -2,11 +2,11 @@
 
 use super::reactor;
 use crate::args::OutputArgs;
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::progress::Progress;
 use crate::serve;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
 use nitro_engine::inspect::{self, Problem, Report, Severity};
 use nitro_port::Device;
 use std::path::Path;

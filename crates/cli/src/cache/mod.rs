@@ -7,8 +7,8 @@ mod show;
 use crate::args::{CacheCommand, CreateArgs};
 use crate::control::client::Client;
 use crate::control::protocol::Command;
-use crate::error::Error;
 use crate::{serve, volume};
+use nitro_console::error::Error;
 use nitro_device::Reactor;
 
 /// Runs `nitro cache ...`.

@@ -2,11 +2,11 @@
 
 use super::reactor;
 use crate::args::{OutputArgs, SalvageArgs};
-use crate::error::Error;
 use crate::files::open_target;
-use crate::output::{self, Format, Table};
 use crate::serve;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::size::Size;
 use nitro_device::FileDevice;
 use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
 use nitro_port::{DeviceError, Operation};

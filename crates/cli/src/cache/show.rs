@@ -5,10 +5,10 @@ use crate::args::{ControlArgs, OutputArgs};
 use crate::control::client::Client;
 use crate::control::protocol::Cache;
 use crate::control::report;
-use crate::error::Error;
-use crate::output::{self, Format, Table};
 use crate::serve::{self, CacheEntry};
 use crate::status;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
 use std::path::Path;
 
 /// The caches of a running server.

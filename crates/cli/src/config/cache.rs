@@ -1,8 +1,8 @@
 //! `[cache.NAME]`
 
 use super::span::Span;
-use crate::size::Size;
 use nitro_cache::Settings;
+use nitro_console::size::Size;
 use nitro_engine::{EngineSettings, WriteMode};
 use nitro_port::codec::{Compression, FingerprintHash};
 use serde::{Deserialize, Deserializer};

@@ -3,9 +3,9 @@
 use super::cache::{FingerprintName, SHA1_REFUSED};
 use super::text::nearest;
 use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
-use crate::error::Error;
-use crate::size::Size;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_engine::DirtyShare;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! `[server]`
 
 use super::Span;
-use crate::error::Error;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::net::{ListenAddress, TcpLimits};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::size::Size;
+use nitro_console::size::Size;
 
 const FULL: &str = r#"
 [server]

@@ -1,6 +1,6 @@
 //! Faults of a configuration file, told by line.
 
-use crate::error::Error;
+use nitro_console::error::Error;
 use std::fmt;
 
 /// A configuration that cannot be used.

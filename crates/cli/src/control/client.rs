@@ -1,8 +1,8 @@
 //! The client's side.
 
 use super::protocol::{Command, Outcome, Request, Response, Status, VERSION};
-use crate::error::Error;
 use crate::serve::{CONTROL_SUFFIX, runtime_folder};
+use nitro_console::error::Error;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;

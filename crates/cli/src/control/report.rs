@@ -1,10 +1,10 @@
 //! The engine's counters as the control protocol tells them.
 
 use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
-use crate::error::why;
 use crate::export::VolumeExport;
-use crate::logging;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
+use nitro_console::error::why;
+use nitro_console::logging;
 use nitro_engine::metrics;
 use nitro_port::Device;
 use serde::Serialize;

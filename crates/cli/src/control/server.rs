@@ -2,10 +2,10 @@
 
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
-use crate::error::Error;
-use crate::logging::Repeats;
 use crate::serve::Served;
 use bytes::Bytes;
+use nitro_console::error::Error;
+use nitro_console::logging::Repeats;
 use nitro_device::CompioClock;
 use nitro_device::net::{Accepted, Listener, StreamReader, StreamWriter};
 use nitro_device::spawn_local;

@@ -2,8 +2,8 @@
 
 use super::look;
 use super::store::{CosStore, now};
-use crate::error::Error;
-use crate::output::Format;
+use nitro_console::error::Error;
+use nitro_console::output::Format;
 use serde::{Deserialize, Serialize};
 
 /// What to do with a store.

@@ -2,10 +2,10 @@
 
 use super::{CosStore, failed};
 use crate::args::OutputArgs;
-use crate::error::Error;
-use crate::output::{Format, Table, json_line, print};
-use crate::progress::Progress;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{Format, Table, json_line, print};
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
 use nitro_cos::{CollectOptions, Difference, Findings, Kind};
 use serde::Serialize;
 use std::cell::RefCell;

@@ -1,10 +1,10 @@
 //! Making and opening stores.
 
 use crate::args::{CosCompression, CosInitArgs};
-use crate::error::Error;
 use crate::files;
-use crate::output::{Format, json_line, print};
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{Format, json_line, print};
+use nitro_console::size::Size;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::{AnyDevice, FileOptions};
 use nitro_port::codec::Compression;

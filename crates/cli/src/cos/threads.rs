@@ -1,8 +1,8 @@
 //! Threads that work through something together: none outlives the command that started it.
 
 use super::failed;
-use crate::error::Error;
 use futures_util::future::join_all;
+use nitro_console::error::Error;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
 use nitro_port::Clock;
 use std::fmt::Display;

@@ -6,10 +6,10 @@ mod scan;
 mod tally;
 
 use crate::args::EstimateArgs;
-use crate::error::Error;
-use crate::output;
-use crate::progress::Progress;
 use nitro_cache::settings::EXTENT_BYTES;
+use nitro_console::error::Error;
+use nitro_console::output;
+use nitro_console::progress::Progress;
 use regions::Regions;
 use report::Report;
 use std::fs::File;

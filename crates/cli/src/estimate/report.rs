@@ -2,9 +2,9 @@
 
 use super::regions::Regions;
 use super::tally::{Tally, Totals};
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::size::Size;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
 

@@ -3,9 +3,9 @@
 use super::load::{Drive, Entries, Outcome};
 use super::{Behind, Measured};
 use crate::args::{BenchArgs, IndexKind};
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::progress::Progress;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::progress::Progress;
 use nitro_device::{CompioClock, FileDevice, FileOptions, Reactor, spawn_thread};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::silt::{self, Rates, Silt};

@@ -1,7 +1,7 @@
 //! Load on an index: entries that can be told from their numbers, and threads that enter and look them up.
 
-use crate::error::Error;
 use hdrhistogram::Histogram;
+use nitro_console::error::Error;
 use nitro_device::{ReactorThread, spawn_thread};
 use nitro_index::{FlashIndex, Shape};
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@ pub(crate) mod load;
 mod plan;
 
 use crate::args::{IndexCommand, ShapeArgs};
-use crate::error::Error;
+use nitro_console::error::Error;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};
 use nitro_index::bufferhash::BufferHash;
 use nitro_index::silt::Silt;

@@ -1,9 +1,9 @@
 //! `nitro index plan`: buffers against filters.
 
 use crate::args::PlanArgs;
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::size::Size;
 use nitro_index::Options;
 use nitro_index::bufferhash::{Plan, best_buffers_bytes};
 use serde::Serialize;

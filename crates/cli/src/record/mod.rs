@@ -4,9 +4,9 @@
 mod entry;
 mod scribe;
 
-use crate::error::Error;
 use crate::files;
 use entry::{Content, Entry};
+use nitro_console::error::Error;
 use nitro_nbd::Pieces;
 use nitro_trace::Op;
 use parking_lot::Mutex;

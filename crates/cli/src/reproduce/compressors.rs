@@ -1,9 +1,9 @@
 //! §6.2: LZ4 beside gzip.
 
-use crate::error::Error;
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use nitro_console::error::Error;
 use nitro_port::buf::BufMut;
 use nitro_port::codec::{Compression, Compressor, Encoding, decode};
 use nitro_sim::experiments::{Band, Holds, Section, Table, Verdict, percents};

@@ -13,8 +13,8 @@ mod svg;
 mod synthetic;
 
 use crate::args::{Paper, ReproduceArgs};
-use crate::error::Error;
-use crate::output::{self, Format, Table};
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
 use nitro_sim::experiments::{Cell, EXPERIMENTS, Holds, Outcomes, Plan, Section, Step, Verdict, run as simulate};
 use serde::Serialize;
 use std::fs;

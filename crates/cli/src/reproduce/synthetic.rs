@@ -1,7 +1,7 @@
 //! A boot storm as reads of a volume, and the volume's contents.
 
-use crate::error::Error;
 use bytes::Bytes;
+use nitro_console::error::Error;
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, DeviceError};
 use nitro_trace::content::{Compressibility, fill};

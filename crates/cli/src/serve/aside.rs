@@ -1,7 +1,7 @@
 //! Work that blocks, on a thread of its own.
 
-use crate::error::Error;
 use futures_channel::oneshot;
+use nitro_console::error::Error;
 use std::thread;
 
 /// Does `work` on a thread of its own: a file system that does not answer holds up no reactor. Work that was begun goes on when its

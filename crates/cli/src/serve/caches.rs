@@ -9,10 +9,10 @@ use super::plan;
 use super::store::{self, Store};
 use super::witness;
 use crate::config::{CacheConfig, CacheStore, Config};
-use crate::error::Error;
 use crate::export::{ServedCache, ServedVolume};
-use crate::size::Size;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES, WEU_COUNT_MIN};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, RamDevice};
 use nitro_engine::{EngineSettings, LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::Device;
@@ -354,7 +354,7 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
     let mut settings = plain.engine_settings(size_bytes);
     settings.manager.streams.threshold_bytes = config.sequential_threshold.map_or(0, |size| size.0);
     settings.ram_cache_bytes = config.ram.map_or(0, |size| size.0);
-    crate::output::note!("cache {name}: none; the origin is served alone");
+    nitro_console::output::note!("cache {name}: none; the origin is served alone");
     let nothing = CacheDevice::from(AnyDevice::from(RamDevice::new(0, 1)));
     let cache = ServedCache::pass_through(nothing, CompioClock::new(), settings).map_err(|e| Error::new(name, e))?;
     Ok(CacheEntry {

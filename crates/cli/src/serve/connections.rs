@@ -4,10 +4,10 @@ use super::Served;
 use super::latch::Latch;
 use crate::config::ServerConfig;
 use crate::export::ExportList;
-use crate::logging::Repeats;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
+use nitro_console::logging::Repeats;
 use nitro_device::CompioClock;
 use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
 use nitro_nbd::ServerOptions;
@@ -238,7 +238,9 @@ pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Serv
             let nitro_nbd::ConnectionSummary { end, export, tls, requests, bytes_read, bytes_written } = summary;
             tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client left");
         }
-        Either::Left((Err(error), _)) => connections.log_cut(&peer, crate::Error::with_sources("NBD", &error)),
+        Either::Left((Err(error), _)) => {
+            connections.log_cut(&peer, nitro_console::error::Error::with_sources("NBD", &error))
+        }
         Either::Right(_) if !list.has_begun() => connections.log_cut(&peer, "it chose no export"),
         Either::Right(_) => connections.log_cut(&peer, "it did not let go"),
     }

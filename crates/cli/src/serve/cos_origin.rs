@@ -2,7 +2,7 @@
 
 use crate::config::Emulation;
 use crate::cos::{CosStore, device_path, failed, open_device};
-use crate::error::Error;
+use nitro_console::error::Error;
 use nitro_cos::{Settings, Store, Volume};
 use nitro_device::{AnyDevice, CompioClock, HddDevice};
 use std::collections::HashMap;

@@ -6,8 +6,8 @@
 
 use super::aside::aside;
 use super::mark::Mark;
-use crate::error::Error;
 use crate::files::{self, Links};
+use nitro_console::error::Error;
 use parking_lot::Mutex;
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;

@@ -1,10 +1,10 @@
 //! The index of fingerprints on a part of the cache device, behind the manager's own in RAM.
 
 use crate::config::{CacheConfig, FingerprintIndexName};
-use crate::error::Error;
 use crate::export::ServedCache;
-use crate::size::Size;
 use futures_util::future::join4;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::{CompioClock, SliceDevice};
 use nitro_engine::{ContentPlace, EngineSettings, FingerprintIndex, IndexRelay};
 use nitro_index::bufferhash::{self, BufferHash, Eviction};
@@ -221,7 +221,7 @@ impl FlashFingerprints {
         };
         let plan = plan_within(&name, kind, config, cache.settings(), area.len)?;
         let (flash, ram) = (Size(plan.flash_bytes()), Size(plan.ram_bytes()));
-        crate::output::note!("{name}: {flash} of the SSD, and {ram} of RAM besides");
+        nitro_console::output::note!("{name}: {flash} of the SSD, and {ram} of RAM besides");
         let (part, relay) = (Arc::new(part), IndexRelay::default());
         let (index, errors) = (OnceLock::new(), AtomicU64::new(0));
         Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, relay, errors }))

@@ -3,9 +3,9 @@
 
 use super::aside::aside;
 use super::stamp::{BEAT_SECONDS, Look, Stamp, unix_seconds};
-use crate::error::Error;
 use crate::export::ServedCache;
 use crate::files::open_device_to_read;
+use nitro_console::error::Error;
 use nitro_device::AnyDevice;
 use nitro_engine::{VolumeEntry, WriteMode};
 use nitro_units::ObjectId;

@@ -4,9 +4,9 @@ use super::device::CacheDevice;
 use super::signature::{PROBE_BYTES, recognise};
 use super::store;
 use crate::config::CacheConfig;
-use crate::error::Error;
 use crate::files::open_device_to_read;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::{AnyDevice, FileDevice, FileOptions};
 use nitro_engine::LogDevice;
 use nitro_engine::format::FormatError;
@@ -50,7 +50,11 @@ pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<O
         Ok(found) => reuse(&what, path, &found, config.format)?,
     };
     let have = device.geometry().size_bytes;
-    crate::output::note!("cache {name}: write log of {} at {}", Size(wanted.unwrap_or(have).min(have)), path.display());
+    nitro_console::output::note!(
+        "cache {name}: write log of {} at {}",
+        Size(wanted.unwrap_or(have).min(have)),
+        path.display()
+    );
     let device = CacheDevice::from(AnyDevice::from(device));
     Ok(Some(LogDevice { device, size_bytes: wanted, uuid }))
 }

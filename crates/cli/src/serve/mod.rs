@@ -49,11 +49,11 @@ pub(crate) use served::Served;
 
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;
-use crate::error::Error;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
 use connections::{Connections, sleep};
 use futures_util::future::{Either, join, select};
+use nitro_console::error::Error;
 use nitro_device::{Reactor, spawn_local};
 use nitro_nbd::{RequestMemory, ServerOptions, TlsFiles, TlsPolicy};
 use open::Prepared;

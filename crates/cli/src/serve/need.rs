@@ -3,7 +3,7 @@
 use super::plan::available_ram_bytes;
 use super::{Served, cos_origin};
 use crate::control::protocol::{Ram, RamPart};
-use crate::size::Size;
+use nitro_console::size::Size;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
 
@@ -76,7 +76,7 @@ fn part(name: impl Into<String>, bytes: u64) -> RamPart {
 /// Prints what is needed, and warns if the machine has not got that.
 pub(super) fn announce(served: &Served) {
     let need = need(served);
-    crate::output::note!("{}", text(&need).trim_end());
+    nitro_console::output::note!("{}", text(&need).trim_end());
     if let Some(available) = available_ram_bytes().filter(|&available| available < need.need_bytes) {
         tracing::warn!(
             "the server may come to take {} of RAM, and {} are available: fewer connections, less request memory, a smaller \

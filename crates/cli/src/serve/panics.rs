@@ -1,6 +1,6 @@
 //! A panic ends the server: what a thread left half done is not served on. A restart finds all that was made durable.
 
-use crate::logging;
+use nitro_console::logging;
 use std::any::Any;
 use std::panic;
 use std::process;

@@ -1,8 +1,8 @@
 //! Where sockets are.
 
 use crate::config::{Address, Config};
-use crate::error::Error;
 use crate::files::private_folder;
+use nitro_console::error::Error;
 use nitro_device::net::ListenAddress;
 use std::path::{Path, PathBuf};
 

@@ -2,9 +2,9 @@
 
 use super::flash_index;
 use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
-use crate::error::Error;
 use crate::export::ServedCache;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_engine::EngineSettings;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use nitro_port::codec::FingerprintHash;
@@ -129,7 +129,7 @@ fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings
 pub(super) fn announce(name: &str, settings: &EngineSettings) {
     let manager = &settings.manager;
     let onoff = |on| if on { "on" } else { "off" };
-    crate::output::note!(
+    nitro_console::output::note!(
         "cache {name}: {} in {} write-evict units of {}, extents of {}; deduplication {}, compression {}",
         Size(manager.cache_bytes),
         manager.weu_count(),
@@ -138,7 +138,7 @@ pub(super) fn announce(name: &str, settings: &EngineSettings) {
         onoff(manager.dedup),
         format!("{:?}", settings.compression).to_lowercase(),
     );
-    crate::output::note!(
+    nitro_console::output::note!(
         "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate",
         Size(settings.usual_index_bytes(REDUCTION, DUPLICATES)),
     );

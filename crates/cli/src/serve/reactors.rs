@@ -3,9 +3,9 @@
 use super::Served;
 use super::connections::{self, Admission};
 use super::workers::ended;
-use crate::error::Error;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_util::StreamExt;
+use nitro_console::error::Error;
 use nitro_device::net::Accepted;
 use nitro_device::{ReactorThread, spawn_local, spawn_thread};
 use nitro_nbd::ServerOptions;

@@ -2,9 +2,9 @@
 
 use super::caches::CacheEntry;
 use super::store::{self, ALIGNMENT_BYTES};
-use crate::error::Error;
 use crate::export::ServedCache;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{AnyDevice, FileDevice, FileOptions};
 use nitro_engine::format::superblock::SUPERBLOCK_BYTES;

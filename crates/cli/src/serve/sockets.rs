@@ -3,9 +3,9 @@
 use super::Served;
 use super::place::Places;
 use super::reactors::Reactors;
-use crate::error::Error;
-use crate::logging::Repeats;
 use futures_util::future::join_all;
+use nitro_console::error::Error;
+use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
 use nitro_device::net::{ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;

@@ -3,9 +3,9 @@
 use super::identity::Identity;
 use super::signature::{PROBE_BYTES, recognise};
 use crate::config::CacheConfig;
-use crate::error::Error;
 use crate::files::{open_device_to_read, open_target};
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::file::Medium;
 use nitro_device::{ErrorKind, FileDevice, FileOptions};
 use nitro_engine::format::FormatError;

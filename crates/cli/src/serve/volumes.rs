@@ -10,9 +10,9 @@ use super::mark::Mark;
 use super::stamp::{Look, Stamp};
 use super::store;
 use crate::config::{Mode, VolumeConfig};
-use crate::error::Error;
 use crate::export::VolumeExport;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
 use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::Device;
@@ -56,7 +56,7 @@ async fn open_object(name: &str, config: &VolumeConfig, origin: &CosOrigin) -> R
     let seen = Seen::Object(object.clone());
     let look = seen.look(size_bytes).map_err(|e| Error::new(&what, e))?;
     let fence = Fence::at(&config.origin, &origin.mark_place());
-    crate::output::note!("volume {name}: {} at {}", Size(size_bytes), config.origin.display());
+    nitro_console::output::note!("volume {name}: {} at {}", Size(size_bytes), config.origin.display());
     Ok(Origin { device: Beneath::Object(object), seen, look, fence })
 }
 
@@ -89,7 +89,7 @@ async fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
     let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
     let at = path.clone();
     let fence = aside(move || Fence::of(&at)).await?.map_err(fail)?;
-    crate::output::note!("volume {name}: {} at {}", Size(size_bytes), path.display());
+    nitro_console::output::note!("volume {name}: {} at {}", Size(size_bytes), path.display());
     let device: AnyDevice = match config.emulate_disk {
         Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
         None => device.into(),

@@ -1,7 +1,7 @@
 //! The axes of a sweep: `size=1G..16G:x2`, `dedup=on,off`.
 
 use super::knob::Knob;
-use crate::size::Size;
+use nitro_console::size::Size;
 use std::str::FromStr;
 
 /// Values on an axis at the most.

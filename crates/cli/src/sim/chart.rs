@@ -1,6 +1,6 @@
 //! Charts of letters.
 
-use crate::size::Size;
+use nitro_console::size::Size;
 use std::fmt::Write;
 
 const WIDTH: usize = 64;

@@ -1,6 +1,6 @@
 //! The settings of a simulation by name: on the command line, and as axes of a sweep.
 
-use crate::size::Size;
+use nitro_console::size::Size;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{PartialWrites, Settings, Warmup};
 use std::str::FromStr;

@@ -11,9 +11,9 @@ pub(crate) use axis::Axis;
 pub(crate) use knob::Knob;
 
 use crate::args::SimArgs;
-use crate::error::Error;
-use crate::output;
-use crate::progress::Progress;
+use nitro_console::error::Error;
+use nitro_console::output;
+use nitro_console::progress::Progress;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
 use nitro_sim::workload::{self, Stored};
 use nitro_sim::{Outcome, Settings, Variant, simulate};

@@ -3,10 +3,10 @@
 use super::chart::{self, Series};
 use super::source::{Source, failed};
 use crate::args::SimArgs;
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::size::Size;
 use crate::trace::refused;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::size::Size;
 use nitro_sim::Settings;
 use nitro_sim::mrc::{Curve, Sampling, Shards};
 use nitro_sim::policies::{Feed, Misses, PolicyKind, belady};

@@ -2,9 +2,9 @@
 
 use super::chart::{self, Series};
 use super::knob::Knob;
-use crate::error::Error;
-use crate::output::{self, Format, Table};
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::size::Size;
 use nitro_sim::{Latency, Measures, Outcome, Settings};
 
 /// The columns of a window, for tables of several.

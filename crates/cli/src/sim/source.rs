@@ -1,8 +1,8 @@
 //! A trace as simulations read it: several times from its beginning.
 
 use crate::args::SimArgs;
-use crate::error::Error;
 use crate::trace::{Input, refused};
+use nitro_console::error::Error;
 use nitro_trace::{Reader, TraceError};
 use std::fmt::Write;
 use std::fs::File;

@@ -5,8 +5,8 @@ mod table;
 use crate::args::{ControlArgs, OutputArgs};
 use crate::control::client::Client;
 use crate::control::protocol::{Cache, Status};
-use crate::error::Error;
-use crate::output::{self, Format, Table};
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
 use serde_json::Value;
 
 /// Prints what the running server is and did.

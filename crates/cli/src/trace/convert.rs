@@ -3,7 +3,7 @@
 use super::Input;
 use super::result::ResultFile;
 use crate::args::ConvertArgs;
-use crate::error::Error;
+use nitro_console::error::Error;
 
 /// Writes traces as one Parquet file.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), Error> {

@@ -2,8 +2,8 @@
 
 use super::{Input, refused};
 use crate::args::InfoArgs;
-use crate::error::Error;
-use crate::output::{self, Format, Table};
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
 use nitro_trace::{Summary, summarize};
 use serde::Serialize;
 use std::collections::BTreeMap;

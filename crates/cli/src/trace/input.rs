@@ -2,8 +2,8 @@
 
 use super::refused;
 use crate::args::{BadRecordsName, ReadArgs};
-use crate::error::Error;
-use crate::progress::Progress;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
 use nitro_trace::parquet::ParquetReader;
 use nitro_trace::{
     BadRecords, Format, Merged, Options, Position, Reader, Request, Skipped, TraceError, WithoutRepeats, open,

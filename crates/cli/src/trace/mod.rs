@@ -9,7 +9,7 @@ mod synth;
 pub(crate) use input::Input;
 
 use crate::args::TraceCommand;
-use crate::error::Error;
+use nitro_console::error::Error;
 use nitro_trace::{ErrorKind, TraceError};
 
 /// Runs one of its commands.

@@ -6,7 +6,7 @@ use super::result::ResultFile;
 use crate::args::{
     BootStormArgs, FiuArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs, SnapshotPass, SynthCommand, ZipfArgs,
 };
-use crate::error::Error;
+use nitro_console::error::Error;
 use nitro_trace::synth::{BootStorm, FiuLike, RandomReads, SnapshotChain, Zipf, boot_template, recorded_boot};
 use nitro_trace::{Reader, TraceError};
 use std::slice;

@@ -6,8 +6,8 @@ use super::super::indexes::{
 use super::super::say;
 use super::{HITS, RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries, plan};
 use crate::args::IndexPaperArgs;
-use crate::error::Error;
-use crate::progress::Progress;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
 use nitro_device::{FileDevice, Reactor};
 use nitro_index::FlashIndex;
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};

@@ -2,9 +2,9 @@
 
 use super::super::indexes::{Draws, Layer, Modelled, SHAPE, Watch, failed, log_bars};
 use super::{RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries, plan};
-use crate::error::Error;
 use crate::index::load::{Latencies, mix};
-use crate::progress::Progress;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
 use nitro_device::Reactor;
 use nitro_index::FlashIndex;
 use nitro_index::bufferhash::{BufferHash, Eviction};

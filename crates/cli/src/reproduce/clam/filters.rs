@@ -2,10 +2,10 @@
 
 use super::super::indexes::{SHAPE, failed};
 use super::{RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries};
-use crate::error::Error;
 use crate::index::load::Drive;
-use crate::progress::Progress;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
 use nitro_device::{RamDevice, Reactor};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan, best_buffers_bytes};
 use nitro_index::{FlashIndex, Options};

@@ -2,8 +2,8 @@
 
 use super::Scale;
 use super::bed::{Bed, CHUNK_BYTES, CacheKind, Cached, Draws, Work, beside, failed};
-use crate::error::Error;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_port::{Clock, Device};
 use nitro_sim::experiments::{Chart, Holds, Line, Lines, Section, Table, Verdict};
 use std::pin::pin;

@@ -3,13 +3,13 @@
 
 use super::Scale;
 use super::clock::VirtualTime;
-use crate::error::Error;
 use crate::index::load::mix;
-use crate::progress::Progress;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_cache::Settings;
 use nitro_cache::settings::WEU_COUNT_MIN;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
 use nitro_cos::{CollectOptions, Counters, Plan, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{HddDevice, RamDevice};

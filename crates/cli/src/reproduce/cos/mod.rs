@@ -9,11 +9,11 @@ mod table2;
 
 use super::{JUDGED, Report, make, publish, say};
 use crate::args::CosPaperArgs;
-use crate::error::Error;
-use crate::size::Size;
 use aged::Aged;
 use bed::Bed;
 use clock::VirtualTime;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_sim::experiments::Section;
 use restore::Restored;
 use std::time::Instant;

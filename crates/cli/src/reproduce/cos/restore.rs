@@ -2,9 +2,9 @@
 
 use super::Scale;
 use super::bed::{Bed, CacheKind, Cached, TestVolume, Work, beside, failed};
-use crate::error::Error;
-use crate::progress::Progress;
-use crate::size::Size;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
 use nitro_port::Device;
 use nitro_sim::experiments::{Bars, Chart, Holds, Section, Table, Verdict};
 use std::pin::pin;

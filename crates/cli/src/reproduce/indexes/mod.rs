@@ -9,8 +9,8 @@ pub(super) use modelled::{Layer, Modelled};
 pub(super) use timed::{Draws, KeyValue, Load, Timed, Watch, load};
 
 use crate::args::IndexPaperArgs;
-use crate::error::Error;
 use crate::index::load::Drive;
+use nitro_console::error::Error;
 use nitro_device::{FileDevice, FileOptions};
 use nitro_index::Shape;
 use nitro_sim::experiments::{Bars, Chart};

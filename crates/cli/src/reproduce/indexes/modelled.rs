@@ -1,7 +1,7 @@
 //! The modelled SSD behind the port of devices, in virtual time.
 
 use super::failed;
-use crate::error::Error;
+use nitro_console::error::Error;
 use nitro_device::RamDevice;
 use nitro_port::Clock;
 use nitro_ssd::{

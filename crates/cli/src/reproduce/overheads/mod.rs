@@ -6,8 +6,8 @@ mod report;
 
 use super::kind::Kind;
 use super::synthetic::{Read, Storm};
-use crate::error::Error;
 use nitro_cache::Settings;
+use nitro_console::error::Error;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, RamDevice, Reactor, ReactorThread, spawn_thread};
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::Device;

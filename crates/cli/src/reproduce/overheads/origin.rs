@@ -2,9 +2,9 @@
 
 use super::failed;
 use crate::cos::CosStore;
-use crate::error::Error;
 use crate::reproduce::kind::Kind;
 use crate::reproduce::synthetic::Storm;
+use nitro_console::error::Error;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};

@@ -3,8 +3,8 @@
 use super::super::bed::{CHUNK_BYTES, Disk, Object, RATIO, TestStore, WRITE_BYTES, content, failed, little_ram};
 use super::super::clock::VirtualTime;
 use super::Trace;
-use crate::error::Error;
 use bytes::Bytes;
+use nitro_console::error::Error;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{HddDevice, RamDevice};

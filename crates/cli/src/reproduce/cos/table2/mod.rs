@@ -7,12 +7,12 @@ mod report;
 
 use super::bed::{Object, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
 use super::clock::VirtualTime;
-use crate::error::Error;
-use crate::progress::Progress;
 use crate::reproduce::kind::Kind;
 use futures_util::future::join3;
 use image::{Image, Measured};
 use nitro_cache::Settings;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
 use nitro_engine::metrics::VolumeCounters;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_sim::experiments::{DIRTY_PERCENT, Fiu, SSD_TIMES, Section, WARM_NS, Work as TraceWork};

@@ -3,7 +3,7 @@
 use super::image::SPINDLES;
 use super::{CACHE_PERCENT, Outcome, Outcomes, QUEUE_BYTES, systems};
 use crate::reproduce::kind::Kind;
-use crate::size::Size;
+use nitro_console::size::Size;
 use nitro_sim::experiments::{
     Bars, Chart, DEPTH, DIRTY_PERCENT, Fiu, Holds, OVER_EXTENTS, SSD_TIMES, Section, Table, Verdict, judge_cold,
     judge_dedup_first, judge_warm, percent_more, percents,

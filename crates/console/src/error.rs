@@ -26,7 +26,7 @@ impl Error {
 
     /// An error that was told in one line, as by a server.
     #[must_use]
-    pub(crate) fn told(line: &str) -> Self {
+    pub fn told(line: &str) -> Self {
         let (what, why) = line.split_once(": ").unwrap_or(("server", line));
         Self::new(what, why)
     }
@@ -39,7 +39,7 @@ impl Error {
     }
 
     /// What and why; the way out.
-    pub(crate) fn into_parts(self) -> (String, String) {
+    pub fn into_parts(self) -> (String, String) {
         (format!("{}: {}", self.what, self.why), self.way_out)
     }
 

@@ -5,9 +5,8 @@
 
 mod repeats;
 
-pub(crate) use repeats::Repeats;
+pub use repeats::Repeats;
 
-use crate::args::{Cli, Command, LogFormat};
 use crate::error::Error;
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -33,22 +32,33 @@ enum Message {
 static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// Starts logging as the command line says.
-pub(crate) fn start(cli: &Cli) -> Result<(), Error> {
-    let filter = EnvFilter::try_new(&cli.log).map_err(|e| {
-        Error::new(format!("--log {}", cli.log), e).or("give error, warn, info, debug or trace, or a filter by target")
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// Plain lines.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging what `filter` lets through; with `queued`, by way of the queue.
+///
+/// # Errors
+/// The filter cannot be read, or no thread can be started.
+pub fn start(filter: &str, format: LogFormat, queued: bool) -> Result<(), Error> {
+    let filter = EnvFilter::try_new(filter).map_err(|e| {
+        Error::new(format!("--log {filter}"), e).or("give error, warn, info, debug or trace, or a filter by target")
     })?;
-    let writer = match &cli.command {
-        Command::Serve(_) => {
-            start_thread()?;
-            BoxMakeWriter::new(|| Queued)
-        }
-        _ => BoxMakeWriter::new(io::stderr),
+    let writer = if queued {
+        start_thread()?;
+        BoxMakeWriter::new(|| Queued)
+    } else {
+        BoxMakeWriter::new(io::stderr)
     };
     // Standard error may be a terminal that was closed: what cannot be written there is lost, and nothing else happens.
     let builder = tracing_subscriber::fmt().log_internal_errors(false);
     let builder = builder.with_env_filter(filter).with_writer(writer).with_ansi(false);
-    match cli.log_format {
+    match format {
         LogFormat::Text => builder.with_target(false).init(),
         LogFormat::Json => builder.json().init(),
     }
@@ -93,17 +103,17 @@ impl Write for Queued {
 }
 
 /// Prints a line to standard error, in the order of the log's lines.
-pub(crate) fn print(text: std::fmt::Arguments<'_>) {
+pub fn print(text: std::fmt::Arguments<'_>) {
     let _ = Queued.write_all(format!("{text}\n").as_bytes());
 }
 
 /// Lines that were left out since nobody took them.
-pub(crate) fn lines_left_out() -> u64 {
+pub fn lines_left_out() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
 }
 
 /// Waits for what was logged to be written, [`END_MAX`] at most. To be called before the process ends.
-pub(crate) fn end() {
+pub fn end() {
     let Some(queue) = QUEUE.get() else { return };
     let (answer, answered) = mpsc::sync_channel(1);
     if queue.try_send(Message::Written(answer)).is_ok() {

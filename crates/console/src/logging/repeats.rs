@@ -10,7 +10,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// One kind of event.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats(Mutex<State>);
+pub struct Repeats(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -21,7 +21,7 @@ struct State {
 
 /// How many events before this one were not logged: to be put behind its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LeftOut(u64);
+pub struct LeftOut(u64);
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +34,7 @@ impl fmt::Display for LeftOut {
 
 impl Repeats {
     /// Counts an event. `None`: it is not to be logged.
-    pub(crate) fn next(&self) -> Option<LeftOut> {
+    pub fn next(&self) -> Option<LeftOut> {
         self.next_at(Instant::now())
     }
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 const LINE_EVERY_PERCENT: u64 = 10;
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-pub(crate) struct Progress {
+/// The progress of one command.
+pub struct Progress {
     begun: Instant,
     total_bytes: u64,
     /// What is told of are no bytes.
@@ -23,13 +24,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(total_bytes: u64, verb: &'static str) -> Self {
+    /// Progress over `total_bytes`, as in "30 % of 2 GiB read".
+    pub fn new(total_bytes: u64, verb: &'static str) -> Self {
         let bar = "{bar:40} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
         Self::with_bar(total_bytes, verb, bar, false)
     }
 
     /// As [`new`](Self::new), for what are no bytes, as in "30 % of 2000 extents simulated".
-    pub(crate) fn counting(total: u64, verb: &'static str) -> Self {
+    pub fn counting(total: u64, verb: &'static str) -> Self {
         Self::with_bar(total, verb, "{bar:40} {percent} %, {human_pos} of {human_len}, {per_sec}, {eta} left", true)
     }
 
@@ -49,7 +51,8 @@ impl Progress {
         }
     }
 
-    pub(crate) fn show(&self, position_bytes: u64) {
+    /// Shows how far it is.
+    pub fn show(&self, position_bytes: u64) {
         if let Some(bar) = &self.bar {
             return bar.set_position(position_bytes);
         }
@@ -65,7 +68,8 @@ impl Progress {
         }
     }
 
-    pub(crate) fn end(&self) {
+    /// Takes the bar away.
+    pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -73,7 +77,7 @@ impl Progress {
 }
 
 /// How long the rest takes at the speed so far, as an addition to a sentence.
-pub(crate) fn eta(done: u64, left: u64, elapsed: Duration) -> String {
+pub fn eta(done: u64, left: u64, elapsed: Duration) -> String {
     if done == 0 {
         return String::new();
     }

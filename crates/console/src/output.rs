@@ -7,7 +7,7 @@ use std::io::{self, Write};
 /// How results are printed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Format {
+pub enum Format {
     /// For people.
     #[default]
     Table,
@@ -22,28 +22,32 @@ const FIXED_WIDTH_MIN: usize = 8;
 
 /// Rows under column names.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Table {
-    pub(crate) columns: Vec<&'static str>,
-    pub(crate) rows: Vec<Vec<String>>,
+pub struct Table {
+    /// Names of the columns, in their order.
+    pub columns: Vec<&'static str>,
+    /// A cell for each column.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(columns: impl Into<Vec<&'static str>>) -> Self {
+    /// No rows yet.
+    pub fn new(columns: impl Into<Vec<&'static str>>) -> Self {
         Self { columns: columns.into(), rows: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, row: Vec<String>) {
+    /// Adds a row.
+    pub fn row(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row);
     }
 
     /// Aligned columns, as narrow as they can be: the first to the left, the others to the right.
-    pub(crate) fn aligned(&self) -> String {
+    pub fn aligned(&self) -> String {
         self.aligned_from(0)
     }
 
     /// Columns of a least width, so that tables printed below one another line up.
-    pub(crate) fn fixed(&self) -> String {
+    pub fn fixed(&self) -> String {
         self.aligned_from(FIXED_WIDTH_MIN)
     }
 
@@ -67,7 +71,7 @@ impl Table {
     }
 
     /// CSV (RFC 4180, with line feeds), with the header line if `header`.
-    pub(crate) fn csv(&self, header: bool) -> String {
+    pub fn csv(&self, header: bool) -> String {
         let mut out = String::new();
         if header {
             out += &self.columns.join(",");
@@ -87,7 +91,7 @@ fn quoted(cell: &str) -> String {
 }
 
 /// Prints to standard output. Whether the reader still listened is told, so that loops can end.
-pub(crate) fn print(text: &str) -> Result<Listening, Error> {
+pub fn print(text: &str) -> Result<Listening, Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(Listening::Yes),
@@ -98,25 +102,28 @@ pub(crate) fn print(text: &str) -> Result<Listening, Error> {
 }
 
 /// Prints a line to standard error, if anybody reads it.
+#[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::logging::print(format_args!($($text)*)) };
 }
-pub(crate) use note;
+pub use crate::note;
 
 /// Whether somebody reads what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Listening {
+pub enum Listening {
+    /// The reader took it.
     Yes,
+    /// The reader has gone, as `head` does.
     No,
 }
 
 /// One JSON line.
-pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Error> {
+pub fn json_line(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map(|line| line + "\n").map_err(|e| Error::new("JSON", e))
 }
 
 /// JSON over several lines.
-pub(crate) fn json_pretty(value: &impl Serialize) -> Result<String, Error> {
+pub fn json_pretty(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| Error::new("JSON", e))
 }
 
