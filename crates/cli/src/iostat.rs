@@ -1,10 +1,10 @@
 //! `nitro iostat`: what each volume does, a second at a time.
 
 use crate::args::IostatArgs;
-use crate::control::client::Client;
-use crate::control::protocol::{Cache, Latency, Status, Volume};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Listening, Table};
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::{Cache, Latency, Status, Volume};
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

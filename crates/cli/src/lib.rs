@@ -7,27 +7,21 @@
 
 mod args;
 mod cache;
-pub mod config;
-mod control;
-mod cos;
+pub mod cos;
 mod estimate;
-mod export;
-mod files;
 mod generate;
 mod index;
 mod iostat;
-mod record;
 mod reproduce;
-mod serve;
-mod signals;
 mod sim;
 mod status;
 mod trace;
 mod volume;
 
-pub use config::Config;
 use nitro_console::error::Error;
 use nitro_console::logging;
+pub use nitro_server::config::Config;
+use nitro_server::serve;
 
 use args::{Cli, Command};
 use clap::Parser;

@@ -1,13 +1,13 @@
 //! `nitro volume` and `nitro flush`: commands to the running server.
 
 use crate::args::{AddArgs, ControlArgs, FlushArgs, OutputArgs, VolumeCommand};
-use crate::control::client::Client;
-use crate::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status};
-use crate::serve::CosOrigin;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status};
+use nitro_server::serve::CosOrigin;
 use serde::Serialize;
 use std::thread;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use super::serve::Switch;
 use super::{ControlArgs, OutputArgs};
-use crate::config::{CacheConfig, CacheStore, FingerprintName};
 use clap::{Args, Subcommand};
 use nitro_console::size::Size;
+use nitro_server::config::{CacheConfig, CacheStore, FingerprintName};
 use std::path::PathBuf;
 
 const CREATE_EXAMPLES: &str = "\

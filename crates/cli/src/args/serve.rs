@@ -1,13 +1,13 @@
 //! `nitro serve`
 
-use crate::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintIndexName, FingerprintName, Mode,
-    ServerConfig, Span, TlsMode, VolumeConfig,
-};
-use crate::serve::CosOrigin;
 use clap::{Args, ValueEnum};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_server::config::{
+    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintIndexName, FingerprintName, Mode,
+    ServerConfig, Span, TlsMode, VolumeConfig,
+};
+use nitro_server::serve::CosOrigin;
 use std::fs;
 use std::path::{Path, PathBuf};
 

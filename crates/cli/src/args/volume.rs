@@ -1,8 +1,8 @@
 //! `nitro volume` and `nitro flush`
 
 use super::{ControlArgs, OutputArgs};
-use crate::config::{Emulation, Mode};
 use clap::{Args, Subcommand};
+use nitro_server::config::{Emulation, Mode};
 use std::path::PathBuf;
 
 pub(super) const FLUSH_EXAMPLES: &str = "\

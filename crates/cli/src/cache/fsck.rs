@@ -2,13 +2,13 @@
 
 use super::reactor;
 use crate::args::OutputArgs;
-use crate::serve;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_engine::inspect::{self, Problem, Report, Severity};
 use nitro_port::Device;
+use nitro_server::serve;
 use std::path::Path;
 
 /// Checks a cache and tells what is wrong; fails if a structure or dirty content is.

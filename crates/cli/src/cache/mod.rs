@@ -5,11 +5,12 @@ mod salvage;
 mod show;
 
 use crate::args::{CacheCommand, CreateArgs};
-use crate::control::client::Client;
-use crate::control::protocol::Command;
-use crate::{serve, volume};
+use crate::volume;
 use nitro_console::error::Error;
 use nitro_device::Reactor;
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::Command;
+use nitro_server::serve;
 
 /// Runs `nitro cache ...`.
 pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {

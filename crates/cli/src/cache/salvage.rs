@@ -2,14 +2,14 @@
 
 use super::reactor;
 use crate::args::{OutputArgs, SalvageArgs};
-use crate::files::open_target;
-use crate::serve;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_device::FileDevice;
 use nitro_engine::inspect::{self, Dirty, DirtyRange, DirtyVolume, Logged, LoggedVolume, Salvaged, Standing, Trust};
 use nitro_port::{DeviceError, Operation};
+use nitro_server::files::open_target;
+use nitro_server::serve;
 use nitro_units::ObjectId;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -2,13 +2,13 @@
 
 use super::reactor;
 use crate::args::{ControlArgs, OutputArgs};
-use crate::control::client::Client;
-use crate::control::protocol::Cache;
-use crate::control::report;
-use crate::serve::{self, CacheEntry};
 use crate::status;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::Cache;
+use nitro_server::control::report;
+use nitro_server::serve::{self, CacheEntry};
 use std::path::Path;
 
 /// The caches of a running server.

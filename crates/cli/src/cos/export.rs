@@ -1,10 +1,8 @@
 //! `nitro cos export`
 
-use super::store::{failed, open};
 use super::threads::{Failed, Shared, Workers, count};
 use super::with_opened;
 use crate::args::CosExportArgs;
-use crate::files;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_console::error::Error;
@@ -15,6 +13,8 @@ use nitro_cos::{Settings, Volume};
 use nitro_device::AnyDevice;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
+use nitro_server::cos::{failed, open};
+use nitro_server::files;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write, stdout};

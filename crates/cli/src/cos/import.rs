@@ -1,10 +1,8 @@
 //! `nitro cos import`
 
-use super::store::{CosStore, failed, now};
 use super::threads::{Failed, Shared, Workers, at_once, count, pause};
-use super::{store, with_opened};
+use super::with_opened;
 use crate::args::{CosImportArgs, CosKind};
-use crate::signals::{Signals, Urgency};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_console::error::Error;
@@ -14,6 +12,8 @@ use nitro_console::size::Size;
 use nitro_cos::{Settings, StreamPart, Volume};
 use nitro_device::AnyDevice;
 use nitro_port::buf::BufMut;
+use nitro_server::cos::{CosStore, failed, now};
+use nitro_server::signals::{Signals, Urgency};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, SeekFrom};
@@ -52,7 +52,7 @@ struct Imported {
 
 pub(super) async fn run(args: &CosImportArgs) -> Result<(), Error> {
     let settings = Settings { compare_duplicates: args.tuning.compare, ..Settings::default() };
-    let store = store::open(&args.store.store, settings).await?;
+    let store = nitro_server::cos::open(&args.store.store, settings).await?;
     let begun = Instant::now();
     let (bytes, resumed_at) = with_opened(&args.store.store, &store, import(args, &store)).await?;
     let counters = store.counters();

@@ -1,22 +1,18 @@
 //! `nitro cos`: the deduplicating store.
 
-mod act;
 mod export;
 mod import;
-mod look;
 mod store;
 mod threads;
 
-pub(crate) use act::CosAction;
-pub(crate) use store::{CosStore, device_path, failed, open_device};
-
 use crate::args::{CosCommand, StoreArgs};
-use crate::control::client::Client;
-use crate::control::protocol::Command;
 use nitro_console::error::Error;
 use nitro_console::output::print;
 use nitro_cos::Settings;
 use nitro_device::Reactor;
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::Command;
+use nitro_server::cos::{self as stores, CosAction, CosStore, failed, look};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,10 +28,10 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
         CosCommand::Import(args) => import::run(args).await,
         CosCommand::Export(args) => export::run(args).await,
         CosCommand::Scrub { store, output } => {
-            with(store, async |s| look::check(&s, &store.store, true, *output).await).await
+            with(store, async |s| look::check(&s, &store.store, true, output.format).await).await
         }
         CosCommand::Fsck { store, output } => {
-            with(store, async |s| look::check(&s, &store.store, false, *output).await).await
+            with(store, async |s| look::check(&s, &store.store, false, output.format).await).await
         }
         CosCommand::List { store, output } => act(store, CosAction::List { format: output.format }).await,
         CosCommand::Snapshot { store, name } => act(store, CosAction::Snapshot { name: name.clone() }).await,
@@ -56,8 +52,8 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
 
 /// Does something with a store: here, or in the server that has it open.
 async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
-    if let Some(device) = store::try_open_device(&args.store)? {
-        let store = store::open_on(device, &args.store, Settings::default()).await?;
+    if let Some(device) = stores::try_open_device(&args.store)? {
+        let store = stores::open_on(device, &args.store, Settings::default()).await?;
         let work = async { action.act(&store, true).await.map_err(|e| e.within(args.store.display())) };
         let text = with_opened(&args.store, &store, work).await?;
         return print(&text).map(drop);
@@ -76,7 +72,7 @@ async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
 
 /// Opens a store, does something with it, and closes it, whatever came of that.
 async fn with(args: &StoreArgs, work: impl AsyncFnOnce(Arc<CosStore>) -> Result<(), Error>) -> Result<(), Error> {
-    let store = store::open(&args.store, Settings::default()).await?;
+    let store = stores::open(&args.store, Settings::default()).await?;
     with_opened(&args.store, &store, work(Arc::clone(&store))).await
 }
 

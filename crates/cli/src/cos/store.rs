@@ -1,79 +1,26 @@
-//! Making and opening stores.
+//! Making stores.
 
 use crate::args::{CosCompression, CosInitArgs};
-use crate::files;
 use nitro_console::error::Error;
 use nitro_console::output::{Format, json_line, print};
 use nitro_console::size::Size;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::{AnyDevice, FileOptions};
 use nitro_port::codec::Compression;
+use nitro_server::cos::{FILE_NAME, failed};
+use nitro_server::files;
 use serde::Serialize;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The file of a store in a folder.
-const FILE_NAME: &str = "store.nitro";
 /// The most that a store takes unless it is told.
 const SIZE_DEFAULT_MAX: u64 = 16 << 40;
 
-/// A store of the program.
-pub(crate) type CosStore = Store<AnyDevice>;
-
-/// An error of a store at `path`.
-pub(crate) fn failed(path: &Path, error: &nitro_cos::Error) -> Error {
-    Error::with_sources(path.display(), error)
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device())
-}
-
-/// The file or device that holds the store of that name.
-pub(crate) fn device_path(store: &Path) -> PathBuf {
-    match fs::metadata(store) {
-        Ok(meta) if !meta.is_dir() => store.to_owned(),
-        _ => store.join(FILE_NAME),
-    }
-}
-
-/// Opens the device beneath a store, for nobody else. `None`: another program has it open.
-pub(super) fn try_open_device(store: &Path) -> Result<Option<AnyDevice>, Error> {
-    let path = device_path(store);
-    match FileOptions::new(&path).open() {
-        Ok(device) => Ok(Some(device.into())),
-        Err(e) if e.kind == nitro_device::ErrorKind::InUse => Ok(None),
-        Err(e) => {
-            let way_out = if path.exists() { "" } else { "make a store there with `nitro cos init`" };
-            Err(Error::with_sources(store.display(), &e).or(way_out))
-        }
-    }
-}
-
-/// Opens the device beneath a store, for nobody else.
-pub(crate) fn open_device(store: &Path) -> Result<AnyDevice, Error> {
-    let in_use = || Error::new(store.display(), "another program has it open").or("end that one first");
-    try_open_device(store)?.ok_or_else(in_use)
-}
-
-/// Opens the store at `path`.
-pub(super) async fn open(path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
-    open_on(open_device(path)?, path, settings).await
-}
-
-/// Opens the store at `path`, whose device is open.
-pub(super) async fn open_on(device: AnyDevice, path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
-    let store = Store::open(Arc::new(device), settings).await.map_err(|e| failed(path, &e))?;
-    Ok(Arc::new(store))
 }
 
 #[derive(Serialize)]

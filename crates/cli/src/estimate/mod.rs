@@ -30,7 +30,7 @@ pub(crate) fn run(args: &EstimateArgs) -> Result<(), Error> {
     let sizes = extent_sizes(args)?;
     let what = format!("image {}", args.image.display());
     let regions = open(&what, &args.image, args.sample)?;
-    let ram_bytes = crate::serve::available_ram_bytes().map_or(RAM_DEFAULT_BYTES, |bytes| bytes / RAM_PART);
+    let ram_bytes = nitro_server::serve::available_ram_bytes().map_or(RAM_DEFAULT_BYTES, |bytes| bytes / RAM_PART);
     let tallies: Vec<Tally> = sizes.iter().map(|&size| Tally::new(size, ram_bytes / sizes.len() as u64)).collect();
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let progress = Progress::new(regions.size_bytes, "read");

@@ -3,10 +3,10 @@
 mod table;
 
 use crate::args::{ControlArgs, OutputArgs};
-use crate::control::client::Client;
-use crate::control::protocol::{Cache, Status};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::{Cache, Status};
 use serde_json::Value;
 
 /// Prints what the running server is and did.
@@ -59,7 +59,7 @@ fn rows(table: &mut Table, kind: &str, name: &str, metric: &str, value: &Value) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::Volume;
+    use nitro_server::control::protocol::Volume;
 
     #[test]
     fn csv_has_a_row_for_each_metric_of_each_part() {

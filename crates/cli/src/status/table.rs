@@ -1,8 +1,8 @@
 //! The state of a server, for people.
 
-use crate::control::protocol::{Cache, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume};
 use nitro_console::output::Table;
 use nitro_console::size::Size;
+use nitro_server::control::protocol::{Cache, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume};
 use std::time::Duration;
 
 /// Parts of the RAM that are shown, the largest; `-o json` has all.

@@ -1,10 +1,10 @@
 //! The file that a command makes: there when it is whole, and not before.
 
 use super::refused;
-use crate::files;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::size::Size;
+use nitro_server::files;
 use nitro_trace::parquet::{ParquetWriter, convert};
 use nitro_trace::{Reader, TraceError};
 use std::fs;

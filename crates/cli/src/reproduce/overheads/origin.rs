@@ -1,7 +1,6 @@
 //! What boots are read from: a plain file, or an object of a store in a file; each as slow as a disk, or as fast as the file is.
 
 use super::failed;
-use crate::cos::CosStore;
 use crate::reproduce::kind::Kind;
 use crate::reproduce::synthetic::Storm;
 use nitro_console::error::Error;
@@ -9,6 +8,7 @@ use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
 use nitro_port::Device;
+use nitro_server::cos::CosStore;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,239 @@
+//! `[cache.NAME]`
+
+use super::span::Span;
+use nitro_cache::Settings;
+use nitro_console::size::Size;
+use nitro_engine::{EngineSettings, WriteMode};
+use nitro_port::codec::{Compression, FingerprintHash};
+use serde::{Deserialize, Deserializer};
+use std::path::PathBuf;
+
+/// The default of `fingerprint_index_ratio` beside an index on flash.
+pub const FLASH_INDEX_RATIO: u8 = 10;
+
+/// A cache: its place on the SSD and how it works.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// A file or block device, or `none` to serve the origin alone.
+    pub path: CacheStore,
+    /// Size in bytes; that of the file or device if not given.
+    pub size: Option<Size>,
+    /// A write log: a file or block device whose flushes are fast, where writes in write-back are durable at once.
+    pub write_log: Option<PathBuf>,
+    /// Bytes of it to use; needed to create a file, else all.
+    pub write_log_size: Option<Size>,
+    /// How writes are acknowledged.
+    #[serde(default)]
+    pub mode: Mode,
+    /// RAM for whole extents in front of the SSD.
+    pub ram: Option<Size>,
+    /// See [`nitro_cache::settings::EXTENT_BYTES`].
+    pub extent_size: Option<Size>,
+    /// See [`nitro_cache::settings::WEU_BYTES`].
+    pub weu_size: Option<Size>,
+    /// Find duplicates; on if not given.
+    pub dedup: Option<bool>,
+    /// How extents are compressed.
+    #[serde(default)]
+    pub compression: CompressionName,
+    /// Which hash names contents; that of an existing cache, else BLAKE3, if not given.
+    pub fingerprint: Option<FingerprintName>,
+    /// Believe a duplicate only after its bytes were compared with those that are cached.
+    #[serde(default)]
+    pub verify_duplicates: bool,
+    /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
+    pub fingerprint_index_ratio: Option<u8>,
+    /// Where fingerprints are found that are not in RAM; what the cache was made with, else nowhere, if not given.
+    pub fingerprint_index: Option<FingerprintIndexName>,
+    /// RAM of the index on flash; four bytes an entry if not given.
+    pub fingerprint_index_ram: Option<Size>,
+    /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
+    pub sequential_threshold: Option<Size>,
+    /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
+    pub dirty_start: Option<u8>,
+    /// Percentage of the cache at which writers wait for destage.
+    pub dirty_max: Option<u8>,
+    /// What has been dirty for so long is destaged.
+    pub dirty_age: Option<Span>,
+    /// A write that has no room in the cache waits for so long after destage of its volume began to fail.
+    pub dirty_wait: Option<Span>,
+    /// A request fails that has waited so long for an origin that does not answer; it waits if not given.
+    pub origin_timeout: Option<Span>,
+    /// Start the device anew even if it holds something else or a cache, which is lost.
+    #[serde(default)]
+    pub format: bool,
+}
+
+/// Where a cache is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheStore {
+    /// Nowhere: the origin is served alone, for comparison.
+    None,
+    /// In a file or on a block device.
+    Path(PathBuf),
+}
+
+impl From<PathBuf> for CacheStore {
+    fn from(path: PathBuf) -> Self {
+        if path.as_os_str() == "none" { Self::None } else { Self::Path(path) }
+    }
+}
+
+impl<'de> Deserialize<'de> for CacheStore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        PathBuf::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// When the origin has it.
+    #[default]
+    WriteThrough,
+    /// When the cache has it.
+    WriteBack,
+}
+
+impl From<Mode> for WriteMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::WriteThrough => Self::WriteThrough,
+            Mode::WriteBack => Self::WriteBack,
+        }
+    }
+}
+
+impl From<WriteMode> for Mode {
+    fn from(mode: WriteMode) -> Self {
+        match mode {
+            WriteMode::WriteThrough => Self::WriteThrough,
+            WriteMode::WriteBack => Self::WriteBack,
+        }
+    }
+}
+
+/// How extents are compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum CompressionName {
+    /// Fast.
+    #[default]
+    Lz4,
+    /// Denser, and slower to read.
+    Zstd,
+    /// Not at all.
+    None,
+}
+
+/// Why no cache is served whose contents are named by SHA-1.
+pub const SHA1_REFUSED: &str = "anybody can make two contents of one SHA-1: a client could put a block of its choice in the place of \
+                                       another volume's";
+
+/// Which hash names contents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FingerprintName {
+    /// BLAKE3, cut to 160 bits.
+    #[default]
+    Blake3,
+    /// SHA-1: known so that it can be refused, see [`SHA1_REFUSED`].
+    Sha1,
+}
+
+/// Where fingerprints are found that are not in RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FingerprintIndexName {
+    /// Nowhere: what is not in RAM is not known.
+    Ram,
+    /// On a part of the SSD, at four bytes of RAM an entry: [`nitro_index::bufferhash`].
+    Bufferhash,
+    /// On a part of the SSD, at less than a byte of RAM an entry, and with more written: [`nitro_index::silt`].
+    Silt,
+}
+
+impl FingerprintIndexName {
+    /// Whether it takes a part of the SSD.
+    #[must_use]
+    pub fn is_on_flash(self) -> bool {
+        self != Self::Ram
+    }
+}
+
+impl From<FingerprintName> for FingerprintHash {
+    fn from(name: FingerprintName) -> Self {
+        match name {
+            FingerprintName::Blake3 => Self::Blake3,
+            FingerprintName::Sha1 => Self::Sha1,
+        }
+    }
+}
+
+impl CacheConfig {
+    /// All defaults, at `path`.
+    #[must_use]
+    pub fn new(path: CacheStore) -> Self {
+        Self {
+            path,
+            size: None,
+            write_log: None,
+            write_log_size: None,
+            mode: Mode::default(),
+            ram: None,
+            extent_size: None,
+            weu_size: None,
+            dedup: None,
+            compression: CompressionName::default(),
+            fingerprint: None,
+            verify_duplicates: false,
+            fingerprint_index_ratio: None,
+            fingerprint_index: None,
+            fingerprint_index_ram: None,
+            sequential_threshold: None,
+            dirty_start: None,
+            dirty_max: None,
+            dirty_age: None,
+            dirty_wait: None,
+            origin_timeout: None,
+            format: false,
+        }
+    }
+
+    /// The engine's settings for a cache with `cache_bytes` for its write-evict units. Values out of range are kept as
+    /// they are, for the check to find.
+    #[must_use]
+    pub fn engine_settings(&self, cache_bytes: u64) -> EngineSettings {
+        let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
+        let mut manager = Settings::new(cache_bytes);
+        manager.extent_bytes = self.extent_size.map_or(manager.extent_bytes, bytes);
+        manager.weu_bytes = self.weu_size.map_or(manager.weu_bytes, bytes);
+        manager.dedup = self.dedup.unwrap_or(manager.dedup);
+        let on_flash = self.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash);
+        let percent = if on_flash { FLASH_INDEX_RATIO } else { manager.fingerprint_index_percent };
+        manager.fingerprint_index_percent = self.fingerprint_index_ratio.unwrap_or(percent);
+        if let Some(threshold) = self.sequential_threshold {
+            manager.streams.threshold_bytes = threshold.0;
+        }
+        let mut settings = EngineSettings::new(manager);
+        settings.ram_cache_bytes = self.ram.map_or(settings.ram_cache_bytes, |size| size.0);
+        settings.compression = match self.compression {
+            CompressionName::Lz4 => Compression::Lz4,
+            CompressionName::Zstd => Compression::Zstd,
+            CompressionName::None => Compression::None,
+        };
+        settings.fingerprint_hash = self.fingerprint.unwrap_or_default().into();
+        settings.verify_duplicates = self.verify_duplicates;
+        settings.dirty_start_percent = self.dirty_start.unwrap_or(settings.dirty_start_percent);
+        settings.dirty_max_percent = self.dirty_max.unwrap_or(settings.dirty_max_percent);
+        settings.dirty_wait = self.dirty_wait.map_or(settings.dirty_wait, |span| span.0);
+        settings.origin_timeout = self.origin_timeout.map(|span| span.0).filter(|timeout| !timeout.is_zero());
+        settings.dirty_age = self.dirty_age.map_or(settings.dirty_age, |span| span.0);
+        // Where the RAM does not suffice, the check finds it.
+        settings.index_bytes =
+            crate::serve::index_plan(self, &settings).ok().flatten().map_or(0, |plan| plan.flash_bytes());
+        settings
+    }
+}

@@ -1,0 +1,231 @@
+//! What a configuration must fulfil, as far as it can be told without looking at devices.
+
+use super::cache::{FingerprintName, SHA1_REFUSED};
+use super::text::nearest;
+use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
+use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_engine::DirtyShare;
+use std::collections::BTreeMap;
+
+/// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
+const NAME_BYTES_MAX: usize = 200;
+/// Share of a cache that may be dirty at most, in percent.
+const DIRTY_PERCENT_MAX: u8 = 90;
+/// Memory for requests at least: half of it has room for the largest request.
+const REQUEST_MEMORY_MIN: u64 = 64 << 20;
+/// Reactor threads at most.
+const THREADS_MAX: usize = 256;
+
+impl Config {
+    /// Checks it.
+    ///
+    /// # Errors
+    /// The first fault, with the way out.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.volumes.is_empty() {
+            return Err(Error::new("volumes", "there is nothing to serve").or("add a section such as [volume.vm]"));
+        }
+        self.server.check()?;
+        for (name, cache) in &self.caches {
+            cache.check().map_err(|e| e.within(format_args!("cache.{name}")))?;
+        }
+        for (name, volume) in &self.volumes {
+            check_name(name)?;
+            self.cache_of(name)?;
+            volume.check(name)?;
+        }
+        self.check_shares()
+    }
+
+    /// What is kept for the volumes of a cache must be there.
+    fn check_shares(&self) -> Result<(), Error> {
+        let mut kept = BTreeMap::<&str, u32>::new();
+        for (name, volume) in &self.volumes {
+            *kept.entry(self.cache_of(name)?).or_default() += u32::from(volume.dirty_share_min.unwrap_or(0));
+        }
+        match kept.into_iter().find(|(_, percent)| *percent > 100) {
+            Some((cache, percent)) => {
+                let why = format!("the volumes of cache {cache} ask for {percent} percent of one room");
+                Err(Error::new("dirty_share_min", why).or("ask for 100 percent in all at most"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How a volume writes: as it says itself, or as its cache says.
+    #[must_use]
+    pub fn mode_of(&self, volume: &str) -> Mode {
+        let Some(config) = self.volumes.get(volume) else { return Mode::WriteThrough };
+        let cache = self.cache_of(volume).ok().and_then(|cache| self.caches.get(cache));
+        match (config.mode, cache) {
+            _ if config.read_only => Mode::WriteThrough,
+            (_, Some(cache)) if cache.path == CacheStore::None => Mode::WriteThrough,
+            (Some(mode), _) => mode,
+            (None, cache) => cache.map_or(Mode::WriteThrough, |cache| cache.mode),
+        }
+    }
+
+    /// The name of a volume's cache.
+    ///
+    /// # Errors
+    /// If it names none that exists, or none where there are several.
+    pub fn cache_of(&self, volume: &str) -> Result<&str, Error> {
+        let what = format!("volume.{volume}.cache");
+        match self.volumes.get(volume).and_then(|v| v.cache.as_deref()) {
+            Some(cache) => match self.caches.get_key_value(cache) {
+                Some((name, _)) => Ok(name),
+                None => Err(Error::new(what, format_args!("there is no cache {cache:?}")).or(
+                    match nearest(cache, self.caches.keys().map(String::as_str)) {
+                        Some(near) => format!("did you mean {near:?}?"),
+                        None => format!("add a section [cache.{cache}]"),
+                    },
+                )),
+            },
+            None => match self.caches.keys().next() {
+                Some(only) if self.caches.len() == 1 => Ok(only),
+                Some(_) => Err(Error::new(what, "there are several caches").or("name the one to use")),
+                None => Err(Error::new(what, "there is no cache")
+                    .or("add a section such as [cache.fast], with path = \"none\" to go without")),
+            },
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let fine = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(|c: char| c.is_control() || c == '/');
+    if fine {
+        return Ok(());
+    }
+    let rule = format!("use 1 to {NAME_BYTES_MAX} characters, without slashes");
+    Err(Error::new(format_args!("volume {name:?}"), "the name cannot be used").or(rule))
+}
+
+impl CacheConfig {
+    fn check(&self) -> Result<(), Error> {
+        if self.path == CacheStore::None && self.mode == Mode::WriteBack {
+            return Err(Error::new("mode", "without a cache there is nothing to write back from").or("name a cache"));
+        }
+        self.check_dirty()?;
+        self.check_fingerprint()?;
+        if self.path == CacheStore::None && self.write_log.is_some() {
+            return Err(
+                Error::new("write_log", "there is no cache to keep a write log for").or("leave it out, or name a path")
+            );
+        }
+        if self.write_log.is_none() && self.write_log_size.is_some() {
+            return Err(
+                Error::new("write_log_size", "there is no write log to have a size").or("name its device: write_log")
+            );
+        }
+        if self.path == CacheStore::None && self.size.is_some_and(|size| size.0 > 0) {
+            return Err(Error::new("size", "there is no cache to have a size").or("leave it out, or name a path"));
+        }
+        let refuse = |error: nitro_cache::SettingError| {
+            let (what, value, nearest) = (error.name, error.value, error.nearest);
+            Error::new(format_args!("{what} = {value}"), error.reason)
+                .or(format_args!("the nearest valid value is {nearest}"))
+        };
+        for (setting, value) in [
+            (EXTENT_BYTES, self.extent_size.map(|size| size.0)),
+            (WEU_BYTES, self.weu_size.map(|size| size.0)),
+            (FINGERPRINT_INDEX_RATIO, self.fingerprint_index_ratio.map(u64::from)),
+        ] {
+            value.map_or(Ok(0), |value| setting.check(value)).map_err(refuse)?;
+        }
+        Ok(())
+    }
+}
+
+impl CacheConfig {
+    /// Refuses a hash that is not safe.
+    pub fn check_fingerprint(&self) -> Result<(), Error> {
+        match self.fingerprint {
+            Some(FingerprintName::Sha1) => Err(Error::new("fingerprint = sha1", SHA1_REFUSED)
+                .or("leave it out: blake3 is the default (nitro sim and nitro reproduce follow the paper without it)")),
+            Some(FingerprintName::Blake3) | None => Ok(()),
+        }
+    }
+
+    fn check_dirty(&self) -> Result<(), Error> {
+        let defaults = self.engine_settings(0);
+        let (start, max) = (defaults.dirty_start_percent, defaults.dirty_max_percent);
+        if !(1..=DIRTY_PERCENT_MAX).contains(&max) {
+            let why = format!("must be 1 to {DIRTY_PERCENT_MAX} percent");
+            return Err(Error::new(format_args!("dirty_max = {max}"), why).or("the rest is for what is clean"));
+        }
+        if start > max {
+            let why = format!("is above dirty_max = {max}");
+            return Err(
+                Error::new(format_args!("dirty_start = {start}"), why).or("destage must begin before writers wait")
+            );
+        }
+        Ok(())
+    }
+}
+
+impl VolumeConfig {
+    fn check(&self, name: &str) -> Result<(), Error> {
+        if self.dedup_domain.as_ref().is_some_and(|domain| domain.is_empty() || domain.len() > NAME_BYTES_MAX) {
+            let what = format!("volume.{name}.dedup_domain");
+            return Err(Error::new(what, format_args!("a name has 1 to {NAME_BYTES_MAX} bytes"))
+                .or("leave it out to share with all volumes that name none"));
+        }
+        if self.read_only && self.mode == Some(Mode::WriteBack) {
+            let what = format!("volume.{name}.mode");
+            return Err(Error::new(what, "a read-only volume has nothing to write back").or("leave out one of the two"));
+        }
+        check_share(self.dirty_share()).map_err(|e| e.within(format_args!("volume.{name}")))
+    }
+}
+
+/// Checks a volume's part of its cache's room for dirty data.
+///
+/// # Errors
+/// It is none.
+pub fn check_share(share: DirtyShare) -> Result<(), Error> {
+    let (min, max) = (share.min_percent.unwrap_or(0), share.max_percent);
+    if !(1..=100).contains(&max) {
+        return Err(Error::new(format_args!("dirty_share_max = {max}"), "must be 1 to 100 percent"));
+    }
+    if min > max {
+        let why = format!("is above dirty_share_max = {max}");
+        return Err(Error::new(format_args!("dirty_share_min = {min}"), why).or("choose a smaller one"));
+    }
+    Ok(())
+}
+
+impl ServerConfig {
+    fn check(&self) -> Result<(), Error> {
+        let counts = [
+            ("threads", self.threads, THREADS_MAX),
+            ("max_connections", self.max_connections, 65_536),
+            ("max_connections_per_peer", self.max_connections_per_peer, 65_536),
+        ];
+        for (name, value, max) in counts {
+            if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
+                return Err(Error::new(format_args!("{name} = {value}"), format_args!("must be 1 to {max}")));
+            }
+        }
+        if let Some(size) = self.request_memory.filter(|size| size.0 < REQUEST_MEMORY_MIN) {
+            let why = format!("must be {} or more", Size(REQUEST_MEMORY_MIN));
+            return Err(
+                Error::new(format_args!("request_memory = {size}"), why).or("the largest requests need as much")
+            );
+        }
+        if self.handshake_timeout.is_some_and(|span| span.0.is_zero()) {
+            return Err(Error::new("handshake_timeout = 0", "must be a second or more").or("leave it out: 30s"));
+        }
+        let has_files = self.tls_cert.is_some() || self.tls_key.is_some() || self.tls_client_ca.is_some();
+        match self.tls {
+            TlsMode::Off if has_files => {
+                Err(Error::new("tls", "certificates are given but TLS is off").or("set tls to on or required"))
+            }
+            TlsMode::On | TlsMode::Required if self.tls_cert.is_none() || self.tls_key.is_none() => {
+                Err(Error::new("tls", "it needs a certificate and its key").or("give tls_cert and tls_key"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

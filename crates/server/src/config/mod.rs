@@ -1,0 +1,52 @@
+//! What is to be served, be it from a TOML file or from the command line.
+
+mod cache;
+mod check;
+mod server;
+mod span;
+mod text;
+mod volume;
+
+pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
+pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
+pub use check::check_share;
+pub use server::{Address, AddressError, ServerConfig, TlsMode};
+pub use span::{Span, SpanError};
+pub use text::ConfigError;
+pub use volume::{Emulation, VolumeConfig};
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A whole configuration: one server, any number of caches, and volumes behind them. Each volume is an NBD export.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// `[server]`
+    #[serde(default)]
+    pub server: ServerConfig,
+    /// `[cache.NAME]`
+    #[serde(default, rename = "cache")]
+    pub caches: BTreeMap<String, CacheConfig>,
+    /// `[volume.NAME]`
+    #[serde(default, rename = "volume")]
+    pub volumes: BTreeMap<String, VolumeConfig>,
+    /// Forget dirty data that stand in the way: said on the command line only, never in a file.
+    #[serde(skip)]
+    pub force_discard_dirty: bool,
+}
+
+impl Config {
+    /// Reads a configuration file's text and checks what can be checked without looking at devices.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with the line, the wrong key or value, and the nearest valid key where there is one.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| ConfigError::from_toml(text, &error))?;
+        config.check().map_err(ConfigError::from_check)?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests;

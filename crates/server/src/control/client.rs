@@ -1,0 +1,116 @@
+//! The client's side.
+
+use super::protocol::{Command, Outcome, Request, Response, Status, VERSION};
+use crate::serve::{CONTROL_SUFFIX, runtime_folder};
+use nitro_console::error::Error;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Longest answer in bytes.
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+
+/// A connection to a running server.
+pub struct Client {
+    what: String,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the control socket at `path`, or else to that of the only server of this user.
+    pub fn connect(path: Option<&Path>) -> Result<Self, Error> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => find()?,
+        };
+        let what = format!("control socket {}", path.display());
+        let set_up = |stream: UnixStream| stream.set_write_timeout(Some(ANSWER_MAX)).map(|()| stream);
+        match UnixStream::connect(&path).and_then(set_up) {
+            Ok(stream) => Ok(Self { what, stream: BufReader::new(stream) }),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                Err(Error::new(what, "no server answers there")
+                    .or("start one: nitro serve --origin IMAGE --cache FILE"))
+            }
+            Err(e) => Err(Error::new(what, e).or("run as the user who started the server")),
+        }
+    }
+
+    /// Asks for the server's state.
+    pub fn status(&mut self) -> Result<Status, Error> {
+        let response = self.ask(Command::Status, Some(ANSWER_MAX))?;
+        response.status.ok_or_else(|| self.strange())
+    }
+
+    /// Has the server do something, however long it takes.
+    pub fn execute(&mut self, command: Command) -> Result<Outcome, Error> {
+        let response = self.ask(command, None)?;
+        response.done.ok_or_else(|| self.strange())
+    }
+
+    fn strange(&self) -> Error {
+        Error::new(&self.what, "an answer of another kind").or("use the version of nitro that the server has")
+    }
+
+    fn ask(&mut self, command: Command, time_max: Option<Duration>) -> Result<Response, Error> {
+        let broken = |e: &dyn std::fmt::Display| Error::new(&self.what, e).or("is the server still running?");
+        let request = Request { version: VERSION, command };
+        let mut line = serde_json::to_string(&request).map_err(|e| broken(&e))?;
+        line.push('\n');
+        let stream = self.stream.get_mut();
+        stream.set_read_timeout(time_max).and_then(|()| stream.write_all(line.as_bytes())).map_err(|e| broken(&e))?;
+        line.clear();
+        (&mut self.stream).take(RESPONSE_BYTES_MAX).read_line(&mut line).map_err(|e| broken(&e))?;
+        if line.is_empty() {
+            return Err(broken(&"the server has hung up"));
+        }
+        let response: Response = serde_json::from_str(&line)
+            .map_err(|e| Error::new(&self.what, e).or("use the version of nitro that the server has"))?;
+        match &response.error {
+            Some(error) if error.starts_with("malformed") || error.starts_with("version") => {
+                Err(Error::new(&self.what, error).or("use the version of nitro that the server has"))
+            }
+            Some(error) => Err(Error::told(error)),
+            None => Ok(response),
+        }
+    }
+}
+
+/// The control socket of the only running server.
+fn find() -> Result<PathBuf, Error> {
+    let folder = runtime_folder();
+    let is_control = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(CONTROL_SUFFIX.as_bytes());
+    let mut live: Vec<PathBuf> = fs::read_dir(&folder)
+        .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
+        .unwrap_or_default();
+    live.retain(|path| is_control(path) && UnixStream::connect(path).is_ok_and(|stream| is_served(&stream)));
+    live.sort();
+    match live.len() {
+        1 => Ok(live.remove(0)),
+        0 => Err(Error::new("server", format_args!("none is running with a control socket in {}", folder.display()))
+            .or("start one: nitro serve --origin IMAGE --cache FILE --cache-size SIZE; or name its socket with --control")),
+        _ => {
+            let list: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
+            Err(Error::new("server", "several are running")
+                .or(format_args!("name one with --control: {}", list.join(", "))))
+        }
+    }
+}
+
+/// Whether the process that listens there is this user's (or root's), and running: the kernel may answer for one that was killed a
+/// moment ago, for as long as its I/O is under way.
+fn is_served(stream: &UnixStream) -> bool {
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return true };
+    if ![rustix::process::geteuid(), rustix::process::Uid::ROOT].contains(&peer.uid) {
+        return false;
+    }
+    match fs::read_to_string(format!("/proc/{}/stat", peer.pid)) {
+        // The state stands behind the name, which is in parentheses and may hold some.
+        Ok(stat) => !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}

@@ -1,0 +1,557 @@
+//! The control protocol, version 1: over a unix socket of mode 0600, the client sends one JSON object in a line, the server
+//! answers with one in a line, any number of times. Requests are at most [`REQUEST_BYTES_MAX`] long.
+//!
+//! ```text
+//! {"version":1,"command":"status"}
+//! {"version":1,"status":{"server":{…},"caches":[{…}],"volumes":[{…}]}}
+//! {"version":1,"command":{"flush":{"volume":"vm","wait":true}}}
+//! {"version":1,"done":{"message":"…","dirty_bytes":0,"uris":[]}}
+//! {"version":1,"error":"…"}
+//! ```
+//! A command that takes its time is answered at its end, and goes on if its client leaves; `status` on another
+//! connection tells how far it is. Commands and fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
+
+use crate::config::Emulation;
+use crate::cos::CosAction;
+use nitro_engine::WriteMode;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The version spoken here.
+pub const VERSION: u32 = 1;
+/// Longest request in bytes, its newline included.
+pub const REQUEST_BYTES_MAX: usize = 16 << 10;
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is asked.
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// All that the server tells of itself.
+    Status,
+    /// Brings an origin up to date; answered at once, or when it is.
+    Flush {
+        /// Its name.
+        volume: String,
+        /// Answer only once the origin is up to date.
+        wait: bool,
+    },
+    /// Changes settings of a volume.
+    VolumeSet {
+        /// Its name.
+        volume: String,
+        /// As it is if not given.
+        mode: Option<WriteMode>,
+        /// Percentages of the cache's room for dirty data; as they are if not given.
+        #[serde(default)]
+        dirty_share_min: Option<u8>,
+        /// See [`dirty_share_max`](Volume::dirty_share_max).
+        #[serde(default)]
+        dirty_share_max: Option<u8>,
+    },
+    /// Serves another volume.
+    VolumeAdd(AddVolume),
+    /// Ends serving a volume.
+    VolumeRemove {
+        /// Its name.
+        volume: String,
+        /// Forget dirty data that stand in the way.
+        force_discard_dirty: bool,
+    },
+    /// Has the origin serve alone, brought up to date.
+    CacheDetach {
+        /// The cache's name.
+        cache: String,
+        /// Its name.
+        volume: String,
+    },
+    /// Undoes that.
+    CacheAttach {
+        /// The cache's name.
+        cache: String,
+        /// Its name.
+        volume: String,
+    },
+    /// Changes the size of a cache.
+    CacheResize {
+        /// The cache's name.
+        cache: String,
+        /// Size in bytes.
+        size_bytes: u64,
+    },
+    /// Something with a deduplicating store that the server has open; the message is what is to be printed.
+    Cos {
+        /// The store's path.
+        store: PathBuf,
+        /// What is to be done.
+        action: CosAction,
+    },
+}
+
+/// A volume that is to be served, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddVolume {
+    /// Its name.
+    pub volume: String,
+    /// The cache's name; may be left out where there is only one.
+    pub cache: Option<String>,
+    /// As the server is to open it.
+    pub origin: PathBuf,
+    /// Write-through if not given.
+    pub mode: Option<WriteMode>,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// What clients are told that it is.
+    pub description: String,
+    /// With which volumes it shares cached contents.
+    #[serde(default)]
+    pub dedup_domain: Option<String>,
+    /// Slow the origin down to a disk of that kind.
+    pub emulate_disk: Option<Emulation>,
+    /// See [`dirty_share_min`](Volume::dirty_share_min).
+    #[serde(default)]
+    pub dirty_share_min: Option<u8>,
+    /// See [`dirty_share_max`](Volume::dirty_share_max).
+    #[serde(default)]
+    pub dirty_share_max: Option<u8>,
+    /// Forget dirty data that stand in the way.
+    pub force_discard_dirty: bool,
+}
+
+/// What a command came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// One line for people.
+    pub message: String,
+    /// Of the volume, now.
+    pub dirty_bytes: u64,
+    /// Where a volume that was added is served.
+    pub uris: Vec<String>,
+}
+
+/// What the server answers: one of the three.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// [`VERSION`].
+    pub version: u32,
+    /// To [`Command::Status`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// To all other commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<Outcome>,
+    /// Why the command failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// All that a server tells of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The process.
+    pub server: Server,
+    /// The RAM that the process may come to take.
+    #[serde(default)]
+    pub ram: Ram,
+    /// All caches, by name.
+    pub caches: Vec<Cache>,
+    /// All volumes, by name.
+    pub volumes: Vec<Volume>,
+}
+
+/// The RAM that the process may come to take, and what it takes now, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ram {
+    /// The sum of the parts.
+    pub need_bytes: u64,
+    /// What it is made of.
+    pub parts: Vec<RamPart>,
+    /// Resident now, as the kernel counts it (`VmRSS`); 0: unknown.
+    pub resident_bytes: u64,
+}
+
+/// Something that takes RAM.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RamPart {
+    /// Its name.
+    pub name: String,
+    /// The most that it takes.
+    pub bytes: u64,
+}
+
+/// The process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// Of the program.
+    pub version: String,
+    /// Its process ID.
+    pub pid: u32,
+    /// Since its start.
+    pub uptime_seconds: f64,
+    /// Clients connected now, and since the start.
+    pub connections: u64,
+    /// Clients connected since the start.
+    pub connections_total: u64,
+    /// Where clients connect to.
+    pub uris: Vec<String>,
+    /// What clients ask for is recorded.
+    #[serde(default)]
+    pub recording: Option<Recording>,
+    /// Lines of the log that were left out, since nobody read standard error fast enough.
+    #[serde(default)]
+    pub log_lines_left_out: u64,
+}
+
+/// A recording under way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// Its path.
+    pub path: String,
+    /// Requests recorded, and those left out because the recorder did not keep up, or cannot write any more.
+    pub requests: u64,
+    /// Requests left out.
+    pub dropped: u64,
+}
+
+/// A cache. Ratios are 1 where nothing was inserted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cache {
+    /// Its name.
+    pub name: String,
+    /// Where it is; empty: there is no cache.
+    pub path: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// `caching`, `pass-through` (its device was given up), `failed` (and some dirty data with it), or `none` (there is no
+    /// cache).
+    pub health: String,
+    /// Why nothing can be made durable on the SSD any more.
+    pub failed: Option<String>,
+    /// The write log, if there is one.
+    pub log: Option<Log>,
+    /// The index of fingerprints on the SSD, if there is one.
+    pub flash_index: Option<FlashIndex>,
+    /// Of a stopped cache: the UUID of the write log that may hold writes which are nowhere else.
+    pub log_needed: Option<String>,
+    /// Clean entries are still coming back after the start.
+    pub loading: bool,
+    /// What the start found; zeroes for a cache that was made anew.
+    pub recovered: Recovered,
+    /// The volumes that it knows.
+    pub volumes: Vec<KnownVolume>,
+    /// What the origins have not got.
+    pub dirty_bytes: u64,
+    /// Write-evict units that may not be evicted, because of dirty data.
+    pub weus_pinned: u64,
+    /// Commits: times that the journal was written.
+    pub commits: u64,
+    /// Snapshots with which the journal began anew.
+    pub journal_snapshots: u64,
+    /// Regions opened for writing.
+    pub regions_opened: u64,
+    /// Regions that are open: what is cached of them is read anew after a power cut.
+    pub regions_open: u64,
+    /// Times that a write waited for room for dirty data.
+    pub dirty_stalls: u64,
+    /// SSD space for write-evict units.
+    pub capacity_bytes: u64,
+    /// Bytes of volumes that can be had from the cache.
+    pub cached_bytes: u64,
+    /// Cached bytes over the SSD space that holds them.
+    pub effective_capacity: f64,
+    /// Extent look-ups answered, and not, by the index.
+    pub hits: u64,
+    /// Look-ups that the index did not answer.
+    pub misses: u64,
+    /// Inserted bytes over those that were not duplicates; those over what was stored of them.
+    pub dedup_ratio: f64,
+    /// Bytes inserted that were not duplicates, over what was stored of them.
+    pub compression_ratio: f64,
+    /// Extents inserted.
+    pub insertions: u64,
+    /// Bytes of the extents inserted.
+    pub inserted_bytes: u64,
+    /// Write-evict units.
+    pub weus: u64,
+    /// Of them, free ones.
+    pub weus_free: u64,
+    /// Write-evict units evicted.
+    pub weus_evicted: u64,
+    /// Hits by where they came from, in extents.
+    pub ram_hits: u64,
+    /// Extents found on their way to the SSD.
+    pub pending_hits: u64,
+    /// Extents found read ahead.
+    pub readahead_hits: u64,
+    /// SSD traffic; writes by cause.
+    pub ssd_reads: u64,
+    /// Bytes read from the SSD.
+    pub ssd_read_bytes: u64,
+    /// Written: contents.
+    pub ssd_written_payload_bytes: u64,
+    /// Written: headers of units and of contents.
+    pub ssd_written_header_bytes: u64,
+    /// Written: what fills blocks up.
+    pub ssd_written_padding_bytes: u64,
+    /// Written: superblocks.
+    pub ssd_written_superblock_bytes: u64,
+    /// Written: the journal.
+    pub ssd_written_journal_bytes: u64,
+    /// Fills that did not reach the SSD: the queue was full; their extent was written to.
+    pub fills_dropped: u64,
+    /// Fills whose extent was written to meanwhile.
+    pub fills_voided: u64,
+    /// With `verify_duplicates`: extents that were compared with what was cached of their fingerprint; those that were other.
+    pub duplicates_compared: u64,
+    /// Extents whose fingerprint was that of other bytes.
+    pub duplicate_mismatches: u64,
+    /// Faults, each of which the origin made up for.
+    pub corrupt_extents: u64,
+    /// Reads of the SSD that failed.
+    pub ssd_read_errors: u64,
+    /// Writes of the SSD that failed.
+    pub ssd_write_errors: u64,
+    /// RAM.
+    pub insert_queue_bytes: u64,
+    /// Dirty data on its way into the cache.
+    pub dirty_queue_bytes: u64,
+    /// Extents in the RAM cache.
+    pub ram_cache_bytes: u64,
+    /// The cache manager's tables.
+    pub index_ram_bytes: u64,
+}
+
+impl Cache {
+    /// All that was written to the SSD.
+    pub fn ssd_written_bytes(&self) -> u64 {
+        self.ssd_written_payload_bytes
+            + self.ssd_written_header_bytes
+            + self.ssd_written_padding_bytes
+            + self.ssd_written_superblock_bytes
+            + self.ssd_written_journal_bytes
+    }
+}
+
+/// An index of fingerprints on the SSD.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlashIndex {
+    /// It answers; after a start it is read first.
+    pub open: bool,
+    /// Fingerprints in it, those of what has been evicted since included.
+    pub entries: u64,
+    /// Bytes that it takes on the SSD.
+    pub flash_bytes: u64,
+    /// Bytes that it takes in RAM.
+    pub ram_bytes: u64,
+    /// Duplicates that only it knew.
+    pub duplicates: u64,
+    /// Fingerprints that it was asked for and knew, or did not, and pages read for that.
+    pub hits: u64,
+    /// Look-ups that the index did not answer.
+    pub misses: u64,
+    /// Requests to read.
+    pub reads: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Pages that failed their checksum, and requests that failed.
+    pub corrupt_pages: u64,
+    /// Requests that failed.
+    pub errors: u64,
+}
+
+/// A write log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Log {
+    /// Its path.
+    pub path: String,
+    /// In use: writes in write-back are durable when they are acknowledged.
+    pub active: bool,
+    /// Why it is not any more.
+    pub failed: Option<String>,
+    /// Its size, and what of it is still needed.
+    pub ring_bytes: u64,
+    /// Bytes of it that are still needed.
+    pub used_bytes: u64,
+    /// Batches of writes, their bytes, and times that writers waited for room.
+    pub batches: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Times that writers waited for room.
+    pub stalls: u64,
+}
+
+/// A volume, as its cache knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownVolume {
+    /// Its name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// `write-through` or `write-back`, as it was last served.
+    pub mode: String,
+    /// What the origin has not got.
+    pub dirty_bytes: u64,
+    /// It is being served.
+    pub served: bool,
+}
+
+/// What a start found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovered {
+    /// What the origin has not got.
+    pub dirty_bytes: u64,
+    /// Dirty data that cannot be read any more.
+    pub lost_bytes: u64,
+    /// What the write log brought back, dirty too.
+    pub replayed_bytes: u64,
+    /// Regions that were being written to: what was cached of them is read anew.
+    pub open_regions: u64,
+    /// The program alone had ended: of those regions, only what was under way is read anew.
+    pub outlived: bool,
+}
+
+/// A volume.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The cache's name.
+    pub cache: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The origin's path.
+    pub origin: String,
+    /// `write-through` or `write-back`.
+    pub mode: String,
+    /// With which volumes it shares cached contents; `null`: with all that name none.
+    pub dedup_domain: Option<String>,
+    /// What the origin has not got.
+    pub dirty_bytes: u64,
+    /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.
+    pub lost_bytes: u64,
+    /// The first of those ranges, as offset and length.
+    pub lost_ranges: Vec<(u64, u64)>,
+    /// Whether it goes through its cache.
+    pub attached: bool,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+    /// For how long the origin has owed an answer.
+    pub origin_owes_seconds: f64,
+    /// Requests that the origin did not answer in time.
+    pub origin_timeouts: u64,
+    /// Clients connected now.
+    pub clients: u64,
+    /// Destage.
+    pub destaged_bytes: u64,
+    /// Writes of the origin for destage.
+    pub destage_writes: u64,
+    /// Why destage fails, if it does; for how long it has, and how often it has failed since the start.
+    pub destage_error: Option<String>,
+    /// For how long destage has failed.
+    pub destage_failing_seconds: f64,
+    /// How often it has failed since the start.
+    pub destage_failures: u64,
+    /// Percentages of the cache's room for dirty data: what is kept for the volume, if it was set, and what it may take.
+    pub dirty_share_min: Option<u8>,
+    /// See [`dirty_share_max`](Volume::dirty_share_max).
+    pub dirty_share_max: u8,
+    /// Requests.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Requests to write.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Requests to trim.
+    pub trims: u64,
+    /// Requests to write zeroes.
+    pub write_zeroes: u64,
+    /// Requests to flush.
+    pub flushes: u64,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Extents of reads by where they came from.
+    pub read_hit_extents: u64,
+    /// Extents read from the origin.
+    pub read_miss_extents: u64,
+    /// Of the misses: found in the cache by the fingerprint that the origin's recipe told.
+    #[serde(default)]
+    pub recipe_hit_extents: u64,
+    /// Extents that another request was reading already.
+    pub read_joined_extents: u64,
+    /// Extents read ahead.
+    pub readahead_extents: u64,
+    /// Extents that were not cached, being part of a sequential stream.
+    pub bypassed_extents: u64,
+    /// Origin traffic.
+    pub origin_reads: u64,
+    /// Bytes read from it.
+    pub origin_read_bytes: u64,
+    /// Writes to it.
+    pub origin_writes: u64,
+    /// Bytes written to it.
+    pub origin_written_bytes: u64,
+    /// Reads answered at once from the RAM cache are not timed.
+    pub read_hit_latency: Latency,
+    /// Of reads that the origin answered, in part at least.
+    pub read_miss_latency: Latency,
+    /// Of writes.
+    pub write_latency: Latency,
+    /// Of flushes.
+    pub flush_latency: Latency,
+}
+
+/// Percentiles in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Requests timed.
+    pub count: u64,
+    /// The mean.
+    pub mean_us: f64,
+    /// The median.
+    pub p50_us: u64,
+    /// 90 % took no longer.
+    pub p90_us: u64,
+    /// 99 % took no longer.
+    pub p99_us: u64,
+    /// 99.9 % took no longer.
+    pub p999_us: u64,
+    /// The longest.
+    pub max_us: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_what_the_documentation_says() {
+        let request = Request { version: VERSION, command: Command::Status };
+        assert_eq!(serde_json::to_string(&request).unwrap(), r#"{"version":1,"command":"status"}"#);
+        let flush = Command::Flush { volume: "vm".into(), wait: true };
+        let request = Request { version: VERSION, command: flush };
+        let text = r#"{"version":1,"command":{"flush":{"volume":"vm","wait":true}}}"#;
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        let response = Response { version: VERSION, status: None, done: None, error: Some("no".into()) };
+        assert_eq!(serde_json::to_string(&response).unwrap(), r#"{"version":1,"error":"no"}"#);
+        let later = r#"{"version":1,"error":"no","news":7}"#;
+        assert_eq!(serde_json::from_str::<Response>(later).unwrap(), response);
+    }
+}

@@ -1,0 +1,211 @@
+//! The engine's counters as the control protocol tells them.
+
+use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
+use crate::export::VolumeExport;
+use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
+use nitro_console::error::why;
+use nitro_console::logging;
+use nitro_engine::metrics;
+use nitro_port::Device;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Lost ranges listed of a volume.
+const LOST_RANGES_MAX: usize = 100;
+
+/// The server's state now.
+pub fn status(served: &Served) -> Status {
+    Status {
+        server: Server {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_seconds: served.started.elapsed().as_secs_f64(),
+            connections: served.connections.now() as u64,
+            connections_total: served.connections.total() as u64,
+            uris: served.uris(),
+            recording: served.recorder.as_ref().map(|recorder| {
+                let (path, requests, dropped) = recorder.progress();
+                Recording { path: path.display().to_string(), requests, dropped }
+            }),
+            log_lines_left_out: logging::lines_left_out(),
+        },
+        ram: ram_need(served),
+        caches: served.caches.values().map(|entry| cache_status(entry, |name| served.volume(name).is_some())).collect(),
+        volumes: served.all().iter().map(|export| volume_status(export)).collect(),
+    }
+}
+
+/// What a cache is and did; `is_served` tells which of its volumes are.
+pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cache {
+    let cache = &entry.cache;
+    let status = cache.status();
+    let (stats, counters, settings) = (&status.manager, &status.engine, &cache.settings().manager);
+    let absent = cache.flash().geometry().size_bytes == 0;
+    let extent_bytes = u64::from(settings.extent_bytes);
+    let cached_bytes = stats.cached_extents * extent_bytes;
+    let used_bytes = (stats.weus - stats.weus_free) * u64::from(settings.weu_bytes);
+    Cache {
+        name: entry.name.clone(),
+        health: if absent { "none".to_owned() } else { word(&status.health) },
+        path: entry.path.as_deref().map_or_else(String::new, |path| path.display().to_string()),
+        uuid: if absent { String::new() } else { entry.uuid.to_string() },
+        failed: status.failed.clone(),
+        log: status.log.map(|log| log_status(entry, log)),
+        flash_index: entry
+            .flash_index
+            .as_ref()
+            .map(|index| flash_index(&index.status(), counters.flash_index_duplicates)),
+        log_needed: entry.log_missing.map(|uuid| uuid.to_string()),
+        loading: !absent && status.restoring,
+        recovered: entry.recovered.map_or_else(Recovered::default, |found| Recovered {
+            dirty_bytes: found.dirty_extents * extent_bytes,
+            lost_bytes: found.lost_extents * extent_bytes,
+            replayed_bytes: found.replayed_extents * extent_bytes,
+            open_regions: found.open_regions,
+            outlived: found.outlived,
+        }),
+        volumes: known_volumes(entry, is_served),
+        dirty_bytes: stats.dirty_extents * extent_bytes,
+        weus_pinned: stats.weus_pinned,
+        commits: counters.commits,
+        journal_snapshots: counters.journal_snapshots,
+        regions_opened: counters.regions_opened,
+        regions_open: status.open_regions,
+        dirty_stalls: counters.dirty_stalls,
+        capacity_bytes: if absent { 0 } else { stats.weus * u64::from(settings.weu_bytes) },
+        cached_bytes,
+        effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
+        hits: stats.hits,
+        misses: stats.misses,
+        dedup_ratio: stats.dedup_ratio(),
+        compression_ratio: stats.compression_ratio(),
+        insertions: stats.insertions,
+        inserted_bytes: stats.inserted_bytes,
+        weus: stats.weus,
+        weus_free: stats.weus_free,
+        weus_evicted: stats.weus_evicted,
+        ram_hits: counters.ram_hits,
+        pending_hits: counters.pending_hits,
+        readahead_hits: counters.readahead_hits,
+        ssd_reads: counters.ssd_reads,
+        ssd_read_bytes: counters.ssd_read_bytes,
+        ssd_written_payload_bytes: counters.ssd_written_payload_bytes,
+        ssd_written_header_bytes: counters.ssd_written_header_bytes,
+        ssd_written_padding_bytes: counters.ssd_written_padding_bytes,
+        ssd_written_superblock_bytes: counters.ssd_written_superblock_bytes,
+        ssd_written_journal_bytes: counters.ssd_written_journal_bytes,
+        fills_dropped: counters.fills_dropped,
+        fills_voided: counters.fills_voided,
+        duplicates_compared: counters.duplicates_compared,
+        duplicate_mismatches: counters.duplicate_mismatches,
+        corrupt_extents: counters.corrupt_extents,
+        ssd_read_errors: counters.ssd_read_errors,
+        ssd_write_errors: counters.ssd_write_errors,
+        insert_queue_bytes: status.insert_queue_bytes,
+        dirty_queue_bytes: status.dirty_queue_bytes,
+        ram_cache_bytes: status.ram_cache_bytes,
+        index_ram_bytes: stats.index_ram_bytes,
+    }
+}
+
+fn flash_index(status: &FlashIndexStatus, duplicates: u64) -> FlashIndex {
+    let FlashIndexStatus { is_open, flash_bytes, counters, errors } = *status;
+    FlashIndex {
+        open: is_open,
+        entries: counters.entries,
+        flash_bytes,
+        ram_bytes: counters.ram_bytes,
+        duplicates,
+        hits: counters.hits,
+        misses: counters.misses,
+        reads: counters.hit_reads + counters.miss_reads,
+        written_bytes: counters.written_bytes,
+        corrupt_pages: counters.corrupt_pages,
+        errors,
+    }
+}
+
+fn log_status(entry: &CacheEntry, status: nitro_engine::LogStatus) -> Log {
+    let nitro_engine::LogStatus { active, failed, ring_bytes, used_bytes, batches, written_bytes, stalls } = status;
+    let path = entry.log_path.as_deref().map_or_else(String::new, |path| path.display().to_string());
+    Log { path, active, failed, ring_bytes, used_bytes, batches, written_bytes, stalls }
+}
+
+fn known_volumes(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Vec<KnownVolume> {
+    let known = |(object, known): (_, nitro_engine::VolumeEntry)| KnownVolume {
+        dirty_bytes: entry.dirty_bytes(object, &known),
+        size_bytes: known.origin_bytes,
+        mode: mode_of_byte(known.mode).to_string(),
+        served: is_served(&known.name),
+        name: known.name,
+    };
+    entry.cache.volumes().into_iter().map(known).collect()
+}
+
+/// The word by which an engine's enumeration is serialized.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn volume_status(export: &VolumeExport) -> Volume {
+    let extent_bytes = u64::from(export.volume.cache().settings().manager.extent_bytes);
+    let lost = export.volume.lost_ranges();
+    let (counters, latencies) = (export.volume.counters(), export.volume.latencies());
+    let (failure, share) = (export.volume.destage_failure(), export.volume.dirty_share());
+    Volume {
+        name: export.name.clone(),
+        cache: export.entry.name.clone(),
+        size_bytes: export.volume.size_bytes(),
+        read_only: export.volume.read_only(),
+        origin: export.origin.display().to_string(),
+        mode: export.volume.mode().to_string(),
+        dedup_domain: export.dedup_domain.clone(),
+        dirty_bytes: export.dirty_bytes(),
+        lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
+        lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
+        attached: export.volume.is_attached(),
+        poisoned: export.volume.poisoned().map(|reason| reason.to_string()),
+        origin_owes_seconds: export.volume.origin_owes().as_secs_f64(),
+        origin_timeouts: counters.origin_timeouts,
+        clients: export.clients.now() as u64,
+        destaged_bytes: counters.destaged_extents * extent_bytes,
+        destage_writes: counters.destage_writes,
+        destage_error: failure.as_ref().map(|failure| why(&failure.error)),
+        destage_failing_seconds: failure.map_or(0.0, |failure| failure.age.as_secs_f64()),
+        destage_failures: counters.destage_failures,
+        dirty_share_min: share.min_percent,
+        dirty_share_max: share.max_percent,
+        reads: counters.reads,
+        read_bytes: counters.read_bytes,
+        writes: counters.writes,
+        write_bytes: counters.write_bytes,
+        trims: counters.trims,
+        write_zeroes: counters.write_zeroes,
+        flushes: counters.flushes,
+        errors: counters.errors,
+        read_hit_extents: counters.read_hit_extents,
+        read_miss_extents: counters.read_miss_extents,
+        recipe_hit_extents: counters.recipe_hit_extents,
+        read_joined_extents: counters.read_joined_extents,
+        readahead_extents: counters.readahead_extents,
+        bypassed_extents: counters.bypassed_extents,
+        origin_reads: counters.origin_reads,
+        origin_read_bytes: counters.origin_read_bytes,
+        origin_writes: counters.origin_writes,
+        origin_written_bytes: counters.origin_written_bytes,
+        read_hit_latency: latencies.read_hit.into(),
+        read_miss_latency: latencies.read_miss.into(),
+        write_latency: latencies.write.into(),
+        flush_latency: latencies.flush.into(),
+    }
+}
+
+impl From<metrics::Latency> for Latency {
+    fn from(latency: metrics::Latency) -> Self {
+        let metrics::Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = latency;
+        Self { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us }
+    }
+}

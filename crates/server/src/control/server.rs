@@ -1,0 +1,122 @@
+//! The server's side.
+
+use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
+use super::report;
+use crate::serve::Served;
+use bytes::Bytes;
+use nitro_console::error::Error;
+use nitro_console::logging::Repeats;
+use nitro_device::CompioClock;
+use nitro_device::net::{Accepted, Listener, StreamReader, StreamWriter};
+use nitro_device::spawn_local;
+use nitro_port::Clock;
+use nitro_port::buf::BufMut;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Clients answered at a time; more are turned away.
+const CLIENTS_MAX: usize = 32;
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers whoever connects, for as long as it is polled.
+pub async fn serve(listener: &Listener, served: &Arc<Served>) {
+    let (clients, refused) = (Rc::new(Cell::new(0)), Repeats::default());
+    loop {
+        match listener.accept().await {
+            Ok(client) if clients.get() < CLIENTS_MAX => {
+                clients.set(clients.get() + 1);
+                let (served, clients) = (Arc::clone(served), Rc::clone(&clients));
+                spawn_local(async move {
+                    if let Err(error) = converse(client, &served).await {
+                        tracing::debug!("a control client was dropped: {error}");
+                    }
+                    clients.set(clients.get() - 1);
+                });
+            }
+            Ok(_) => {
+                if let Some(left_out) = refused.next() {
+                    tracing::warn!("refused a control client: too many are connected{left_out}");
+                }
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a control client: {error}");
+                CompioClock::new().sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one client until it leaves.
+async fn converse(client: Accepted, served: &Arc<Served>) -> io::Result<()> {
+    let (mut reader, mut writer) = client.into_split()?;
+    let mut received = Vec::new();
+    while let Some(line) = read_line(&mut reader, &mut received).await? {
+        send(&mut writer, &answer(&line, served).await).await?;
+    }
+    Ok(())
+}
+
+/// The next line, without its end; `None` when the client has left. `received` keeps what follows it.
+async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let mut buf = BufMut::with_len(REQUEST_BYTES_MAX);
+    loop {
+        if let Some(end) = received.iter().position(|&byte| byte == b'\n') {
+            let rest = received.split_off(end + 1);
+            received.pop();
+            return Ok(Some(std::mem::replace(received, rest)));
+        }
+        if received.len() >= REQUEST_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"));
+        }
+        let (result, filled) = reader.read(buf, 0).await;
+        buf = filled;
+        match result? {
+            0 => return Ok(None),
+            count => received.extend_from_slice(&buf[..count]),
+        }
+    }
+}
+
+async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
+    let empty = Response { version: VERSION, status: None, done: None, error: None };
+    let refuse = |error: String| Response { error: Some(error), ..empty.clone() };
+    match serde_json::from_slice::<Request>(line) {
+        Ok(Request { version: VERSION, command: Command::Status }) => {
+            Response { status: Some(report::status(served)), ..empty }
+        }
+        Ok(Request { version: VERSION, command }) => match execute(command, served).await {
+            Ok(done) => Response { done: Some(done), ..empty },
+            Err(error) => refuse(error.to_string()),
+        },
+        Ok(request) => {
+            refuse(format!("version {} of the control protocol is not known, only {VERSION}", request.version))
+        }
+        Err(error) => refuse(format!("malformed request: {error}")),
+    }
+}
+
+async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Error> {
+    match command {
+        Command::Status => Ok(Outcome::default()),
+        Command::Flush { volume, wait } => served.flush(&volume, wait).await,
+        Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max } => {
+            served.set(&volume, mode, (dirty_share_min, dirty_share_max)).await
+        }
+        Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
+        Command::CacheAttach { cache, volume } => served.attach(&cache, &volume),
+        Command::Cos { store, action } => served.act_on_store(&store, &action).await,
+        Command::CacheResize { cache, size_bytes } => served.resize(&cache, size_bytes).await,
+        Command::VolumeAdd(wanted) => served.add(wanted).await,
+        Command::VolumeRemove { volume, force_discard_dirty } => served.remove(&volume, force_discard_dirty).await,
+    }
+}
+
+async fn send(writer: &mut StreamWriter, response: &Response) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    writer.write_all(vec![Bytes::from(line)]).await.0
+}

@@ -1,0 +1,193 @@
+//! What a store holds, and whether it is well.
+
+use super::{CosStore, failed};
+use nitro_console::error::Error;
+use nitro_console::output::{Format, Table, json_line, print};
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
+use nitro_cos::{CollectOptions, Difference, Findings, Kind};
+use serde::Serialize;
+use std::cell::RefCell;
+use std::path::Path;
+
+/// Damages that are named, at most.
+const DAMAGES_SHOWN: usize = 100;
+
+/// A table, as CSV if that is wanted, or a value as JSON.
+fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String, Error> {
+    match format {
+        Format::Table => Ok(table.aligned()),
+        Format::Csv => Ok(table.csv(true)),
+        Format::Json => json_line(value),
+    }
+}
+
+/// What objects there are.
+///
+/// # Errors
+/// The answer cannot be encoded.
+pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
+    let objects = store.list();
+    let mut table = Table::new(["name", "kind", "size", "chunk", "state"]);
+    for object in &objects {
+        let state = match object.incomplete_at {
+            Some(at) => format!("import broken off at {}", Size(at)),
+            None if object.read_only => "read-only".to_owned(),
+            None => "-".to_owned(),
+        };
+        let kind = if object.kind == Kind::Volume { "volume" } else { "stream" };
+        let (size, chunk) = (Size(object.size_bytes).to_string(), Size(object.chunk_bytes.into()).to_string());
+        table.row(vec![object.name.clone(), kind.to_owned(), size, chunk, state]);
+    }
+    text(format, &table, &objects)
+}
+
+/// Where two objects differ.
+///
+/// # Errors
+/// The answer cannot be encoded.
+pub fn diff(differences: &[Difference], format: Format) -> Result<String, Error> {
+    let mut table = Table::new(["offset", "bytes"]);
+    differences.iter().for_each(|d| table.row(vec![d.offset.to_string(), d.len.to_string()]));
+    text(format, &table, &differences)
+}
+
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    stats: nitro_cos::Stats,
+    /// Bytes of all objects for each byte that is stored.
+    reduction: f64,
+}
+
+/// What the store holds.
+///
+/// # Errors
+/// The answer cannot be encoded.
+pub fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
+    let stats = store.stats();
+    let reduction = stats.logical_bytes as f64 / stats.stored_bytes.max(1) as f64;
+    let mut table = Table::new(["", "value"]);
+    let used = u64::from(stats.containers_used) * u64::from(stats.container_bytes);
+    let room = u64::from(stats.containers) * u64::from(stats.container_bytes);
+    let per_chunk = stats.stored_bytes.checked_div(stats.chunks).unwrap_or(0);
+    for (name, value) in [
+        ("objects", stats.objects.to_string()),
+        ("of those, snapshots", stats.snapshots.to_string()),
+        ("logical", Size(stats.logical_bytes).to_string()),
+        ("stored", Size(stats.stored_bytes).to_string()),
+        ("of that, recipes", Size(stats.recipe_bytes).to_string()),
+        ("reduction", format!("{reduction:.2} x")),
+        ("chunks", stats.chunks.to_string()),
+        ("bytes a chunk", per_chunk.to_string()),
+        ("containers", format!("{} of {}", Size(used), Size(room))),
+        ("quota", stats.quota_bytes.map_or_else(|| "none".to_owned(), |bytes| Size(bytes).to_string())),
+        ("RAM while open", format!("{}, at most {}", Size(stats.ram_bytes), Size(stats.ram_need_bytes))),
+    ] {
+        table.row(vec![name.to_owned(), value]);
+    }
+    text(format, &table, &Shown { stats, reduction })
+}
+
+/// Shows how far the parts of something long are, one after the other.
+fn teller() -> impl Fn(&'static str, u64, u64) {
+    let current: RefCell<Option<(&'static str, Progress)>> = RefCell::new(None);
+    move |what, done, total| {
+        let mut current = current.borrow_mut();
+        if current.as_ref().is_none_or(|(at, _)| *at != what) {
+            if let Some((_, progress)) = current.take() {
+                progress.end();
+            }
+            *current = Some((what, Progress::counting(total, what)));
+        }
+        if let Some((_, progress)) = &*current {
+            progress.show(done);
+            if done + 1 >= total {
+                progress.end();
+            }
+        }
+    }
+}
+
+/// Collects; tells of its progress if somebody sees that.
+pub async fn collect(store: &CosStore, alive: u8, format: Format, tell: bool) -> Result<String, nitro_cos::Error> {
+    let options = CollectOptions { alive_share_min: f64::from(alive) / 100.0 };
+    let teller = teller();
+    let progress = |what, done, total| {
+        if tell {
+            teller(what, done, total)
+        }
+    };
+    let collected = store.collect(&options, &progress).await?;
+    let mut table = Table::new(["", "value"]);
+    for (name, value) in [
+        ("containers looked at", collected.containers.to_string()),
+        ("chunks in them", collected.chunks.to_string()),
+        ("of those, dead", collected.dead_chunks.to_string()),
+        ("containers freed", collected.freed_containers.to_string()),
+        ("chunks copied out of them", collected.copied_chunks.to_string()),
+        ("containers before", Size(collected.used_bytes_before).to_string()),
+        ("containers after", Size(collected.used_bytes_after).to_string()),
+    ] {
+        table.row(vec![name.to_owned(), value]);
+    }
+    Ok(text(format, &table, &collected).unwrap_or_default())
+}
+
+/// Checks a store, with `reading` its contents too, and prints what is damaged.
+///
+/// # Errors
+/// The store cannot be read, or is damaged.
+pub async fn check(store: &CosStore, path: &Path, reading: bool, format: Format) -> Result<(), Error> {
+    let tell = teller();
+    let findings = match reading {
+        true => store.scrub(&tell).await,
+        false => store.check(&tell).await,
+    };
+    let findings = findings.map_err(|e| failed(path, &e))?;
+    match format {
+        Format::Table => print(&told(&findings)).map(drop)?,
+        format => print(&text(format, &damages(&findings), &findings)?).map(drop)?,
+    }
+    if findings.is_clean() {
+        return Ok(());
+    }
+    let damaged: u64 = findings.damage.iter().map(|d| d.len).sum();
+    let why = format!(
+        "{} of objects damaged in {} places, {} containers without metadata",
+        Size(damaged),
+        findings.damage.len(),
+        findings.damaged_containers.len()
+    );
+    Err(Error::new(path.display(), why).or("restore the objects named above from another copy"))
+}
+
+fn damages(findings: &Findings) -> Table {
+    let mut table = Table::new(["object", "offset", "bytes", "why"]);
+    for damage in &findings.damage {
+        let row = [damage.object.clone(), damage.offset.to_string(), damage.len.to_string(), damage.why.clone()];
+        table.row(row.into());
+    }
+    table
+}
+
+fn told(findings: &Findings) -> String {
+    let mut text = format!(
+        "{} objects, {} containers, {} chunks, {} read: {}\n",
+        findings.objects,
+        findings.containers,
+        findings.chunks,
+        Size(findings.bytes),
+        if findings.is_clean() { "all well" } else { "DAMAGED" }
+    );
+    for damage in findings.damage.iter().take(DAMAGES_SHOWN) {
+        text += &format!("{}: {} bytes at {}: {}\n", damage.object, damage.len, damage.offset, damage.why);
+    }
+    if findings.damage.len() > DAMAGES_SHOWN {
+        text += &format!("and {} more\n", findings.damage.len() - DAMAGES_SHOWN);
+    }
+    if findings.damaged_unreferenced > 0 {
+        text += &format!("{} damaged contents are in no object\n", findings.damaged_unreferenced);
+    }
+    text
+}

@@ -1,0 +1,63 @@
+//! Opening stores.
+
+use nitro_console::error::Error;
+use nitro_cos::{Settings, Store};
+use nitro_device::{AnyDevice, FileOptions};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The file of a store in a folder.
+pub const FILE_NAME: &str = "store.nitro";
+
+/// A store of the program.
+pub type CosStore = Store<AnyDevice>;
+
+/// An error of a store at `path`.
+pub fn failed(path: &Path, error: &nitro_cos::Error) -> Error {
+    Error::with_sources(path.display(), error)
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The file or device that holds the store of that name.
+pub fn device_path(store: &Path) -> PathBuf {
+    match fs::metadata(store) {
+        Ok(meta) if !meta.is_dir() => store.to_owned(),
+        _ => store.join(FILE_NAME),
+    }
+}
+
+/// Opens the device beneath a store, for nobody else. `None`: another program has it open.
+pub fn try_open_device(store: &Path) -> Result<Option<AnyDevice>, Error> {
+    let path = device_path(store);
+    match FileOptions::new(&path).open() {
+        Ok(device) => Ok(Some(device.into())),
+        Err(e) if e.kind == nitro_device::ErrorKind::InUse => Ok(None),
+        Err(e) => {
+            let way_out = if path.exists() { "" } else { "make a store there with `nitro cos init`" };
+            Err(Error::with_sources(store.display(), &e).or(way_out))
+        }
+    }
+}
+
+/// Opens the device beneath a store, for nobody else.
+pub fn open_device(store: &Path) -> Result<AnyDevice, Error> {
+    let in_use = || Error::new(store.display(), "another program has it open").or("end that one first");
+    try_open_device(store)?.ok_or_else(in_use)
+}
+
+/// Opens the store at `path`.
+pub async fn open(path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
+    open_on(open_device(path)?, path, settings).await
+}
+
+/// Opens the store at `path`, whose device is open.
+pub async fn open_on(device: AnyDevice, path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
+    let store = Store::open(Arc::new(device), settings).await.map_err(|e| failed(path, &e))?;
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,392 @@
+//! The engine's volumes as NBD exports.
+
+use crate::config::VolumeConfig;
+use crate::record::{Arrival, VolumeRecorder};
+use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
+use bytes::Bytes;
+use event_listener::Event;
+use futures_util::FutureExt;
+use futures_util::future::select;
+use nitro_console::logging::Repeats;
+use nitro_console::size::Size;
+use nitro_device::CompioClock;
+use nitro_engine::{Change, ErrorKind, Rest, Volume, WriteMode};
+use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
+use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
+use nitro_port::{Allocation, Device};
+use nitro_trace::Op;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// An origin that has owed an answer for so long is not waited for when the server ends.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Lost ranges that an error lists.
+const RANGES_MAX: usize = 8;
+
+/// The volumes that the program serves.
+pub type ServedVolume = Volume<CacheDevice, OriginDevice, CompioClock>;
+/// The caches in front of them.
+pub type ServedCache = nitro_engine::Cache<CacheDevice, CompioClock>;
+
+/// A volume under its name.
+pub struct VolumeExport {
+    pub name: String,
+    pub description: String,
+    /// With which volumes it shares cached contents.
+    pub dedup_domain: Option<String>,
+    pub volume: Arc<ServedVolume>,
+    /// Its cache.
+    pub entry: Arc<CacheEntry>,
+    /// Where its origin is.
+    pub origin: PathBuf,
+    /// Its origin's mark; `None`: there is no cache that could have its newest data.
+    pub guard: Option<Arc<Guard>>,
+    /// Its clients are to leave.
+    pub gone: Latch,
+    /// Clients that did not leave are cut off.
+    pub cut: Latch,
+    /// It is not served any more: its workers are to end.
+    pub ended: Latch,
+    /// A command is changing how it is served.
+    pub busy: AtomicBool,
+    pub clients: Count,
+    /// Where its requests are recorded, if they are.
+    pub recorder: OnceLock<VolumeRecorder>,
+    /// Requests that failed.
+    failures: Repeats,
+}
+
+impl VolumeExport {
+    pub fn new(
+        name: &str,
+        config: &VolumeConfig,
+        volume: Arc<ServedVolume>,
+        entry: &Arc<CacheEntry>,
+        guard: Option<Arc<Guard>>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: config.description.clone(),
+            dedup_domain: config.dedup_domain.clone(),
+            volume,
+            entry: Arc::clone(entry),
+            origin: config.origin.clone(),
+            guard,
+            gone: Latch::default(),
+            cut: Latch::default(),
+            ended: Latch::default(),
+            busy: AtomicBool::new(false),
+            clients: Count::default(),
+            recorder: OnceLock::new(),
+            failures: Repeats::default(),
+        }
+    }
+
+    /// Bytes that the origin has not got.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.volume.dirty_extents() * u64::from(self.volume.cache().settings().manager.extent_bytes)
+    }
+
+    /// What keeps the origin from being up to date, after `error`: how much of the volume only its cache has, and where it is lost.
+    pub fn left_behind(&self, error: &nitro_engine::Error) -> nitro_console::error::Error {
+        let what = format!("volume {}", self.name);
+        let lost = self.volume.lost_ranges();
+        let place = self
+            .entry
+            .path
+            .as_deref()
+            .map_or_else(|| "the cache".into(), |path| format!("the cache {}", path.display()));
+        let stays = format!("{} of dirty data stay in {place}", Size(self.dirty_bytes()));
+        if lost.is_empty() {
+            let failed = nitro_console::error::Error::with_sources(&what, error).into_parts().0;
+            let why = failed.strip_prefix(&format!("{what}: ")).unwrap_or(&failed);
+            let way_out =
+                "see that its origin takes writes (room, permissions), and repeat this; until then keep the cache";
+            return nitro_console::error::Error::new(what, format_args!("{why}; {stays}")).or(way_out);
+        }
+        let bytes: u64 = lost.iter().map(|range| range.end - range.start).sum();
+        let ranges: Vec<_> = lost
+            .iter()
+            .take(RANGES_MAX)
+            .map(|range| format!("{} at {}", range.end - range.start, range.start))
+            .collect();
+        let more = match lost.len().saturating_sub(RANGES_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more ranges"),
+        };
+        let why = format!(
+            "{stays}; {} of them cannot be read there any more: bytes {}{more}",
+            Size(bytes),
+            ranges.join(", ")
+        );
+        nitro_console::error::Error::new(what, why)
+            .or("overwrite those ranges, or give them up: nitro volume remove --force-discard-dirty")
+    }
+
+    /// Removes the origin's mark if it is not needed any more.
+    pub async fn unmark(&self) -> Result<(), nitro_console::error::Error> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        let volume = Arc::clone(&self.volume);
+        // What is in the write log comes back at a restart, also if the origin has got it.
+        guard.lower_if(move || volume.dirty_extents() == 0 && !volume.is_in_log()).await
+    }
+
+    /// Brings the origin up to date, unless it does not answer.
+    pub async fn destage_all(&self) -> Result<(), nitro_engine::Error> {
+        let volume = Arc::clone(&self.volume);
+        go_on(self.volume.while_it_answers(async move { volume.destage_all().await }).await)
+    }
+
+    /// See [`Volume::set_mode`]; gives up where the origin does not answer.
+    pub async fn set_mode(&self, mode: WriteMode) -> Result<(), nitro_engine::Error> {
+        let volume = Arc::clone(&self.volume);
+        go_on(self.volume.while_it_answers(async move { volume.set_mode(mode).await }).await)
+    }
+
+    /// How long an origin is waited for that does not answer while the server ends.
+    pub fn silence_max(&self) -> Duration {
+        self.volume.cache().settings().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
+    }
+
+    /// In write-through, has the origin get what an earlier server left in the cache.
+    pub async fn settle(&self) -> Result<(), nitro_console::error::Error> {
+        if self.volume.read_only() || self.volume.mode() == WriteMode::WriteBack {
+            return Ok(());
+        }
+        if self.volume.dirty_extents() > 0 {
+            tracing::info!("volume {}: {} of dirty data are written back", self.name, Size(self.dirty_bytes()));
+            self.volume.destage_all().await.map_err(|e| self.left_behind(&e))?;
+        }
+        self.unmark().await
+    }
+}
+
+/// All exports as one connection sees them.
+pub struct ExportList<'a> {
+    served: &'a Served,
+    /// What the client has found.
+    opened: RefCell<Option<Seat>>,
+    found: Event,
+    has_begun: Cell<bool>,
+    on_begin: Box<dyn Fn() + 'a>,
+}
+
+/// A client of an export, counted.
+struct Seat(Arc<VolumeExport>);
+
+impl Seat {
+    fn new(export: Arc<VolumeExport>) -> Self {
+        export.clients.enter();
+        Self(export)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.clients.leave();
+    }
+}
+
+impl<'a> ExportList<'a> {
+    /// `on_begin` is called when the client has chosen an export for good.
+    pub fn new(served: &'a Served, on_begin: impl Fn() + 'a) -> Self {
+        Self {
+            served,
+            opened: RefCell::default(),
+            found: Event::new(),
+            has_begun: Cell::new(false),
+            on_begin: Box::new(on_begin),
+        }
+    }
+
+    /// Whether the client has chosen an export for good: the handshake is over.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+
+    /// Ends when `latch` of the export is set that the client has opened.
+    pub async fn wait(&self, latch: impl Fn(&VolumeExport) -> &Latch) {
+        loop {
+            let found = self.found.listen();
+            let export = self.opened.borrow().as_ref().map(|seat| Arc::clone(&seat.0));
+            match export {
+                // It may yet open another one.
+                Some(export) => drop(select(latch(&export).wait().boxed_local(), found).await),
+                None => found.await,
+            }
+            let set = self.opened.borrow().as_ref().is_some_and(|seat| latch(&seat.0).is_set());
+            if set {
+                return;
+            }
+        }
+    }
+}
+
+impl Exports for ExportList<'_> {
+    type Export = VolumeExport;
+
+    fn list(&self) -> Vec<ExportName> {
+        let entry = |e: &Arc<VolumeExport>| ExportName { name: e.name.clone(), description: e.description.clone() };
+        self.served.volumes.read().iter().map(entry).collect()
+    }
+
+    fn open(&self, name: &str) -> Option<Arc<VolumeExport>> {
+        let found = self.served.volume(name)?;
+        *self.opened.borrow_mut() = Some(Seat::new(Arc::clone(&found)));
+        self.found.notify(usize::MAX);
+        Some(found)
+    }
+
+    fn begin(&self, _: &Arc<VolumeExport>) {
+        self.has_begun.set(true);
+        (self.on_begin)();
+    }
+}
+
+/// The answer to a request; what is left of one that was given up goes on behind it.
+fn go_on<T>((result, rest): (Result<T, nitro_engine::Error>, Option<Rest>)) -> Result<T, nitro_engine::Error> {
+    rest.into_iter().for_each(nitro_device::spawn_local);
+    result
+}
+
+/// Records a request without data.
+fn note(recording: Option<(&VolumeRecorder, Arrival)>, op: Op, offset: u64, len: u32) {
+    if let Some((recorder, arrival)) = recording {
+        recorder.other(arrival, op, offset, len);
+    }
+}
+
+impl VolumeExport {
+    /// Where a request that comes now is to be recorded, if it is.
+    fn recording(&self) -> Option<(&VolumeRecorder, Arrival)> {
+        self.recorder.get().map(|recorder| (recorder, recorder.arrival()))
+    }
+
+    async fn change(&self, change: Change) -> Result<(), NbdErrno> {
+        go_on(self.volume.change(change).await).map_err(|e| self.errno(&e))
+    }
+
+    /// What a client is told of an error. Failures of devices are logged.
+    fn errno(&self, error: &nitro_engine::Error) -> NbdErrno {
+        match error.kind() {
+            ErrorKind::OutOfRange => NbdErrno::Invalid,
+            ErrorKind::ReadOnly => NbdErrno::Permission,
+            ErrorKind::NoSpace => NbdErrno::NoSpace,
+            ErrorKind::Unsupported => NbdErrno::NotSupported,
+            // A state of the volume, which was logged when it began.
+            ErrorKind::Io if matches!(error, nitro_engine::Error::Destage(_)) => NbdErrno::Io,
+            ErrorKind::Io
+            | ErrorKind::Setting
+            | ErrorKind::Format
+            | ErrorKind::Poisoned
+            | ErrorKind::Lost
+            | ErrorKind::Log => {
+                if let Some(left_out) = self.failures.next() {
+                    let what = format_args!("volume {}: a request failed", self.name);
+                    tracing::warn!("{}{left_out}", nitro_console::error::Error::with_sources(what, error));
+                }
+                NbdErrno::Io
+            }
+        }
+    }
+
+    /// The origin's allocation map. It can be asked for whole blocks only; the client for any bytes.
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<StatusExtent>, NbdErrno> {
+        let geometry = self.volume.origin().geometry();
+        let block = u64::from(geometry.block_bytes);
+        let start = offset / block * block;
+        let end = (offset + len).next_multiple_of(block).min(self.volume.size_bytes());
+        let runs = self.volume.allocation(start, end - start).await.map_err(|e| self.errno(&e))?;
+        let mut before = offset - start;
+        let cut = |run: Allocation| {
+            let skipped = before.min(run.len);
+            before -= skipped;
+            StatusExtent { len: run.len - skipped, flags: if run.hole { STATE_HOLE | STATE_ZERO } else { 0 } }
+        };
+        Ok(runs.into_iter().map(cut).collect())
+    }
+}
+
+impl Export for VolumeExport {
+    fn info(&self) -> ExportInfo {
+        let volume = &self.volume;
+        let extent_bytes = volume.cache().settings().manager.extent_bytes;
+        let geometry = volume.origin().geometry();
+        ExportInfo {
+            description: self.description.clone(),
+            read_only: volume.read_only(),
+            rotational: geometry.rotational,
+            block_preferred_bytes: extent_bytes.max(4096),
+            ..ExportInfo::new(volume.size_bytes())
+        }
+    }
+
+    fn try_read(&self, offset: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
+        let recording = self.recording();
+        let data = self.volume.try_read(offset, len.into())?;
+        if let Some((recorder, arrival)) = recording {
+            recorder.read(arrival, offset, len, data.clone());
+        }
+        Some(Ok(data))
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
+        let recording = self.recording();
+        let data = self.volume.read(offset, len.into()).await.map_err(|e| self.errno(&e))?;
+        if let Some((recorder, arrival)) = recording {
+            recorder.read(arrival, offset, len, data.clone());
+        }
+        Ok(data)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), NbdErrno> {
+        let recording = self.recording().map(|recording| (recording, data.clone()));
+        self.change(Change::Write { offset, data, fua }).await?;
+        if let Some(((recorder, arrival), data)) = recording {
+            recorder.write(arrival, offset, data);
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), NbdErrno> {
+        let recording = self.recording();
+        self.change(Change::Flush).await?;
+        note(recording, Op::Flush, 0, 0);
+        Ok(())
+    }
+
+    async fn trim(&self, offset: u64, len: u32, fua: bool) -> Result<(), NbdErrno> {
+        let recording = self.recording();
+        self.change(Change::Trim { offset, len: len.into(), fua }).await?;
+        note(recording, Op::Trim, offset, len);
+        Ok(())
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
+        let recording = self.recording();
+        let ZeroFlags { no_hole, fast, fua } = flags;
+        self.change(Change::WriteZeroes { offset, len: len.into(), may_unmap: !no_hole, fast, fua }).await?;
+        // As a trim, zeroes make the cache forget, and are not inserted.
+        note(recording, Op::Trim, offset, len);
+        Ok(())
+    }
+
+    async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {
+        self.volume.warm(offset, len.into()).await.map_err(|e| self.errno(&e))
+    }
+
+    async fn block_status(&self, context: Context, offset: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
+        match context {
+            Context::BaseAllocation => self.allocation(offset, len.into()).await,
+            Context::NitroCache => {
+                let runs = self.volume.cached_runs(offset, len.into()).await.map_err(|e| self.errno(&e))?;
+                let flags = |cached| if cached { STATE_CACHED } else { 0 };
+                Ok(runs.into_iter().map(|run| StatusExtent { len: run.len, flags: flags(run.cached) }).collect())
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Folders: opened once, then everything in them by its name alone.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fsync, open, openat2};
+use rustix::io::{Errno, retry_on_intr};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+/// Whether folders on a path may be symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// They may: the user named the path.
+    Followed,
+    /// They may not: the path was resolved before, and a link means that it was changed since.
+    Refused,
+}
+
+/// An open folder.
+pub(super) struct Folder(OwnedFd);
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Folder {
+    /// The folder of a path, and the name in it.
+    pub(super) fn around(path: &Path, links: Links) -> io::Result<(Self, &OsStr)> {
+        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
+        let name = path.file_name().ok_or_else(no_name)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = match links {
+            Links::Followed => retry_on_intr(|| open(folder, flags, Mode::empty()))?,
+            Links::Refused => {
+                match retry_on_intr(|| openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)) {
+                    // Before Linux 5.6, and where a sandbox does not know the call, only the last part of the path is checked.
+                    Err(Errno::NOSYS | Errno::PERM) => {
+                        retry_on_intr(|| open(folder, flags | OFlags::NOFOLLOW, Mode::empty()))?
+                    }
+                    opened => opened?,
+                }
+            }
+        };
+        Ok((Self(fd), name))
+    }
+
+    /// Makes durable which names it has.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(retry_on_intr(|| fsync(&self.0))?)
+    }
+}
+
+/// Creates a folder that only its owner can enter, unless it is there; fails if it is another user's, can be entered by
+/// others, or is a link: in `/tmp` somebody else may have planted it.
+pub fn private_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    check_private(folder)
+}
+
+/// Whether a folder is this user's, and nobody else can enter it.
+pub(super) fn check_private(folder: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(folder)?;
+    match found.is_dir() && is_own(&found) && found.mode() & 0o077 == 0 {
+        true => Ok(()),
+        false => Err(denied("it is not a folder of mode 0700 that belongs to this user")),
+    }
+}
+
+/// Creates a folder, and those above it, for this user alone, unless it is there; fails if another user but root could
+/// change what is in it.
+pub fn own_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let link = fs::symlink_metadata(folder)?;
+    let found = fs::metadata(folder)?;
+    let is_safe = |found: &Metadata| is_own(found) || found.uid() == 0;
+    match is_safe(&link) && is_safe(&found) && found.is_dir() && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(denied("others can write to it, or it belongs to another user")),
+    }
+}
+
+fn is_own(found: &Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
+fn denied(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}

@@ -1,0 +1,196 @@
+//! Files in folders that other users may write to. A name there may be a symbolic link, a FIFO or a folder that somebody planted:
+//! links are not followed, an open never blocks, only regular files are read or written, and new files are open to their owner alone.
+//!
+//! Paths are taken apart once: everything happens relative to the folder that was opened, so that replacing a part of the path
+//! meanwhile has no effect.
+
+mod folder;
+
+pub use folder::{Links, own_folder, private_folder};
+
+use folder::Folder;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::io::{Errno, retry_on_intr};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// For every open: not inherited, no link at the end of the path, no wait for the other end of a FIFO, no terminal.
+const CAREFUL: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// Files that hold what volumes hold, or that only the server reads.
+const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
+/// What `nitro` writes for its user to pass on: as `File::create` makes it.
+const FOR_ALL: Mode = Mode::from_raw_mode(0o666);
+/// Names to try for a draft before giving up.
+const DRAFT_NAMES: usize = 16;
+
+/// What an error says about a file that is none.
+fn irregular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
+}
+
+/// Keeps an open file only if it is a regular one.
+fn regular(fd: rustix::fd::OwnedFd) -> io::Result<File> {
+    match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+        FileType::RegularFile => Ok(fd.into()),
+        _ => Err(irregular()),
+    }
+}
+
+fn open_in(folder: &Folder, name: &OsStr, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let opened = retry_on_intr(|| openat(folder, name, flags | CAREFUL, mode));
+    regular(opened.map_err(|e| match e {
+        Errno::LOOP => io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link"),
+        // A FIFO that is opened for writing and that nobody reads, or a socket.
+        Errno::NXIO => irregular(),
+        e => e.into(),
+    })?)
+}
+
+/// Opens a regular file for reading. What `path` names must be no symbolic link.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let (folder, name) = Folder::around(path, Links::Followed)?;
+    open_in(&folder, name, OFlags::RDONLY, Mode::empty())
+}
+
+/// Opens a regular file for reading and writing, one that this user owns and that has no other name: by a second name
+/// somebody could have any file of this user written to.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let (folder, name) = Folder::around(path, Links::Followed)?;
+    let file = open_in(&folder, name, OFlags::RDWR, Mode::empty())?;
+    let found = file.metadata()?;
+    let why = match (found.uid() == rustix::process::geteuid().as_raw(), found.nlink()) {
+        (false, _) => "it belongs to another user",
+        (true, 2..) => "it has another name too (a hard link)",
+        (true, _) => return Ok(file),
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// Creates a file for its owner alone (mode 0600).
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] where anything has that name, be it a link that leads nowhere.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    let (folder, name) = Folder::around(path, Links::Followed)?;
+    open_in(&folder, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, OWNER_ONLY)
+}
+
+/// Creates a file that others may read as the umask has it, in place of whatever has that name: a link is removed, and what
+/// it leads to stays.
+pub fn create_anew(path: &Path) -> io::Result<File> {
+    let (folder, name) = Folder::around(path, Links::Followed)?;
+    match unlinkat(&folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(e) => return Err(e.into()),
+    }
+    open_in(&folder, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, FOR_ALL)
+}
+
+/// Opens what a user named to be written to, a regular file or a block device; a file that is not there is created for its
+/// owner alone. A symbolic link is followed if this user or root made it.
+pub fn open_target(path: &Path) -> io::Result<File> {
+    match create_new(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        created => return created,
+    }
+    let found = std::fs::symlink_metadata(path)?;
+    let owners = [0, rustix::process::geteuid().as_raw()];
+    if found.is_symlink() && !owners.contains(&found.uid()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a symbolic link of another user"));
+    }
+    open_resolved(&std::fs::canonicalize(path)?, OFlags::RDWR)
+}
+
+/// Opens an existing regular file or block device for reading, by whatever links.
+pub fn open_device_to_read(path: &Path) -> io::Result<File> {
+    open_resolved(&std::fs::canonicalize(path)?, OFlags::RDONLY)
+}
+
+fn open_resolved(real: &Path, access: OFlags) -> io::Result<File> {
+    let (folder, name) = Folder::around(real, Links::Refused)?;
+    let opened = retry_on_intr(|| openat(&folder, name, access | CAREFUL, Mode::empty()));
+    let neither = || io::Error::new(io::ErrorKind::InvalidInput, "it is neither a regular file nor a block device");
+    let fd = opened.map_err(|e| if e == Errno::NXIO { neither() } else { e.into() })?;
+    match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice => Ok(fd.into()),
+        _ => Err(neither()),
+    }
+}
+
+/// The text of a file of at most `bytes_max`; `None`: nothing has that name.
+///
+/// # Errors
+/// Also where it is no regular file, too long, or no text.
+pub fn read_text(path: &Path, links: Links, bytes_max: u64) -> io::Result<Option<String>> {
+    let opened =
+        Folder::around(path, links).and_then(|(folder, name)| open_in(&folder, name, OFlags::RDONLY, Mode::empty()));
+    let file = match opened {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = String::new();
+    file.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"));
+    }
+    Ok(Some(text))
+}
+
+/// Puts a file with that content in the place of whatever file has the name, at once and durably, for its owner alone.
+pub fn write_durably(path: &Path, links: Links, content: &[u8]) -> io::Result<()> {
+    let (folder, name) = Folder::around(path, links)?;
+    let (draft, mut file) = draft(&folder, name)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    let placed = written.and_then(|()| Ok(renameat(&folder, &draft, &folder, name)?));
+    if placed.is_err() {
+        // The first error is the one to report.
+        let _ = unlinkat(&folder, &draft, AtFlags::empty());
+    }
+    placed.and_then(|()| folder.sync())
+}
+
+/// A new file under a name that nobody can foresee.
+fn draft(folder: &Folder, name: &OsStr) -> io::Result<(OsString, File)> {
+    let mut failed = io::Error::from(io::ErrorKind::AlreadyExists);
+    for attempt in 0..DRAFT_NAMES {
+        let random = RandomState::new().hash_one(attempt);
+        let draft = OsString::from_iter([".".as_ref(), name, format!(".{random:016x}").as_ref()]);
+        match open_in(folder, &draft, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNER_ONLY) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => failed = e,
+            created => return Ok((draft, created?)),
+        }
+    }
+    Err(failed)
+}
+
+/// Makes a file durable that may be as young as the last crash, and its name.
+pub fn make_durable(path: &Path, links: Links) -> io::Result<()> {
+    let (folder, name) = Folder::around(path, links)?;
+    open_in(&folder, name, OFlags::RDONLY, Mode::empty())?.sync_all()?;
+    folder.sync()
+}
+
+/// Removes a file durably, if there is one: of a link the link, not what it leads to.
+pub fn remove_durably(path: &Path, links: Links) -> io::Result<()> {
+    let (folder, name) = match Folder::around(path, links) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    match unlinkat(&folder, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        Ok(()) => folder.sync(),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Leaves a file to its owner alone.
+pub fn close_to_others(file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(OWNER_ONLY.as_raw_mode()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+//! Opening caches: an existing one with its contents, or a new one.
+
+use super::device::{CacheDevice, OriginDevice};
+use super::fence::Uuid;
+use super::flash_index::FlashFingerprints;
+use super::log;
+use super::outlive::{self, Machine};
+use super::plan;
+use super::store::{self, Store};
+use super::witness;
+use crate::config::{CacheConfig, CacheStore, Config};
+use crate::export::{ServedCache, ServedVolume};
+use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES, WEU_COUNT_MIN};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_device::{AnyDevice, CompioClock, ErrorKind, FileDevice, FileOptions, RamDevice};
+use nitro_engine::{EngineSettings, LogDevice, MissingLog, Recovered, Volume, VolumeEntry, VolumeOptions, WriteMode};
+use nitro_port::Device;
+use nitro_units::ObjectId;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A cache that is served, with what the engine does not know of it.
+pub struct CacheEntry {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The cache.
+    pub cache: Arc<ServedCache>,
+    /// Where it is; `None`: there is no cache.
+    pub path: Option<PathBuf>,
+    /// The cache's UUID.
+    pub uuid: Uuid,
+    /// It is being resized.
+    pub(super) resizing: AtomicBool,
+    /// Where its write log is.
+    pub log_path: Option<PathBuf>,
+    /// The write log that may hold writes which are nowhere else, where it is looked at without.
+    pub log_missing: Option<Uuid>,
+    /// Its index of fingerprints on flash.
+    pub flash_index: Option<FlashFingerprints>,
+    /// What its start found; `None`: it was made anew.
+    pub recovered: Option<Recovered>,
+}
+
+impl CacheEntry {
+    /// A volume by its name, as the cache knows it.
+    pub(super) fn known(&self, volume: &str) -> Option<(ObjectId, VolumeEntry)> {
+        self.cache.volumes().into_iter().find(|(_, entry)| entry.name == volume)
+    }
+
+    /// A volume without its origin: what is dirty of it goes nowhere.
+    pub(super) fn without_origin(&self, object: ObjectId, entry: &VolumeEntry) -> Arc<ServedVolume> {
+        without_origin(&self.cache, object, entry)
+    }
+
+    /// Bytes of a volume that its origin has not got.
+    pub fn dirty_bytes(&self, object: ObjectId, entry: &VolumeEntry) -> u64 {
+        dirty_bytes(&self.cache, object, entry)
+    }
+
+    /// Forgets all of a volume, what is dirty as well. Needs the cache's workers.
+    pub(super) async fn discard(&self, object: ObjectId, entry: &VolumeEntry) -> Result<(), Error> {
+        let fail = |e| Error::with_sources(format_args!("cache {}", self.name), &e).or("check the cache device");
+        let volume = self.without_origin(object, entry);
+        match volume.destage_all().await {
+            // Discarded below.
+            Err(nitro_engine::Error::Lost { .. }) => {}
+            destaged => destaged.map_err(fail)?,
+        }
+        volume.discard_dirty().await.map_err(fail)?;
+        self.cache.forget_volume(object).await.map_err(fail)
+    }
+}
+
+fn without_origin(cache: &Arc<ServedCache>, object: ObjectId, entry: &VolumeEntry) -> Arc<ServedVolume> {
+    let options = VolumeOptions { object, read_only: false, mode: WriteMode::WriteThrough };
+    // The size comes from the cache device.
+    let size_bytes = entry.origin_bytes.min(cache.origin_bytes_max());
+    Volume::new(Arc::clone(cache), OriginDevice::Nowhere(size_bytes), options)
+}
+
+fn dirty_bytes(cache: &Arc<ServedCache>, object: ObjectId, entry: &VolumeEntry) -> u64 {
+    without_origin(cache, object, entry).dirty_extents() * u64::from(cache.settings().manager.extent_bytes)
+}
+
+/// Opens a cache, or makes it; for a server, if one is given.
+pub(super) async fn open(
+    name: &str,
+    config: &CacheConfig,
+    server: Option<&Config>,
+    discard_dirty: bool,
+) -> Result<CacheEntry, Error> {
+    let CacheStore::Path(path) = &config.path else { return no_cache(name, config) };
+    let what = format!("cache {}", path.display());
+    if let Some(size) = config.size.filter(|_| !path.exists()) {
+        // Before a file of that size is made.
+        plan::settings(&what, config, size.0)?;
+    }
+    log::check(config)?;
+    let store = store::open(&what, path, config)?;
+    let machine = server.and_then(|server| Machine::of(server, name, path));
+    let random = random().map_err(|e| Error::new("/dev/urandom", e))?;
+    let mut entry = if store.holds_cache && !config.format {
+        restart(name, &what, config, store, (&random, machine), discard_dirty).await?
+    } else {
+        let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
+        create(name, &what, config, store, (&random, machine), discard_dirty).await?
+    };
+    entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed).await?;
+    entry.path = Some(path.clone());
+    entry.log_path.clone_from(&config.write_log);
+    Ok(entry)
+}
+
+async fn restart(
+    name: &str,
+    what: &str,
+    config: &CacheConfig,
+    store: Store,
+    (random, machine): (&Random, Option<Machine>),
+    discard_dirty: bool,
+) -> Result<CacheEntry, Error> {
+    let device = CacheDevice::from(AnyDevice::from(store.device));
+    let log = log::open(name, config, random.log_uuid)?;
+    let logged = Logged { log, missing: missing_log(discard_dirty) };
+    let prepare = |settings: &mut EngineSettings, uuid| {
+        plan::check_served(what, settings)?;
+        settings.crash_memory = outlive::memory(uuid, machine);
+        plan::announce(name, settings);
+        Ok(())
+    };
+    let opened = reopen(what, config, device, random.seed, logged, prepare).await;
+    let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
+    let extent = u64::from(cache.settings().manager.extent_bytes);
+    let dirty = match (recovered.dirty_extents, recovered.lost_extents) {
+        (0, _) => "nothing is dirty".to_owned(),
+        (dirty, 0) => format!("{} are dirty", Size(dirty * extent)),
+        (dirty, lost) => format!("{} are dirty, and {} of them lost", Size(dirty * extent), Size(lost * extent)),
+    };
+    let anew = match recovered.open_regions {
+        0 => String::new(),
+        count if recovered.outlived => {
+            format!("; {count} regions of 16 MiB were being written to: what was under way there is read anew")
+        }
+        count => format!("; {count} regions of 16 MiB were being written to, and are read anew"),
+    };
+    let logged = match recovered.replayed_extents {
+        0 => String::new(),
+        count => format!(", {} came back from the write log", Size(count * extent)),
+    };
+    tracing::info!(
+        "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data come back while it serves",
+        cache.volumes().len(),
+    );
+    Ok(CacheEntry {
+        name: name.to_owned(),
+        cache,
+        path: None,
+        uuid,
+        resizing: AtomicBool::new(false),
+        log_path: None,
+        flash_index: None,
+        log_missing: None,
+        recovered: Some(recovered),
+    })
+}
+
+/// What there is of a write log.
+struct Logged {
+    log: Option<LogDevice<CacheDevice>>,
+    missing: MissingLog,
+}
+
+impl Logged {
+    fn without(missing: MissingLog) -> Self {
+        Self { log: None, missing }
+    }
+}
+
+fn missing_log(discard: bool) -> MissingLog {
+    if discard { MissingLog::Discard } else { MissingLog::Refuse }
+}
+
+/// Why a cache is not opened.
+enum Refusal {
+    /// It needs its write log.
+    Log(Uuid, Error),
+    Other(Error),
+}
+
+impl Refusal {
+    fn error(self) -> Error {
+        match self {
+            Self::Log(_, error) | Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// Opens what a device holds.
+async fn reopen(
+    what: &str,
+    config: &CacheConfig,
+    device: CacheDevice,
+    seed: u64,
+    logged: Logged,
+    prepare: impl FnOnce(&mut EngineSettings, Uuid) -> Result<(), Error>,
+) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
+    let device_bytes = device.geometry().size_bytes;
+    let damaged = |e: nitro_engine::Error| {
+        Error::with_sources(what, &e).or("nitro cache fsck tells what is damaged, nitro cache salvage saves dirty data")
+    };
+    let superblock = ServedCache::probe(&device).await.map_err(damaged)?;
+    let mut settings = plan::existing(what, config, &superblock, device_bytes)?;
+    settings.manager.seed = seed;
+    let uuid = Uuid(superblock.uuid);
+    if witness::is_noted(uuid) {
+        tracing::warn!("{what}: it failed while volumes went on without it: clean contents are left out");
+        settings.distrust_clean = true;
+    }
+    prepare(&mut settings, uuid)?;
+    let Logged { log, missing } = logged;
+    let opened = ServedCache::open_logged(device, log, missing, CompioClock::new(), settings).await;
+    let (cache, recovered) = opened.map_err(|error| match error {
+        nitro_engine::Error::LogMissing { uuid, .. } => Refusal::Log(Uuid(uuid), log::error(what, &error)),
+        error if log::is_about(&error) => Refusal::Other(log::error(what, &error)),
+        error => Refusal::Other(damaged(error)),
+    })?;
+    witness::install(&cache, uuid);
+    Ok((cache, recovered, uuid))
+}
+
+/// A stopped cache, for looking at: it is not changed.
+pub async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
+    let what = format!("cache {}", path.display());
+    let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(CacheStore::Path(path.to_owned())) };
+    let look = async |missing| {
+        let device = CacheDevice::looked_at(open_to_look(path)?);
+        reopen(&what, &config, device, 0, Logged::without(missing), |_, _| Ok(())).await
+    };
+    let (opened, log_missing) = match look(MissingLog::Refuse).await {
+        Err(Refusal::Log(uuid, _)) => (look(MissingLog::Discard).await, Some(uuid)),
+        opened => (opened, None),
+    };
+    let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
+    let name = path.display().to_string();
+    Ok(CacheEntry {
+        name,
+        cache,
+        path: Some(path.to_owned()),
+        uuid,
+        resizing: AtomicBool::new(false),
+        log_path: None,
+        flash_index: None,
+        log_missing,
+        recovered: Some(recovered),
+    })
+}
+
+/// The device of a stopped cache, for reading.
+pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
+    let what = format!("cache {}", path.display());
+    FileOptions::new(path).read_only(true).open().map_err(|e| match e.kind {
+        ErrorKind::InUse => Error::new(what, "a server uses it")
+            .or("stop the server first; nitro status and nitro cache show, without a path, ask the server"),
+        _ => store::device_error(&what, &e),
+    })
+}
+
+/// Makes a cache that no server uses yet.
+pub async fn create_alone(path: &Path, config: &CacheConfig, discard_dirty: bool) -> Result<CacheEntry, Error> {
+    let what = format!("cache {}", path.display());
+    if !config.format && path.exists() && look_at(path).await.is_ok() {
+        return Err(Error::new(what, "it is a cache already")
+            .or("use it as it is, or give --format to start it anew: what it holds is lost"));
+    }
+    open(&path.display().to_string(), config, None, discard_dirty).await
+}
+
+/// Refuses to format a cache that holds dirty data. One that cannot be opened has none that a server could use.
+async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dirty: bool) -> Result<Store, Error> {
+    let plain = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(config.path.clone()) };
+    let missing = missing_log(discard_dirty);
+    let opened =
+        reopen(what, &plain, CacheDevice::looked_at(store.device), 0, Logged::without(missing), |_, _| Ok(())).await;
+    if let Err(Refusal::Log(_, error)) = opened {
+        return Err(error);
+    }
+    if let Ok((cache, recovered, _)) = opened {
+        let total = recovered.dirty_extents * u64::from(cache.settings().manager.extent_bytes);
+        let volumes = cache.volumes();
+        let dirty = volumes.iter().filter(|(object, entry)| dirty_bytes(&cache, **object, entry) > 0);
+        let names: Vec<_> = dirty.map(|(_, entry)| entry.name.clone()).collect();
+        if total > 0 && !discard_dirty {
+            let why = format!("it holds {} of dirty data of {}", Size(total), names.join(", "));
+            return Err(Error::new(what, why).or(
+                "serve it without --format to bring the origins up to date, or give --force-discard-dirty as well",
+            ));
+        }
+        if total > 0 {
+            tracing::warn!("{what}: {} of dirty data of {} are discarded", Size(total), names.join(", "));
+        }
+    }
+    let CacheStore::Path(path) = &config.path else { return Err(Error::new(what, "it has no path")) };
+    // The device went with the cache that it was opened as.
+    store::open(what, path, config)
+}
+
+async fn create(
+    name: &str,
+    what: &str,
+    config: &CacheConfig,
+    store: Store,
+    (random, machine): (&Random, Option<Machine>),
+    discard_dirty: bool,
+) -> Result<CacheEntry, Error> {
+    let mut settings = plan::settings(what, config, store.size_bytes)?;
+    settings.manager.seed = random.seed;
+    settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
+    plan::announce(name, &settings);
+    let device = CacheDevice::from(AnyDevice::from(store.device));
+    let (log, missing) = (log::open(name, config, random.log_uuid)?, missing_log(discard_dirty));
+    let clock = CompioClock::new();
+    let cache = ServedCache::format_logged(device, log, missing, clock, settings, random.uuid, random.epoch)
+        .await
+        .map_err(|error| match log::is_about(&error) {
+            true => log::error(what, &error),
+            false => Error::with_sources(what, &error).or("check the cache device"),
+        })?;
+    witness::install(&cache, Uuid(random.uuid));
+    tracing::info!("cache {name}: made anew");
+    Ok(CacheEntry {
+        name: name.to_owned(),
+        cache,
+        path: None,
+        uuid: Uuid(random.uuid),
+        resizing: AtomicBool::new(false),
+        log_path: None,
+        flash_index: None,
+        log_missing: None,
+        recovered: None,
+    })
+}
+
+/// The origin alone: no RAM cache, no reading ahead, and the smallest extents, so that little more is read than asked for.
+fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
+    let size_bytes = WEU_BYTES.default * WEU_COUNT_MIN;
+    let plain = CacheConfig { extent_size: Some(Size(EXTENT_BYTES.min)), ..CacheConfig::new(CacheStore::None) };
+    let mut settings = plain.engine_settings(size_bytes);
+    settings.manager.streams.threshold_bytes = config.sequential_threshold.map_or(0, |size| size.0);
+    settings.ram_cache_bytes = config.ram.map_or(0, |size| size.0);
+    nitro_console::output::note!("cache {name}: none; the origin is served alone");
+    let nothing = CacheDevice::from(AnyDevice::from(RamDevice::new(0, 1)));
+    let cache = ServedCache::pass_through(nothing, CompioClock::new(), settings).map_err(|e| Error::new(name, e))?;
+    Ok(CacheEntry {
+        name: name.to_owned(),
+        cache,
+        path: None,
+        uuid: Uuid([0; 16]),
+        resizing: AtomicBool::new(false),
+        log_path: None,
+        flash_index: None,
+        log_missing: None,
+        recovered: None,
+    })
+}
+
+/// What must differ between any two caches.
+struct Random {
+    uuid: [u8; 16],
+    log_uuid: [u8; 16],
+    epoch: u64,
+    seed: u64,
+    index_seed: u64,
+}
+
+fn random() -> io::Result<Random> {
+    let mut file = File::open("/dev/urandom")?;
+    let (mut uuid, mut log_uuid, mut numbers) = ([0; 16], [0; 16], [[0; 8]; 3]);
+    file.read_exact(&mut uuid)?;
+    file.read_exact(&mut log_uuid)?;
+    for bytes in &mut numbers {
+        file.read_exact(bytes)?;
+    }
+    let [epoch, seed, index_seed] = numbers.map(u64::from_le_bytes);
+    Ok(Random { uuid, log_uuid, epoch, seed, index_seed })
+}

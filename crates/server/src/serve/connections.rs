@@ -1,0 +1,319 @@
+//! The clients: how many there are, and one connection from its beginning to its end.
+
+use super::Served;
+use super::latch::Latch;
+use crate::config::ServerConfig;
+use crate::export::ExportList;
+use bytes::Bytes;
+use event_listener::Event;
+use futures_util::future::{Either, select};
+use nitro_console::logging::Repeats;
+use nitro_device::CompioClock;
+use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
+use nitro_nbd::ServerOptions;
+use nitro_nbd::transport::{ReadHalf, WriteHalf};
+use nitro_port::Clock;
+use nitro_port::buf::BufMut;
+use parking_lot::Mutex;
+use std::cmp::Reverse;
+use std::fmt::Display;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// All clients of the server.
+#[derive(Debug)]
+pub struct Connections {
+    max: usize,
+    per_peer_max: usize,
+    handshake_max: Duration,
+    open: Arc<Count>,
+    members: Arc<Mutex<Members>>,
+    stop: Latch,
+    cut: Latch,
+    /// Those that were dropped.
+    dropped: Repeats,
+}
+
+/// How many there are, and were.
+#[derive(Debug, Default)]
+pub struct Count {
+    now: AtomicUsize,
+    total: AtomicUsize,
+    ended: Event,
+}
+
+impl Count {
+    pub fn now(&self) -> usize {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    pub fn enter(&self) {
+        self.now.fetch_add(1, Ordering::SeqCst);
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// Ends when there are none.
+    pub(super) async fn none(&self) {
+        loop {
+            let ended = self.ended.listen();
+            if self.now() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Waits until there are none; has those `cut` off that take longer than `time_max`.
+    pub(super) async fn drain(&self, time_max: impl Future<Output = ()>, cut: &Latch) -> Drain {
+        match select(pin!(self.none()), pin!(time_max)).await {
+            Either::Left(_) => Drain::Done,
+            Either::Right(_) => {
+                cut.set();
+                self.none().await;
+                Drain::Cut
+            }
+        }
+    }
+}
+
+/// A client that is known to all.
+#[derive(Debug)]
+struct Member {
+    number: u64,
+    peer: Peer,
+    /// It has chosen an export.
+    has_begun: bool,
+    /// It has to leave: another needs its place.
+    dismissed: Arc<Latch>,
+}
+
+/// The clients, in the order in which they came.
+#[derive(Debug, Default)]
+struct Members {
+    all: Vec<Member>,
+    next: u64,
+}
+
+impl Members {
+    /// Dismisses the oldest client of those that are still in the handshake, of the peer that has most of them (of `peer` alone, if
+    /// it is given). Without such a client there is no place.
+    fn make_room(&mut self, peer: Option<Peer>) -> bool {
+        let is_young = |member: &&Member| !member.has_begun && peer.is_none_or(|peer| member.peer == peer);
+        let count = |peer: Peer| self.all.iter().filter(is_young).filter(|member| member.peer == peer).count();
+        let oldest_of_most = |member: &&Member| (count(member.peer), Reverse(member.number));
+        let Some(number) = self.all.iter().filter(is_young).max_by_key(oldest_of_most).map(|member| member.number)
+        else {
+            return false;
+        };
+        if let Some(at) = self.all.iter().position(|member| member.number == number) {
+            self.all.remove(at).dismissed.set();
+        }
+        true
+    }
+}
+
+/// The permission to be served; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Admission {
+    open: Arc<Count>,
+    members: Arc<Mutex<Members>>,
+    number: u64,
+    dismissed: Arc<Latch>,
+}
+
+impl Admission {
+    /// The client has chosen an export: from now on it keeps its place.
+    fn begin(&self) {
+        if let Some(member) = self.members.lock().all.iter_mut().find(|member| member.number == self.number) {
+            member.has_begun = true;
+        }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.members.lock().all.retain(|member| member.number != self.number);
+        self.open.leave();
+    }
+}
+
+/// How the clients left.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Drain {
+    /// By themselves, all their requests answered.
+    Done,
+    /// Some had to be cut off.
+    Cut,
+}
+
+impl Connections {
+    pub(super) fn new(config: &ServerConfig) -> Self {
+        Self {
+            max: config.connections_max(),
+            per_peer_max: config.connections_per_peer_max(),
+            handshake_max: config.handshake_max(),
+            open: Arc::default(),
+            members: Arc::default(),
+            stop: Latch::default(),
+            cut: Latch::default(),
+            dropped: Repeats::default(),
+        }
+    }
+
+    /// Clients connected now.
+    pub fn now(&self) -> usize {
+        self.open.now()
+    }
+
+    /// Clients served since the start.
+    pub fn total(&self) -> usize {
+        self.open.total.load(Ordering::Relaxed)
+    }
+
+    /// Lets one more in if there is room, or if a client that is still in the handshake can make room; else tells why not.
+    pub(super) fn admit(&self, peer: Peer) -> Result<Admission, &'static str> {
+        let mut members = self.members.lock();
+        let of_peer = members.all.iter().filter(|member| member.peer == peer).count();
+        if of_peer >= self.per_peer_max && !members.make_room(Some(peer)) {
+            return Err("too many of its process or host are connected");
+        }
+        if members.all.len() >= self.max && !members.make_room(None) {
+            return Err("too many are connected");
+        }
+        let (number, dismissed) = (members.next, Arc::<Latch>::default());
+        members.next += 1;
+        members.all.push(Member { number, peer, has_begun: false, dismissed: Arc::clone(&dismissed) });
+        self.open.enter();
+        Ok(Admission { open: Arc::clone(&self.open), members: Arc::clone(&self.members), number, dismissed })
+    }
+
+    fn log_cut(&self, peer: &str, why: impl Display) {
+        if let Some(left_out) = self.dropped.next() {
+            tracing::info!(peer, "a client was dropped: {why}{left_out}");
+        }
+    }
+
+    /// Has all clients finish what is in flight, and cuts off those that take longer than `time_max`.
+    pub(super) async fn drain(&self, time_max: impl Future<Output = ()>) -> Drain {
+        self.stop.set();
+        self.open.drain(time_max, &self.cut).await
+    }
+}
+
+pub(super) async fn sleep(duration: Duration) {
+    CompioClock::new().sleep(duration).await;
+}
+
+/// Serves one client on the current thread.
+pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Served, options: &ServerOptions) {
+    let peer = client.peer();
+    let (reader, writer) = match client.into_split() {
+        Ok(halves) => halves,
+        Err(error) => return served.connections.log_cut(&peer, format_args!("cannot set its connection up: {error}")),
+    };
+    let list = ExportList::new(served, || admission.begin());
+    let connections = &served.connections;
+    let stop = async {
+        select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
+    };
+    let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, options, stop);
+    // Of the whole handshake, with TLS: whatever was sent of it.
+    let dawdling = async {
+        select(pin!(sleep(connections.handshake_max)), pin!(admission.dismissed.wait())).await;
+        if list.has_begun() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let (all_cut, this_cut) = (pin!(connections.cut.wait()), pin!(list.wait(|export| &export.cut)));
+    match select(pin!(serving), select(select(all_cut, this_cut), pin!(dawdling))).await {
+        Either::Left((Ok(summary), _)) => {
+            let nitro_nbd::ConnectionSummary { end, export, tls, requests, bytes_read, bytes_written } = summary;
+            tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client left");
+        }
+        Either::Left((Err(error), _)) => {
+            connections.log_cut(&peer, nitro_console::error::Error::with_sources("NBD", &error))
+        }
+        Either::Right(_) if !list.has_begun() => connections.log_cut(&peer, "it chose no export"),
+        Either::Right(_) => connections.log_cut(&peer, "it did not let go"),
+    }
+}
+
+/// A socket as the NBD server wants it.
+struct Reader(StreamReader);
+/// A socket as the NBD server wants it.
+struct Writer(StreamWriter);
+
+impl ReadHalf for Reader {
+    async fn read(&mut self, buf: BufMut, start: usize) -> (io::Result<usize>, BufMut) {
+        self.0.read(buf, start).await
+    }
+}
+
+impl WriteHalf for Writer {
+    async fn write_all(&mut self, pieces: Vec<Bytes>) -> (io::Result<()>, Vec<Bytes>) {
+        self.0.write_all(pieces).await
+    }
+
+    async fn shutdown(&mut self) {
+        // The client may be gone already.
+        let _ = self.0.shutdown();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(max: usize, per_peer_max: usize) -> Connections {
+        let config = ServerConfig {
+            max_connections: Some(max),
+            max_connections_per_peer: Some(per_peer_max),
+            ..ServerConfig::default()
+        };
+        Connections::new(&config)
+    }
+
+    fn process(pid: i32) -> Peer {
+        Peer::Process { uid: 7, pid }
+    }
+
+    #[test]
+    fn stalled_handshakes_make_room_and_served_clients_stay() {
+        let connections = connections(4, 4);
+        let one = connections.admit(process(1)).unwrap();
+        one.begin();
+        let other = connections.admit(process(2)).unwrap();
+        let stalled = [3, 3].map(|pid| connections.admit(process(pid)).unwrap());
+        // The peer with most of them loses its oldest.
+        let next = connections.admit(process(4)).unwrap();
+        let set = |admission: &Admission| admission.dismissed.is_set();
+        assert!(set(&stalled[0]) && !set(&stalled[1]) && !set(&other) && !set(&one));
+        other.begin();
+        stalled[1].begin();
+        next.begin();
+        assert_eq!(connections.admit(process(5)).unwrap_err(), "too many are connected");
+        assert_eq!(connections.now(), 5, "one has yet to leave");
+        drop(stalled);
+        assert!(connections.admit(process(5)).is_ok());
+        assert_eq!(connections.now(), 3);
+    }
+
+    #[test]
+    fn one_peer_leaves_room_for_others() {
+        let connections = connections(8, 3);
+        let served = [(); 3].map(|()| connections.admit(process(1)).unwrap());
+        served.iter().for_each(Admission::begin);
+        assert!(connections.admit(process(1)).unwrap_err().contains("its process"));
+        let _other = connections.admit(process(2)).unwrap();
+        drop(served);
+        let _again = connections.admit(process(1)).unwrap();
+    }
+}

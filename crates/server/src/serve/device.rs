@@ -1,0 +1,275 @@
+//! The devices of a server: origins that leave a trace of life, and caches that can grow.
+
+use super::heart::Heart;
+use super::overlay::Overlay;
+use bytes::Bytes;
+use nitro_device::{AnyDevice, FileDevice};
+use nitro_port::buf::BufMut;
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
+use nitro_units::Fingerprint;
+use std::sync::OnceLock;
+
+/// An origin. Before it is changed, the cache is told that it is in use.
+pub enum OriginDevice {
+    /// One that is served; without a heart where there is no cache to tell.
+    Real(Box<ServedOrigin>),
+    /// One of that size that swallows what it is given: for dirty data that are to be discarded.
+    Nowhere(u64),
+}
+
+/// What is beneath a volume.
+pub enum Beneath {
+    /// A file or a block device.
+    Device(Box<AnyDevice>),
+    /// An object of a store.
+    Object(nitro_cos::Volume<AnyDevice>),
+}
+
+macro_rules! beneath {
+    ($any:expr, $device:ident => $call:expr) => {
+        match $any {
+            Beneath::Device($device) => $call,
+            Beneath::Object($device) => $call,
+        }
+    };
+}
+
+impl Device for Beneath {
+    fn geometry(&self) -> Geometry {
+        beneath!(self, d => d.geometry())
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        beneath!(self, d => d.read(offset, len).await)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        beneath!(self, d => d.write(offset, data).await)
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        beneath!(self, d => d.flush().await)
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        beneath!(self, d => d.discard(offset, len).await)
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        beneath!(self, d => d.write_zeroes(offset, len, may_unmap).await)
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        beneath!(self, d => d.recipe_extent_bytes())
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        beneath!(self, d => d.recipe(offset, len).await)
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        beneath!(self, d => d.write_known(offset, data, known).await)
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        beneath!(self, d => d.allocation(offset, len).await)
+    }
+}
+
+/// An origin that is served, and what tells its cache of it.
+pub struct ServedOrigin {
+    device: Beneath,
+    heart: Option<Heart>,
+}
+
+impl OriginDevice {
+    pub(super) fn new(device: Beneath, heart: Option<Heart>) -> Self {
+        Self::Real(Box::new(ServedOrigin { device, heart }))
+    }
+
+    /// What tells the cache of it.
+    pub fn heart(&self) -> Option<&Heart> {
+        match self {
+            Self::Real(origin) => origin.heart.as_ref(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    /// The device to change, once the cache knows that it is being changed.
+    async fn to_change(&self) -> Option<&Beneath> {
+        match self {
+            Self::Real(origin) => {
+                if let Some(heart) = &origin.heart {
+                    heart.beat().await;
+                }
+                Some(&origin.device)
+            }
+            Self::Nowhere(_) => None,
+        }
+    }
+}
+
+impl Device for OriginDevice {
+    fn geometry(&self) -> Geometry {
+        match self {
+            Self::Real(origin) => origin.device.geometry(),
+            Self::Nowhere(size_bytes) => {
+                Geometry { size_bytes: *size_bytes, block_bytes: 1, preferred_bytes: 4096, rotational: false }
+            }
+        }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device.read(offset, len).await,
+            Self::Nowhere(_) => Ok(BufMut::zeroed(len).freeze()),
+        }
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        match self.to_change().await {
+            Some(device) => device.write(offset, data).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device.flush().await,
+            Self::Nowhere(_) => Ok(()),
+        }
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        match self.to_change().await {
+            Some(device) => device.discard(offset, len).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        match self.to_change().await {
+            Some(device) => device.write_zeroes(offset, len, may_unmap).await,
+            None => Ok(()),
+        }
+    }
+
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        match self {
+            Self::Real(origin) => origin.device.recipe_extent_bytes(),
+            Self::Nowhere(_) => None,
+        }
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device.recipe(offset, len).await,
+            Self::Nowhere(_) => Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)),
+        }
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        match self.to_change().await {
+            Some(device) => device.write_known(offset, data, known).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device.allocation(offset, len).await,
+            Self::Nowhere(_) => Ok(vec![Allocation { len, hole: true }]),
+        }
+    }
+}
+
+/// A cache's device.
+pub enum CacheDevice {
+    /// In use.
+    Real(Box<Grown>),
+    /// Looked at.
+    Looked(Box<Overlay>),
+}
+
+/// A device that can grow. It knows its size from when it was opened; one that has grown since is opened again, beside
+/// the first, which keeps the lock. A chain rather than a lock: each request looks at it.
+pub struct Grown {
+    device: AnyDevice,
+    next: OnceLock<Box<Grown>>,
+}
+
+impl Grown {
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+}
+
+macro_rules! each {
+    ($any:expr, $device:ident => $real:expr, $overlay:ident => $looked:expr) => {
+        match $any {
+            CacheDevice::Real(grown) => {
+                let $device = &grown.last().device;
+                $real
+            }
+            CacheDevice::Looked($overlay) => $looked,
+        }
+    };
+}
+
+impl CacheDevice {
+    /// A device that is not changed, whatever is written to it.
+    pub(super) fn looked_at(device: FileDevice) -> Self {
+        Self::Looked(Box::new(Overlay::new(device)))
+    }
+
+    /// From now on, requests go to `device`: the same storage, opened since it has grown.
+    pub(super) fn replace(&self, device: AnyDevice) {
+        let Self::Real(grown) = self else { return };
+        let mut next = Box::new(Grown { device, next: OnceLock::new() });
+        // Another may come first: then this one goes behind it.
+        while let Err(back) = grown.last().next.set(next) {
+            next = back;
+        }
+    }
+}
+
+impl From<AnyDevice> for CacheDevice {
+    fn from(device: AnyDevice) -> Self {
+        Self::Real(Box::new(Grown { device, next: OnceLock::new() }))
+    }
+}
+
+impl Device for CacheDevice {
+    fn geometry(&self) -> Geometry {
+        each!(self, d => d.geometry(), o => o.geometry())
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        each!(self, d => d.read(offset, len).await, o => o.read(offset, len).await)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        each!(self, d => d.write(offset, data).await, o => o.write(offset, &data))
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        each!(self, d => d.flush().await, _o => Ok(()))
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        each!(self, d => d.discard(offset, len).await, _o => Ok(()))
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        let unsupported = DeviceError::new(ErrorKind::Unsupported, Operation::WriteZeroes, offset, len);
+        each!(self, d => d.write_zeroes(offset, len, may_unmap).await, _o => Err(unsupported))
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        each!(self, d => d.allocation(offset, len).await, _o => Ok(vec![Allocation { len, hole: false }]))
+    }
+}

@@ -1,0 +1,374 @@
+//! Marks on origins whose newest data may be in a cache: nobody is to use such an origin alone.
+//!
+//! A file bears two: a file beside it, which people see, and an extended attribute, which stays with it when it is renamed or reached
+//! by a hard link. An origin counts as marked if either says so, or cannot be read. A block device's mark lies in the server's
+//! state folder.
+
+use super::aside::aside;
+use super::mark::Mark;
+use crate::files::{self, Links};
+use nitro_console::error::Error;
+use parking_lot::Mutex;
+use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a mark's name ends.
+pub const MARK_SUFFIX: &str = ".nitro-dirty";
+/// The extended attribute that marks a file. One of the `user` kind, so that it needs no privilege: whoever may change it may change
+/// the origin as well.
+pub const MARK_ATTRIBUTE: &str = "user.nitro.dirty";
+/// Where udev names devices for good.
+const STABLE_NAMES: &str = "/dev/disk/by-id";
+/// Longer files and attributes are no marks (xattr(7): 64 KiB is the most that an attribute may have).
+const MARK_BYTES_MAX: u64 = 64 << 10;
+
+/// Names a cache, for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uuid(pub [u8; 16]);
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A mark that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) mark: Mark,
+    /// Where, in words.
+    pub(super) place: String,
+    /// It was made on another file: this one is a copy of that, or was moved to another file system.
+    pub(super) is_of_another_file: bool,
+}
+
+/// Where the marks of an origin are: where they are made, and where else one may be found.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    origin: PathBuf,
+    /// Files: the first is where one is made.
+    places: Vec<PathBuf>,
+    /// Whether folders on those paths may be links.
+    links: Links,
+    /// A file that can have an extended attribute.
+    inode: Option<Arc<File>>,
+}
+
+impl Fence {
+    /// Whatever links lead to the origin, its mark is in one place.
+    pub(super) fn of(origin: &Path) -> io::Result<Self> {
+        let real = fs::canonicalize(origin)?;
+        if fs::metadata(&real)?.file_type().is_block_device() {
+            let places = block_names(&real).into_iter().map(|name| marked(&state_folder().join(name))).collect();
+            return Ok(Self { origin: origin.to_owned(), places, links: Links::Followed, inode: None });
+        }
+        let inode = Some(Arc::new(files::open_to_read(&real)?));
+        Ok(Self { origin: origin.to_owned(), places: vec![marked(&real)], links: Links::Refused, inode })
+    }
+
+    /// Of an object of a store: the mark is at `place`.
+    pub(super) fn at(origin: &Path, place: &Path) -> Self {
+        Self { origin: origin.to_owned(), places: vec![marked(place)], links: Links::Followed, inode: None }
+    }
+
+    /// The marks that there are.
+    pub(super) fn find(&self) -> Result<Vec<Found>, Error> {
+        let unreadable = |place: &str, why: &io::Error| {
+            let what = format!("origin {}", self.origin.display());
+            let why = format!("it bears a mark of unwritten data that cannot be read, {place}: {why}");
+            Error::new(what, why).or("serve it with the cache that has its newest data, or --force-discard-dirty")
+        };
+        let mut marks = Vec::new();
+        for path in &self.places {
+            let place = path.display().to_string();
+            let read = files::read_text(path, self.links, MARK_BYTES_MAX);
+            if let Some(text) = read.map_err(|e| unreadable(&place, &e))? {
+                let mark = Mark::parse(&text).map_err(|e| unreadable(&place, &e))?;
+                marks.push(Found { mark, place, is_of_another_file: false });
+            }
+        }
+        if let Some(inode) = &self.inode {
+            let place = self.attribute_place();
+            let read = read_attribute(inode).map_err(|e| unreadable(&place, &e))?;
+            if let Some(mark) = read {
+                let is_of_another_file = mark.file != Some(name_of(inode).map_err(|e| unreadable(&place, &e))?);
+                marks.push(Found { mark, place, is_of_another_file });
+            }
+        }
+        Ok(marks)
+    }
+
+    fn attribute_place(&self) -> String {
+        format!("the extended attribute {MARK_ATTRIBUTE} of {}", self.origin.display())
+    }
+
+    /// Makes the marks, durably. Those that are there already stay as they are: there may be no room for others.
+    fn raise(&self, mark: &Mark) -> Result<(), Error> {
+        let Some(place) = self.places.first() else { return Ok(()) };
+        self.raise_file(place, mark).map_err(|e| {
+            let what = format!("mark {}", place.display());
+            let way_out = match e.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+                _ => "make its folder writable for this user",
+            };
+            Error::new(what, format_args!("write-back needs it to protect the origin: {e}"))
+                .or(format_args!("{way_out}, or use write-through"))
+        })?;
+        let Some(inode) = &self.inode else { return Ok(()) };
+        if let Err(error) = raise_attribute(inode, mark) {
+            let place = self.attribute_place();
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOTSUP) => tracing::info!(
+                    "{place}: the file system has none: a renamed origin, or a hard link to it, is not recognised as marked"
+                ),
+                _ => tracing::warn!(
+                    "{place}: {error}: a renamed origin, or a hard link to it, is not recognised as marked"
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    fn raise_file(&self, place: &Path, mark: &Mark) -> io::Result<()> {
+        let there = files::read_text(place, self.links, MARK_BYTES_MAX).ok().flatten();
+        if there.and_then(|text| Mark::parse(&text).ok()).is_some_and(|found| found.is_same(mark)) {
+            return files::make_durable(place, self.links);
+        }
+        if let (Links::Followed, Some(folder)) = (self.links, place.parent().filter(|f| *f == state_folder())) {
+            files::own_folder(folder)?;
+        }
+        files::write_durably(place, self.links, mark.text()?.as_bytes())
+    }
+
+    /// Removes the marks, wherever they are: first the one that nobody sees.
+    pub(super) fn lower(&self) -> Result<(), Error> {
+        if let Some(inode) = &self.inode {
+            let by_hand = || format!("remove it by hand: setfattr -x {MARK_ATTRIBUTE} {}", self.origin.display());
+            lower_attribute(inode).map_err(|e| Error::new(self.attribute_place(), e).or(by_hand()))?;
+        }
+        for place in &self.places {
+            files::remove_durably(place, self.links)
+                .map_err(|e| Error::new(format_args!("mark {}", place.display()), e).or("remove it by hand"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the mark of a file is.
+fn marked(file: &Path) -> PathBuf {
+    PathBuf::from(OsString::from_iter([file.as_os_str(), MARK_SUFFIX.as_ref()]))
+}
+
+/// What tells a file from its copies.
+fn name_of(inode: &File) -> io::Result<String> {
+    let found = inode.metadata()?;
+    Ok(format!("{}:{}", found.dev(), found.ino()))
+}
+
+fn read_attribute(inode: &File) -> io::Result<Option<Mark>> {
+    let mut value = vec![0; MARK_BYTES_MAX as usize];
+    match fgetxattr(inode, MARK_ATTRIBUTE, &mut value[..]) {
+        Ok(len) => {
+            let text = std::str::from_utf8(&value[..len]).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            Mark::parse(text).map(Some)
+        }
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn raise_attribute(inode: &File, mark: &Mark) -> io::Result<()> {
+    let mark = mark.on(name_of(inode)?);
+    if !read_attribute(inode).is_ok_and(|found| found.is_some_and(|found| found.is_same(&mark))) {
+        fsetxattr(inode, MARK_ATTRIBUTE, mark.fields()?.as_bytes(), XattrFlags::empty())?;
+    }
+    inode.sync_all()
+}
+
+fn lower_attribute(inode: &File) -> io::Result<()> {
+    match fremovexattr(inode, MARK_ATTRIBUTE) {
+        Ok(()) => inode.sync_all(),
+        Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The names by which a block device may be known: first one that is the same after the next boot.
+fn block_names(device: &Path) -> Vec<String> {
+    let entries = fs::read_dir(STABLE_NAMES).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
+    let same = |entry: &fs::DirEntry| fs::canonicalize(entry.path()).is_ok_and(|real| real == device);
+    let mut names: Vec<String> =
+        entries.iter().filter(|e| same(e)).map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names.push(device.to_string_lossy().trim_start_matches('/').replace('/', "-"));
+    names
+}
+
+/// Where the server keeps what must survive: `$STATE_DIRECTORY` (systemd.exec(5)), else `/var/lib/nitro` or the user's.
+pub(super) fn state_folder() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| Path::new(value).is_absolute());
+    if let Some(folders) = variable("STATE_DIRECTORY") {
+        let folders = folders.to_string_lossy().into_owned();
+        return PathBuf::from(folders.split(':').next().unwrap_or_default());
+    }
+    if rustix::process::getuid().is_root() {
+        return PathBuf::from("/var/lib/nitro");
+    }
+    match (variable("XDG_STATE_HOME"), variable("HOME")) {
+        (Some(folder), _) => Path::new(&folder).join("nitro"),
+        (None, Some(home)) => Path::new(&home).join(".local/state/nitro"),
+        (None, None) => PathBuf::from(format!("/var/tmp/nitro-{}", rustix::process::getuid().as_raw())),
+    }
+}
+
+/// A volume's marks while it is served. They are read and changed by threads of their own: a folder that does not answer holds up no
+/// reactor.
+#[derive(Debug)]
+pub struct Guard {
+    fence: Fence,
+    mark: Mark,
+    /// The volume is, or is about to be, in write-back.
+    wanted: AtomicBool,
+    /// Held by the thread that changes the marks.
+    turn: Mutex<()>,
+}
+
+impl Guard {
+    pub(super) fn new(fence: Fence, mark: Mark) -> Arc<Self> {
+        Arc::new(Self { fence, mark, wanted: AtomicBool::new(false), turn: Mutex::new(()) })
+    }
+
+    /// Before the volume goes to write-back.
+    pub(super) async fn raise(self: &Arc<Self>) -> Result<(), Error> {
+        let guard = Arc::clone(self);
+        aside(move || {
+            let _turn = guard.turn.lock();
+            if !guard.wanted.load(Ordering::SeqCst) {
+                guard.fence.raise(&guard.mark)?;
+                guard.wanted.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        })
+        .await?
+    }
+
+    /// The volume leaves write-back; the marks stay as long as anything is dirty.
+    pub(super) fn release(&self) {
+        self.wanted.store(false, Ordering::SeqCst);
+    }
+
+    /// Removes the marks if the volume is not in write-back and has nothing dirty.
+    pub async fn lower_if(self: &Arc<Self>, is_clean: impl FnOnce() -> bool + Send + 'static) -> Result<(), Error> {
+        let guard = Arc::clone(self);
+        aside(move || {
+            let _turn = guard.turn.lock();
+            if !guard.wanted.load(Ordering::SeqCst) && is_clean() { guard.fence.lower() } else { Ok(()) }
+        })
+        .await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mark::Mark;
+    use super::*;
+
+    fn origin() -> (tempfile::TempDir, PathBuf) {
+        // Not in /tmp, whose file system may have no attributes.
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let origin = folder.path().join("vm.img");
+        fs::write(&origin, "x").unwrap();
+        (folder, origin)
+    }
+
+    fn mark(volume: &str) -> Mark {
+        Mark::new(Uuid(*b"0123456789abcdef"), Path::new("/fast/\"cache\".img"), volume)
+    }
+
+    #[test]
+    fn a_mark_comes_back_and_goes() {
+        let (folder, origin) = origin();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&origin, &link).unwrap();
+        let mark = mark("vm");
+        assert_eq!(mark.cache_uuid, "30313233-3435-3637-3839-616263646566");
+        Fence::of(&link).unwrap().raise(&mark).unwrap();
+        let fence = Fence::of(&origin).unwrap();
+        let found = fence.find().unwrap();
+        let place = folder.path().join("vm.img.nitro-dirty");
+        assert!(found[0].place.ends_with("/vm.img.nitro-dirty") && found[0].mark == mark, "{found:?}");
+        assert!(found.iter().skip(1).all(|found| !found.is_of_another_file), "{found:?}");
+        fence.lower().unwrap();
+        assert!(!place.exists() && fence.find().unwrap().is_empty());
+        fence.lower().unwrap();
+        fs::write(&place, "nonsense").unwrap();
+        assert!(fence.find().is_err());
+        fence.raise(&self::mark("other")).unwrap();
+        assert_eq!(fence.find().unwrap()[0].mark.volume, "other");
+    }
+
+    #[test]
+    fn a_mark_that_stands_is_not_written_anew() {
+        let (folder, origin) = origin();
+        let fence = Fence::of(&origin).unwrap();
+        fence.raise(&mark("vm")).unwrap();
+        let (marks, inode) =
+            (fence.find().unwrap(), fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino());
+        // There may be no room for another while the first stands.
+        let since = "2001-01-01T00:00:00Z".to_owned();
+        fence.raise(&Mark { since, ..mark("vm") }).unwrap();
+        assert_eq!(fs::metadata(folder.path().join("vm.img.nitro-dirty")).unwrap().ino(), inode);
+        assert_eq!(fence.find().unwrap(), marks);
+        fence.raise(&mark("db")).unwrap();
+        assert!(fence.find().unwrap().iter().all(|found| found.mark.volume == "db"));
+    }
+
+    #[test]
+    fn a_mark_goes_when_it_is_not_wanted_and_nothing_is_dirty() {
+        let (folder, origin) = origin();
+        let place = folder.path().join("vm.img.nitro-dirty");
+        let reactor = nitro_device::Reactor::new().unwrap();
+        let guard = Guard::new(Fence::of(&origin).unwrap(), mark("vm"));
+        reactor.block_on(async {
+            guard.raise().await.unwrap();
+            guard.lower_if(|| true).await.unwrap();
+            assert!(place.exists());
+            guard.release();
+            guard.lower_if(|| false).await.unwrap();
+            assert!(place.exists());
+            guard.lower_if(|| true).await.unwrap();
+            assert!(!place.exists());
+        });
+    }
+
+    #[test]
+    fn an_attribute_that_cannot_be_read_counts_as_a_mark_and_a_copy_is_told_from_its_original() {
+        let (folder, origin) = origin();
+        let fence = Fence::of(&origin).unwrap();
+        let inode = fence.inode.as_ref().unwrap();
+        if fsetxattr(inode, MARK_ATTRIBUTE, b"?", XattrFlags::empty()) == Err(Errno::NOTSUP) {
+            return;
+        }
+        assert!(fence.find().is_err());
+        fence.raise(&mark("vm")).unwrap();
+        let copy = folder.path().join("copy.img");
+        fs::write(&copy, "x").unwrap();
+        let copied = read_attribute(inode).unwrap().unwrap().fields().unwrap();
+        let fence = Fence::of(&copy).unwrap();
+        fsetxattr(fence.inode.as_ref().unwrap(), MARK_ATTRIBUTE, copied.as_bytes(), XattrFlags::empty()).unwrap();
+        let found = fence.find().unwrap();
+        assert!(found.len() == 1 && found[0].is_of_another_file, "{found:?}");
+    }
+}

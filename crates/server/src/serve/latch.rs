@@ -1,0 +1,36 @@
+//! A signal that, once set, stays so, and wakes whoever waits on any thread.
+
+use event_listener::Event;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Debug, Default)]
+pub struct Latch {
+    set: AtomicBool,
+    event: Event,
+}
+
+impl Latch {
+    pub fn set(&self) {
+        self.set.store(true, Ordering::SeqCst);
+        self.event.notify(usize::MAX);
+    }
+
+    /// For what turns out not to end after all.
+    pub fn clear(&self) {
+        self.set.store(false, Ordering::SeqCst);
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.set.load(Ordering::SeqCst)
+    }
+
+    pub async fn wait(&self) {
+        loop {
+            let listener = self.event.listen();
+            if self.is_set() {
+                return;
+            }
+            listener.await;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The device of a write log.
+
+use super::device::CacheDevice;
+use super::signature::{PROBE_BYTES, recognise};
+use super::store;
+use crate::config::CacheConfig;
+use crate::files::open_device_to_read;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_device::{AnyDevice, FileDevice, FileOptions};
+use nitro_engine::LogDevice;
+use nitro_engine::format::FormatError;
+use nitro_engine::format::superblock::Superblock;
+use nitro_engine::format::write_log::{LABEL_BYTES, Label, RING_BYTES_MIN};
+use nitro_port::Device;
+use std::fs::{self, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Checks the device of a cache's write log, before anything is made for the cache.
+pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
+    let Some(path) = &config.write_log else { return Ok(()) };
+    let what = format!("write log {}", path.display());
+    let wanted = config.write_log_size.map(|size| size.0);
+    let size_bytes = match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => store::size_to_create(&what, wanted)?,
+        Err(e) => return Err(Error::new(what, e).or("check the path and its folders' permissions")),
+        Ok(found) => {
+            let have = reuse(&what, path, &found, config.format)?.geometry().size_bytes;
+            wanted.unwrap_or(have).min(have)
+        }
+    };
+    let least = LABEL_BYTES as u64 + RING_BYTES_MIN;
+    if size_bytes < least {
+        return Err(Error::new(what, format_args!("{} are too little for a write log", Size(size_bytes)))
+            .or(format_args!("give at least {}", Size(least))));
+    }
+    Ok(())
+}
+
+/// Opens the device of a cache's write log, creating a file where there is none; `uuid` names the log if it is made anew.
+pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<Option<LogDevice<CacheDevice>>, Error> {
+    let Some(path) = &config.write_log else { return Ok(None) };
+    let what = format!("write log {}", path.display());
+    let wanted = config.write_log_size.map(|size| size.0);
+    let device = match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => store::create(&what, path, wanted)?.device,
+        Err(e) => return Err(Error::new(what, e).or("check the path and its folders' permissions")),
+        Ok(found) => reuse(&what, path, &found, config.format)?,
+    };
+    let have = device.geometry().size_bytes;
+    nitro_console::output::note!(
+        "cache {name}: write log of {} at {}",
+        Size(wanted.unwrap_or(have).min(have)),
+        path.display()
+    );
+    let device = CacheDevice::from(AnyDevice::from(device));
+    Ok(Some(LogDevice { device, size_bytes: wanted, uuid }))
+}
+
+fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<FileDevice, Error> {
+    let device = FileOptions::new(path).open().map_err(|e| store::device_error(what, &e))?;
+    let mut start = Vec::with_capacity(PROBE_BYTES);
+    open_device_to_read(path)
+        .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
+        .map_err(|e| Error::new(what, e).or("check the device"))?;
+    let is_log = !matches!(Label::decode(&start), Err(FormatError::Magic { .. } | FormatError::Short { .. }));
+    let content = match Superblock::decode(&start) {
+        Err(FormatError::Magic { .. } | FormatError::Short { .. }) => recognise(&start),
+        _ => Some("a Nitro cache"),
+    };
+    let is_blank = found.file_type().is_block_device() || found.blocks() == 0;
+    let why = match content {
+        _ if is_log => return Ok(device),
+        Some(_) | None if format && content != Some("a Nitro cache") => return Ok(device),
+        Some(content) => format!("it holds {content}"),
+        None if is_blank => return Ok(device),
+        None => "it is not a write log and is not empty".to_owned(),
+    };
+    Err(Error::new(what, why).or("name another device, or a file that does not exist yet"))
+}
+
+/// A log's device, for reading.
+pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
+    let what = format!("write log {}", path.display());
+    FileOptions::new(path).read_only(true).open().map_err(|e| store::device_error(&what, &e))
+}
+
+/// Whether an error is about the write log.
+pub(super) fn is_about(error: &nitro_engine::Error) -> bool {
+    use nitro_engine::Error as E;
+    matches!(error, E::Log(_) | E::LogFormat(_) | E::LogMissing { .. } | E::LogForeign { .. } | E::LogDamaged)
+        || matches!(error, E::Setting(setting) if setting.name == "write_log_size")
+}
+
+/// What to tell of it.
+pub(super) fn error(what: &str, error: &nitro_engine::Error) -> Error {
+    use nitro_engine::Error as E;
+    let discard = "--force-discard-dirty starts without it, and loses them";
+    let way_out = match error {
+        E::LogMissing { another: false, .. } => {
+            format!("give its device: --write-log PATH (write_log = PATH); {discard}")
+        }
+        E::LogMissing { another: true, .. } => format!("give the device that was used last; {discard}"),
+        E::LogForeign { .. } => "use another device; --force-discard-dirty uses it all the same".to_owned(),
+        E::LogDamaged | E::LogFormat(_) => {
+            format!("nitro cache salvage --write-log gets out what can be read; {discard}")
+        }
+        E::Setting(setting) => format!("the nearest valid value is {}", setting.nearest),
+        _ => format!("check the log device; {discard}"),
+    };
+    Error::with_sources(what, error).or(way_out)
+}

@@ -1,0 +1,113 @@
+//! What marks an origin whose newest data may be in a cache, and how that is written down.
+
+use super::fence::Uuid;
+use super::stamp::unix_seconds;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+
+/// Longer cache paths are cut in an extended attribute: a file system may give all attributes of a file one block.
+const ATTRIBUTE_PATH_BYTES_MAX: usize = 512;
+
+/// What a mark says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Which cache has the newest data.
+    pub cache_uuid: String,
+    /// Where it was.
+    pub cache_path: String,
+    /// The volume's name there.
+    pub volume: String,
+    /// When the mark was made (UTC).
+    pub since: String,
+    /// In an extended attribute: the file that it was made on, so that a copy, which may carry the attribute, is told from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl Mark {
+    pub(super) fn new(uuid: Uuid, cache: &Path, volume: &str) -> Self {
+        let cache = std::path::absolute(cache).unwrap_or_else(|_| cache.to_owned());
+        Self {
+            cache_uuid: uuid.to_string(),
+            cache_path: cache.to_string_lossy().into_owned(),
+            volume: volume.to_owned(),
+            since: utc(unix_seconds()),
+            file: None,
+        }
+    }
+
+    /// Whether two marks name the same volume of the same cache, at the same place.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let named = |mark: &Self| (mark.cache_uuid.clone(), mark.cache_path.clone(), mark.volume.clone());
+        named(self) == named(other) && self.file == other.file
+    }
+
+    /// The mark as an extended attribute of a file has it.
+    pub(super) fn on(&self, file: String) -> Self {
+        let mut mark = Self { file: Some(file), ..self.clone() };
+        let end = (0..=ATTRIBUTE_PATH_BYTES_MAX).rev().find(|at| mark.cache_path.is_char_boundary(*at));
+        mark.cache_path.truncate(end.unwrap_or(0));
+        mark
+    }
+
+    /// The fields, as TOML.
+    pub(super) fn fields(&self) -> io::Result<String> {
+        toml::to_string(self).map_err(io::Error::other)
+    }
+
+    /// The content of a mark's file.
+    pub(super) fn text(&self) -> io::Result<String> {
+        let fields = self.fields()?;
+        Ok(format!(
+            "# The newest data of this volume are in a Nitro cache. Do not use the volume without it: serve it with\n\
+             # that cache, which removes this file once everything is written back.\n{fields}"
+        ))
+    }
+
+    /// A mark that was written down.
+    pub(super) fn parse(text: &str) -> io::Result<Self> {
+        toml::from_str(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.message().to_owned()))
+    }
+}
+
+/// A moment as ISO 8601 has it (civil_from_days of Howard Hinnant's chrono algorithms).
+fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_732_142_742, "2024-11-20T22:45:42Z"),
+        ] {
+            assert_eq!(utc(seconds), text);
+        }
+    }
+
+    #[test]
+    fn a_mark_on_a_file_fits_into_an_attribute() {
+        let long = format!("/{}", "ä".repeat(3000));
+        let mark = Mark::new(Uuid([7; 16]), Path::new(&long), "vm").on("8:1:77".to_owned());
+        let fields = mark.fields().unwrap();
+        assert!(fields.len() < 1024, "{}", fields.len());
+        assert_eq!(Mark::parse(&fields).unwrap(), mark);
+        assert!(Mark::parse("?").is_err());
+    }
+}

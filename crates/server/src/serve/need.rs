@@ -1,0 +1,104 @@
+//! The RAM that the server may come to take: declared here, printed before it starts, and told by `nitro status`.
+
+use super::plan::available_ram_bytes;
+use super::{Served, cos_origin};
+use crate::control::protocol::{Ram, RamPart};
+use nitro_console::size::Size;
+use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
+use std::fs;
+
+/// The program's code and tables, its configuration, and what the control socket holds.
+const PROGRAM_BYTES: u64 = 48 << 20;
+/// A thread: the part of its stack that is used, its ring, and its part of the allocator.
+const THREAD_BYTES: u64 = 2 << 20;
+/// A thread that makes blocking calls for a device, and how many of them a device has at most.
+const BLOCKING_THREAD_BYTES: u64 = 256 << 10;
+const BLOCKING_THREADS: u64 = 4;
+/// Threads besides those that serve clients: the main one, insertion, indexes on flash, destage, recording.
+const OTHER_THREADS: u64 = 5;
+/// A connection: its task, the headers of replies, TLS.
+const CONNECTION_BYTES: u64 = 96 << 10;
+/// A request holds the extents that it touches, and as much again while they are read, decoded or merged.
+const REQUEST_COPIES: u64 = 2;
+/// The allocator keeps one part in this many beyond what is in use, because what is free lies between what is not.
+const SLACK_PART: u64 = 8;
+
+/// What bounds the RAM that clients can take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) threads: usize,
+    pub(super) connections: usize,
+    /// Bytes of request data held over all connections.
+    pub(super) request_bytes: u64,
+}
+
+/// What the server may come to take, and what it takes now.
+pub fn need(served: &Served) -> Ram {
+    let limits = &served.limits;
+    let devices = 2 * served.caches.len() + served.all().len();
+    let blocking = devices as u64 * BLOCKING_THREADS * BLOCKING_THREAD_BYTES;
+    let mut parts = vec![
+        part("program", PROGRAM_BYTES),
+        part("threads", (limits.threads as u64 + OTHER_THREADS) * THREAD_BYTES + blocking),
+        part("connections", limits.connections as u64 * (CONNECTION_BYTES + held_bytes(nitro_nbd::RECEIVE_BYTES))),
+        part("requests", request_bytes(served)),
+        part("pooled buffers", POOLED_BYTES_MAX as u64),
+    ];
+    for entry in served.caches.values().filter(|entry| entry.path.is_some()) {
+        let of = |name| format!("cache {}: {name}", entry.name);
+        parts.extend(entry.cache.ram_parts().iter().map(|p| part(of(p.name), p.bytes)));
+        parts.extend(entry.flash_index.as_ref().map(|index| part(of("index on the SSD"), index.ram_bytes())));
+    }
+    for export in served.all() {
+        parts.push(part(format!("volume {}", export.name), export.volume.cache().settings().volume_ram_bytes()));
+    }
+    for (path, bytes) in cos_origin::ram_needs() {
+        parts.push(part(format!("store {}", path.display()), bytes));
+    }
+    let sum = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+    parts.push(part("allocator", sum / SLACK_PART));
+    let need_bytes = sum.saturating_add(sum / SLACK_PART);
+    Ram { need_bytes, parts, resident_bytes: resident_bytes().unwrap_or(0) }
+}
+
+/// What the data of requests take, in buffers that may be as small as an extent.
+fn request_bytes(served: &Served) -> u64 {
+    let extents = served.caches.values().map(|entry| entry.cache.settings().manager.extent_bytes);
+    let extent_bytes = u64::from(extents.min().unwrap_or(1 << 12));
+    let bytes = u128::from(served.limits.request_bytes) * u128::from(REQUEST_COPIES);
+    u64::try_from(bytes * u128::from(held_bytes(extent_bytes as usize)) / u128::from(extent_bytes)).unwrap_or(u64::MAX)
+}
+
+fn part(name: impl Into<String>, bytes: u64) -> RamPart {
+    RamPart { name: name.into(), bytes }
+}
+
+/// Prints what is needed, and warns if the machine has not got that.
+pub(super) fn announce(served: &Served) {
+    let need = need(served);
+    nitro_console::output::note!("{}", text(&need).trim_end());
+    if let Some(available) = available_ram_bytes().filter(|&available| available < need.need_bytes) {
+        tracing::warn!(
+            "the server may come to take {} of RAM, and {} are available: fewer connections, less request memory, a smaller \
+             cache, larger extents, a lower fingerprint index ratio or a smaller RAM cache take less",
+            Size(need.need_bytes),
+            Size(available)
+        );
+    }
+}
+
+/// One line in all, and one for each part.
+pub fn text(need: &Ram) -> String {
+    let mut text = format!("RAM: at most {}\n", Size(need.need_bytes));
+    for RamPart { name, bytes } in &need.parts {
+        text += &format!("  {:>10}  {name}\n", Size(*bytes).to_string());
+    }
+    text
+}
+
+/// Resident memory of this process (proc(5)).
+fn resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}

@@ -1,0 +1,143 @@
+//! Opening what is configured, with every fault named before anything changes.
+
+use super::caches::{self, CacheEntry};
+use super::identity::Identity;
+use super::store;
+use super::volumes::{self, Origin, Verdict};
+use crate::config::{CacheConfig, CacheStore, Config};
+use crate::export::VolumeExport;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The caches of a server, by name.
+pub type Caches = BTreeMap<String, Arc<CacheEntry>>;
+
+/// All that is configured, open and found fit to be served.
+pub(super) struct Prepared {
+    pub(super) caches: Caches,
+    /// In the order of the configuration.
+    origins: Vec<(Origin, Verdict)>,
+}
+
+/// Opens origins first: a cache is only created or formatted when everything else is right.
+pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
+    check_identities(config)?;
+    let mut opened = Vec::new();
+    for (name, volume) in &config.volumes {
+        opened.push(volumes::open_origin(name, volume).await?);
+    }
+    let mut caches = Caches::new();
+    for (name, cache) in &config.caches {
+        let entry = caches::open(name, cache, Some(config), config.force_discard_dirty).await?;
+        caches.insert(name.clone(), Arc::new(entry));
+    }
+    let mut origins = Vec::new();
+    for ((name, volume), origin) in config.volumes.iter().zip(opened) {
+        let entry = cache_of(config, &caches, name)?;
+        let verdict = volumes::judge(entry, name, volume, &origin, config.force_discard_dirty).await?;
+        origins.push((origin, verdict));
+    }
+    caches.values().for_each(|entry| warn_of_others(config, entry));
+    Ok(Prepared { caches, origins })
+}
+
+impl Prepared {
+    /// Has the caches, whose workers run by now, know their volumes.
+    pub(super) async fn admit(&mut self, config: &Config) -> Result<Vec<Arc<VolumeExport>>, Error> {
+        let mut exports: Vec<Arc<VolumeExport>> = Vec::new();
+        for ((name, volume), (origin, verdict)) in config.volumes.iter().zip(std::mem::take(&mut self.origins)) {
+            let entry = cache_of(config, &self.caches, name)?;
+            let mode = config.mode_of(name);
+            match volumes::admit(entry, name, volume, mode, origin, verdict).await {
+                Ok(export) => exports.push(Arc::new(export)),
+                Err(error) => {
+                    for export in &exports {
+                        withdraw(export).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(exports)
+    }
+}
+
+/// Takes a volume's mark back, for a server that does not come to serve it.
+async fn withdraw(export: &Arc<VolumeExport>) {
+    if let Some(guard) = &export.guard {
+        guard.release();
+    }
+    if let Err(error) = export.unmark().await {
+        tracing::warn!("{error}");
+    }
+}
+
+fn cache_of<'a>(config: &Config, caches: &'a Caches, volume: &str) -> Result<&'a Arc<CacheEntry>, Error> {
+    let name = config.cache_of(volume)?;
+    caches.get(name).ok_or_else(|| Error::new(format_args!("cache {name}"), "it is not open"))
+}
+
+/// Tells of volumes that a cache has dirty data of and that are not configured: those data stay where they are.
+fn warn_of_others(config: &Config, entry: &CacheEntry) {
+    let is_served =
+        |name: &str| config.volumes.contains_key(name) && config.cache_of(name).is_ok_and(|cache| cache == entry.name);
+    for (object, known) in entry.cache.volumes() {
+        let dirty_bytes = if is_served(&known.name) { 0 } else { entry.dirty_bytes(object, &known) };
+        if dirty_bytes > 0 {
+            tracing::warn!(
+                "cache {} holds {} ({} extents) of dirty data of volume {:?}, which is not served: they stay; serve it to \
+                 bring its origin up to date",
+                entry.name,
+                Size(dirty_bytes),
+                dirty_bytes / u64::from(entry.cache.settings().manager.extent_bytes),
+                known.name,
+            );
+        }
+    }
+}
+
+/// Refuses a configuration that uses one file or device twice.
+fn check_identities(config: &Config) -> Result<(), Error> {
+    let mut seen: Vec<(Identity, String, bool)> = Vec::new();
+    let mut objects: BTreeMap<&Path, (&String, bool)> = BTreeMap::new();
+    for (name, volume) in &config.volumes {
+        let Ok(identity) = Identity::of(&volume.origin) else {
+            // An object of a store, or what will be found missing.
+            let other = objects.insert(&volume.origin, (name, volume.read_only));
+            if let Some((other, _)) = other.filter(|(_, read_only)| !(*read_only && volume.read_only)) {
+                return Err(served_twice(&volume.origin, other, name));
+            }
+            continue;
+        };
+        let other = seen.iter().find(|(found, _, read_only)| *found == identity && !(*read_only && volume.read_only));
+        if let Some((_, other, _)) = other {
+            return Err(served_twice(&volume.origin, other, name));
+        }
+        for (cache, path) in config.caches.iter().flat_map(|(cache, c)| paths_of(c).map(move |path| (cache, path))) {
+            if store::is_same(path, identity) {
+                let what = format!("origin {}", volume.origin.display());
+                return Err(Error::new(what, format_args!("is the same as the cache {cache:?}, or its write log"))
+                    .or("use different files: the cache would overwrite the volume"));
+            }
+        }
+        seen.push((identity, name.clone(), volume.read_only));
+    }
+    Ok(())
+}
+
+fn served_twice(origin: &Path, one: &str, other: &str) -> Error {
+    let why = format!("is served twice, as {one:?} and {other:?}");
+    Error::new(format_args!("origin {}", origin.display()), why).or("serve it under one name, or all of them read-only")
+}
+
+/// Where a cache writes to.
+fn paths_of(cache: &CacheConfig) -> impl Iterator<Item = &Path> {
+    let path = match &cache.path {
+        CacheStore::Path(path) => Some(path.as_path()),
+        CacheStore::None => None,
+    };
+    path.into_iter().chain(cache.write_log.as_deref())
+}

@@ -1,0 +1,409 @@
+//! What commands change while volumes are served.
+
+use super::Served;
+use super::connections::{Drain, sleep};
+use super::cos_origin::{self, CosOrigin};
+use super::volumes;
+use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_share};
+use crate::control::protocol::{AddVolume, Outcome};
+use crate::cos::CosAction;
+use crate::export::VolumeExport;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_engine::{DirtyShare, Health, WriteMode};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the clients of a volume that is removed may take to leave.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// The right to change how a volume is served; only one command has it at a time.
+struct Turn(Arc<VolumeExport>);
+
+impl Turn {
+    fn take(export: &Arc<VolumeExport>) -> Result<Self, Error> {
+        if export.busy.swap(true, Ordering::SeqCst) {
+            let what = format!("volume {}", export.name);
+            return Err(Error::new(what, "another command is changing it").or("wait for its end, and try again"));
+        }
+        Ok(Self(Arc::clone(export)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::SeqCst);
+    }
+}
+
+fn failed(export: &VolumeExport, error: &nitro_engine::Error) -> Error {
+    Error::with_sources(format_args!("volume {}", export.name), error).or("see the server's log and nitro status")
+}
+
+fn outcome(export: &VolumeExport, message: impl Display) -> Outcome {
+    Outcome { message: message.to_string(), dirty_bytes: export.dirty_bytes(), uris: Vec::new() }
+}
+
+impl Served {
+    fn named(&self, name: &str) -> Result<Arc<VolumeExport>, Error> {
+        self.volume(name).ok_or_else(|| {
+            let names: Vec<_> = self.all().iter().map(|export| export.name.clone()).collect();
+            Error::new(format_args!("volume {name}"), "it is not served here").or(match names.is_empty() {
+                true => "no volume is".to_owned(),
+                false => format!("those that are: {}", names.join(", ")),
+            })
+        })
+    }
+
+    /// Brings an origin up to date: begins to, or sees it to its end.
+    pub async fn flush(self: &Arc<Self>, name: &str, wait: bool) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        let dirty = Size(export.dirty_bytes());
+        if wait {
+            export.destage_all().await.map_err(|e| export.left_behind(&e))?;
+            return Ok(outcome(&export, format_args!("volume {name}: its origin is up to date; {dirty} were dirty")));
+        }
+        let begun = Arc::clone(&export);
+        nitro_device::spawn_local(async move {
+            if let Err(error) = begun.destage_all().await {
+                tracing::error!("{}", begun.left_behind(&error));
+            }
+        });
+        Ok(outcome(&export, format_args!("volume {name}: {dirty} are dirty and being written back")))
+    }
+
+    /// Changes how a volume is served: its part of the room for dirty data, in percent (least, most), and its mode.
+    pub async fn set(
+        &self,
+        name: &str,
+        mode: Option<WriteMode>,
+        (min, max): (Option<u8>, Option<u8>),
+    ) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        let before = export.volume.dirty_share();
+        let share =
+            DirtyShare { min_percent: min.or(before.min_percent), max_percent: max.unwrap_or(before.max_percent) };
+        if share != before {
+            check_share(share).map_err(|e| e.within(format_args!("volume {name}")))?;
+            let others =
+                self.all().into_iter().filter(|other| other.entry.name == export.entry.name && other.name != name);
+            let kept: u32 = others.filter_map(|other| other.volume.dirty_share().min_percent).map(u32::from).sum();
+            if kept + u32::from(share.min_percent.unwrap_or(0)) > 100 {
+                let why = format!("{kept} percent of the room are kept for the cache's other volumes");
+                return Err(Error::new(format_args!("volume {name}: dirty_share_min"), why).or("ask for less"));
+            }
+            export.volume.set_dirty_share(share);
+        }
+        match mode {
+            Some(mode) => self.set_mode(name, mode).await,
+            None => {
+                let DirtyShare { min_percent, max_percent } = share;
+                let min =
+                    min_percent.map_or_else(|| "an equal part of half".to_owned(), |percent| format!("{percent} %"));
+                let what = format!(
+                    "volume {name}: {min} of the room for dirty data is kept for it, {max_percent} % it may take"
+                );
+                Ok(outcome(&export, format_args!("{what}, until the server ends")))
+            }
+        }
+    }
+
+    /// Changes how a volume writes; to write-through, ends when its origin is up to date.
+    async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        let _turn = Turn::take(&export)?;
+        let what = format!("volume {name}");
+        let Some(guard) = &export.guard else {
+            return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
+        };
+        if export.volume.read_only() && mode == WriteMode::WriteBack {
+            return Err(Error::new(what, "it is read-only, and has nothing to write back").or("serve it for writing"));
+        }
+        if mode == WriteMode::WriteBack && export.entry.cache.status().health != Health::Caching {
+            return Err(Error::new(what, "its cache's device was given up").or("replace the device, and start again"));
+        }
+        if !export.volume.is_attached() && mode == WriteMode::WriteBack {
+            return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
+        }
+        match mode {
+            WriteMode::WriteBack => guard.raise().await?,
+            WriteMode::WriteThrough => guard.release(),
+        }
+        if let Some(heart) = export.volume.origin().heart() {
+            heart.set_mode(mode);
+        }
+        export.set_mode(mode).await.map_err(|e| export.left_behind(&e))?;
+        export.unmark().await?;
+        tracing::info!("volume {name}: {mode} from now on");
+        Ok(outcome(&export, format_args!("volume {name}: {mode} from now on, until the server ends")))
+    }
+
+    /// A volume behind a certain cache.
+    fn behind(&self, cache: &str, volume: &str) -> Result<Arc<VolumeExport>, Error> {
+        let (entry, export) = (self.cache(cache)?, self.named(volume)?);
+        let what = format!("volume {volume}");
+        if export.entry.name != entry.name {
+            return Err(Error::new(what, format_args!("it is not behind cache {cache}"))
+                .or(format_args!("it is behind cache {}", export.entry.name)));
+        }
+        if export.guard.is_none() {
+            return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
+        }
+        Ok(export)
+    }
+
+    /// Has an origin serve alone, once it is up to date.
+    pub async fn detach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
+        let export = self.behind(cache, volume)?;
+        let _turn = Turn::take(&export)?;
+        if let Some(guard) = &export.guard {
+            guard.release();
+        }
+        if let Some(heart) = export.volume.origin().heart() {
+            heart.set_mode(WriteMode::WriteThrough);
+        }
+        // The long part first, which may be given up.
+        export.set_mode(WriteMode::WriteThrough).await.map_err(|e| export.left_behind(&e))?;
+        export.volume.detach().await.map_err(|e| export.left_behind(&e))?;
+        export.unmark().await?;
+        tracing::info!("volume {volume}: detached from cache {cache}");
+        Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
+    }
+
+    /// Has a detached volume go through its cache again.
+    pub fn attach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
+        let export = self.behind(cache, volume)?;
+        let _turn = Turn::take(&export)?;
+        if export.volume.is_attached() {
+            return Ok(outcome(&export, format_args!("volume {volume}: it is attached already")));
+        }
+        export.volume.attach();
+        tracing::info!("volume {volume}: attached to cache {cache}");
+        Ok(outcome(&export, format_args!("volume {volume}: goes through cache {cache} again, in write-through")))
+    }
+
+    /// Changes a cache's size.
+    pub async fn resize(&self, cache: &str, size_bytes: u64) -> Result<Outcome, Error> {
+        let entry = self.cache(cache)?;
+        if entry.resizing.swap(true, Ordering::SeqCst) {
+            let what = format!("cache {cache}");
+            return Err(Error::new(what, "another command is resizing it").or("wait for its end, and try again"));
+        }
+        let resized = entry.resize(size_bytes).await;
+        entry.resizing.store(false, Ordering::SeqCst);
+        resized?;
+        let capacity = Size(entry.cache.status().manager.weus * u64::from(entry.cache.settings().manager.weu_bytes));
+        tracing::info!("cache {cache}: {} in all from now on", Size(size_bytes));
+        let message = format!("cache {cache}: {} in all from now on, {capacity} of them for data", Size(size_bytes));
+        Ok(Outcome { message, ..Outcome::default() })
+    }
+
+    /// Does something with a store of which objects are served.
+    pub async fn act_on_store(self: &Arc<Self>, path: &Path, action: &CosAction) -> Result<Outcome, Error> {
+        let what = format!("store {}", path.display());
+        let Some(store) = cos_origin::find(path).await else {
+            return Err(
+                Error::new(what, "this server does not have it open").or("name the server that has with --control")
+            );
+        };
+        match action {
+            // What the caches have and the object has not is to be in it.
+            CosAction::Snapshot { name: source } | CosAction::Clone { source, .. } => {
+                let object = source.split('@').next().unwrap_or_default();
+                for export in
+                    self.of_store(path).filter(|(_, origin)| origin.object == object).map(|(export, _)| export)
+                {
+                    self.flush(&export.name, true).await?;
+                }
+            }
+            CosAction::Delete { names } => {
+                if let Some((export, _)) = self.of_store(path).find(|(_, origin)| names.contains(&origin.object)) {
+                    return Err(Error::new(what, format_args!("volume {} is served from it", export.name))
+                        .or(format_args!("remove the volume first: nitro volume remove {}", export.name)));
+                }
+            }
+            _ => {}
+        }
+        let message = Box::pin(action.act(&store, false)).await?;
+        Ok(Outcome { message, ..Outcome::default() })
+    }
+
+    /// Volumes that are objects of a store.
+    fn of_store(&self, path: &Path) -> impl Iterator<Item = (Arc<VolumeExport>, CosOrigin)> {
+        let is_same = cos_origin::same_store(path);
+        self.all().into_iter().filter_map(move |export| {
+            let origin = CosOrigin::of(&export.origin).ok().flatten()?;
+            is_same(&origin).then_some((export, origin))
+        })
+    }
+
+    /// Serves another origin.
+    pub async fn add(&self, wanted: AddVolume) -> Result<Outcome, Error> {
+        let name = wanted.volume.clone();
+        if self.volume(&name).is_some() {
+            let what = format!("volume {name}");
+            return Err(Error::new(what, "there is one of that name already").or("choose another name"));
+        }
+        let entry = self.cache_of(&wanted)?;
+        let config = VolumeConfig {
+            origin: wanted.origin,
+            cache: Some(entry.name.clone()),
+            mode: wanted.mode.map(Mode::from),
+            read_only: wanted.read_only,
+            description: wanted.description,
+            dedup_domain: wanted.dedup_domain,
+            emulate_disk: wanted.emulate_disk,
+            dirty_share_min: wanted.dirty_share_min,
+            dirty_share_max: wanted.dirty_share_max,
+        };
+        let mode = check(&name, &config, entry.path.is_some())?;
+        let origin = volumes::open_origin(&name, &config).await?;
+        let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty).await?;
+        let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
+        self.take(Arc::clone(&export));
+        let uris = self.uris_of(&name);
+        tracing::info!("volume {name}: served from now on");
+        Ok(Outcome { uris, ..outcome(&export, format_args!("volume {name}: served from now on")) })
+    }
+
+    fn cache_of(&self, wanted: &AddVolume) -> Result<Arc<super::CacheEntry>, Error> {
+        let what = format!("volume {}", wanted.volume);
+        let names = || self.caches.keys().cloned().collect::<Vec<_>>().join(", ");
+        match &wanted.cache {
+            Some(name) => self.cache(name).map_err(|e| e.within(&what)),
+            None if self.caches.len() == 1 => {
+                self.caches.values().next().cloned().ok_or_else(|| Error::new(what, "there is no cache"))
+            }
+            None => Err(Error::new(what, "there are several caches").or(format!("name one with --cache: {}", names()))),
+        }
+    }
+
+    /// A cache by its name.
+    pub fn cache(&self, name: &str) -> Result<Arc<super::CacheEntry>, Error> {
+        self.caches.get(name).cloned().ok_or_else(|| {
+            let names = self.caches.keys().cloned().collect::<Vec<_>>().join(", ");
+            Error::new(format_args!("cache {name}"), "there is none of that name").or(format!("there is: {names}"))
+        })
+    }
+
+    /// Ends serving a volume: its clients leave, its origin is brought up to date, and its cache forgets it. Of a volume
+    /// that is not served, only the last.
+    pub async fn remove(&self, name: &str, discard_dirty: bool) -> Result<Outcome, Error> {
+        let Some(export) = self.volume(name) else { return self.forget(name, discard_dirty).await };
+        let _turn = Turn::take(&export)?;
+        if !export.volume.read_only() {
+            // Most of it while it is still served.
+            destage(&export, discard_dirty).await?;
+        }
+        self.volumes.write().retain(|other| other.name != name);
+        export.gone.set();
+        if export.clients.drain(sleep(DRAIN_MAX), &export.cut).await == Drain::Cut {
+            tracing::warn!(
+                "volume {name}: some clients did not let go within {} s and were cut off",
+                DRAIN_MAX.as_secs()
+            );
+        }
+        let discarded = match self.take_leave(&export, discard_dirty).await {
+            Ok(discarded) => discarded,
+            Err(error) => {
+                // As it was, but for its clients.
+                export.gone.clear();
+                export.cut.clear();
+                self.volumes.write().push(Arc::clone(&export));
+                return Err(error);
+            }
+        };
+        export.ended.set();
+        tracing::info!("volume {name}: removed");
+        let message = match discarded.0 {
+            0 => format!("volume {name}: removed; its origin is up to date"),
+            _ => format!("volume {name}: removed; {discarded} that its origin has not got are discarded"),
+        };
+        Ok(outcome(&export, message))
+    }
+
+    /// Says how much was discarded.
+    async fn take_leave(&self, export: &VolumeExport, discard_dirty: bool) -> Result<Size, Error> {
+        let volume = &export.volume;
+        if !volume.read_only() {
+            destage(export, discard_dirty).await?;
+            volume.flush().await.map_err(|e| failed(export, &e))?;
+            volume.close_regions(true).await.map_err(|e| failed(export, &e))?;
+        }
+        let mut discarded = Size(0);
+        if volume.dirty_extents() > 0 && discard_dirty {
+            discarded = Size(export.dirty_bytes());
+            tracing::warn!("volume {}: {discarded} of dirty data are discarded", export.name);
+            volume.discard_dirty().await.map_err(|e| failed(export, &e))?;
+        }
+        if volume.dirty_extents() > 0 {
+            let why = format!("{} of its dirty data cannot be read in the cache any more", Size(export.dirty_bytes()));
+            return Err(Error::new(format_args!("volume {}", export.name), why)
+                .or("overwrite those ranges (nitro status lists them), or give --force-discard-dirty"));
+        }
+        if let Some(heart) = volume.origin().heart() {
+            heart.pause();
+        }
+        if let Some((object, _)) = export.entry.known(&export.name) {
+            export.entry.cache.forget_volume(object).await.map_err(|e| failed(export, &e))?;
+        }
+        if let Some(guard) = &export.guard {
+            guard.release();
+        }
+        export.unmark().await?;
+        Ok(discarded)
+    }
+
+    /// Has all caches forget a volume that is not served.
+    async fn forget(&self, name: &str, discard_dirty: bool) -> Result<Outcome, Error> {
+        let what = format!("volume {name}");
+        let found = self.caches.values().find_map(|entry| Some((entry, entry.known(name)?)));
+        let Some((entry, (object, known))) = found else {
+            return Err(
+                Error::new(what, "neither is it served here nor does a cache know it").or("see nitro volume list")
+            );
+        };
+        let dirty_bytes = entry.dirty_bytes(object, &known);
+        if dirty_bytes > 0 && !discard_dirty {
+            let why = format!("cache {} holds {} of dirty data of it", entry.name, Size(dirty_bytes));
+            return Err(Error::new(what, why).or(
+                "add it, so that its origin is brought up to date, or give --force-discard-dirty to lose those data",
+            ));
+        }
+        entry.discard(object, &known).await?;
+        let message = match dirty_bytes {
+            0 => format!("volume {name}: cache {} has forgotten it", entry.name),
+            _ => format!("volume {name}: cache {} has forgotten it; {} are discarded", entry.name, Size(dirty_bytes)),
+        };
+        tracing::info!("{message}");
+        Ok(Outcome { message, dirty_bytes: 0, uris: Vec::new() })
+    }
+}
+
+/// Brings an origin up to date, as far as it takes what its cache has where the rest may be discarded.
+async fn destage(export: &VolumeExport, discard_dirty: bool) -> Result<(), Error> {
+    match export.destage_all().await {
+        Err(error) if discard_dirty => {
+            tracing::warn!("{}", export.left_behind(&error));
+            Ok(())
+        }
+        destaged => destaged.map_err(|e| export.left_behind(&e)),
+    }
+}
+
+/// Checks a volume that is to be added as one in a configuration file is; gives its mode.
+fn check(name: &str, config: &VolumeConfig, has_cache: bool) -> Result<Mode, Error> {
+    let cache = config.cache.clone().unwrap_or_default();
+    let path = if has_cache { CacheStore::Path(cache.clone().into()) } else { CacheStore::None };
+    let whole = Config {
+        caches: BTreeMap::from([(cache, crate::config::CacheConfig::new(path))]),
+        volumes: BTreeMap::from([(name.to_owned(), config.clone())]),
+        ..Config::default()
+    };
+    whole.check()?;
+    Ok(whole.mode_of(name))
+}

@@ -1,0 +1,76 @@
+//! Where sockets are.
+
+use crate::config::{Address, Config};
+use crate::files::private_folder;
+use nitro_console::error::Error;
+use nitro_device::net::ListenAddress;
+use std::path::{Path, PathBuf};
+
+/// Longest path of a unix socket in bytes (unix(7): 108, one of them a zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// How control sockets end in the runtime folder.
+pub const CONTROL_SUFFIX: &str = ".control";
+
+/// Where the server listens.
+#[derive(Debug)]
+pub struct Places {
+    pub listen: Vec<ListenAddress>,
+    pub control: PathBuf,
+}
+
+/// The folder of the user's sockets: `$XDG_RUNTIME_DIR/nitro`, else `/tmp/nitro-UID`.
+pub fn runtime_folder() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute()) {
+        Some(folder) => Path::new(&folder).join("nitro"),
+        None => PathBuf::from(format!("/tmp/nitro-{}", rustix::process::getuid().as_raw())),
+    }
+}
+
+impl Places {
+    pub(super) fn choose(config: &Config) -> Result<Self, Error> {
+        let server = &config.server;
+        let mut volumes = config.volumes.keys();
+        let stem = match (volumes.next(), volumes.next()) {
+            (Some(only), None) => only.as_str(),
+            _ => "nitro",
+        };
+        let needs_folder = server.listen.is_empty() || server.control.is_none();
+        let folder = runtime_folder();
+        if needs_folder {
+            private_folder(&folder).map_err(|e| {
+                Error::new(format_args!("folder {}", folder.display()), e)
+                    .or("remove it, set XDG_RUNTIME_DIR, or give --listen unix:PATH and --control PATH")
+            })?;
+        }
+        let listen: Vec<_> = match server.listen.is_empty() {
+            true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
+            false => server.listen.iter().map(Address::resolve).collect::<Result<_, _>>()?,
+        };
+        let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
+        for path in listen.iter().filter_map(socket_path).chain([control.as_path()]) {
+            check_socket_path(path)?;
+        }
+        Ok(Self { listen, control })
+    }
+}
+
+fn socket_path(address: &ListenAddress) -> Option<&Path> {
+    match address {
+        ListenAddress::Unix(path) => Some(path),
+        ListenAddress::Tcp(_) => None,
+    }
+}
+
+fn check_socket_path(path: &Path) -> Result<(), Error> {
+    let len = path.as_os_str().len();
+    if len > SOCKET_PATH_BYTES_MAX {
+        let why = format!("the path is {len} bytes long, and a unix socket's may have {SOCKET_PATH_BYTES_MAX}");
+        return Err(Error::new(format_args!("socket {}", path.display()), why).or("use a shorter path"));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        let what = format!("socket {}", path.display());
+        return Err(Error::new(what, "its folder does not exist").or("create the folder, or use another path"));
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! What a cache will take, told before anything starts.
+
+use super::flash_index;
+use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
+use crate::export::ServedCache;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_engine::EngineSettings;
+use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
+use nitro_port::codec::FingerprintHash;
+use std::fmt::Display;
+use std::fs;
+
+/// How much data is taken to shrink by compression, and how many duplicates each extent to have, in the estimate of RAM.
+const REDUCTION: f64 = 2.0;
+const DUPLICATES: f64 = 0.5;
+
+/// The engine's settings for a cache of `size_bytes` in all, checked.
+pub(super) fn settings(what: &str, config: &CacheConfig, size_bytes: u64) -> Result<EngineSettings, Error> {
+    // The journal grows with the cache, and so is at least large enough for what it leaves.
+    let overhead = ServedCache::overhead_bytes(&config.engine_settings(size_bytes));
+    let settings = config.engine_settings(size_bytes.saturating_sub(overhead));
+    settings.manager.check().map_err(|error| {
+        // The manager knows only of the space for WEUs.
+        let is_size = error.name == "cache_size";
+        let (value, nearest) =
+            if is_size { (size_bytes, whole_size(config, error.nearest)) } else { (error.value, error.nearest) };
+        let reason = if is_size && nearest > size_bytes {
+            format!("is too small for write-evict units of {}", Size(settings.manager.weu_bytes.into()))
+        } else {
+            error.reason
+        };
+        Error::new(what, format_args!("{} = {value} {reason}", error.name))
+            .or(format_args!("the nearest valid value is {nearest}"))
+    })?;
+    flash_index::plan(config, &settings).map_err(|e| flash_index::refused(what, &e))?;
+    Ok(settings)
+}
+
+/// The size of a device whose write-evict units have `cache_bytes`.
+fn whole_size(config: &CacheConfig, cache_bytes: u64) -> u64 {
+    let mut size_bytes = cache_bytes;
+    loop {
+        let larger = cache_bytes + ServedCache::overhead_bytes(&config.engine_settings(size_bytes));
+        if larger <= size_bytes {
+            return size_bytes;
+        }
+        size_bytes = larger;
+    }
+}
+
+/// The engine's settings for a cache that exists, on a device of `device_bytes`: sizes and hash are those that it was
+/// made with; the configuration may say them, but not others.
+pub(super) fn existing(
+    what: &str,
+    config: &CacheConfig,
+    superblock: &Superblock,
+    device_bytes: u64,
+) -> Result<EngineSettings, Error> {
+    let differs = |name: &str, wanted: &dyn Display, has: &dyn Display| {
+        Error::new(what, format_args!("it was made with {name} = {has}, and {wanted} is wanted"))
+            .or(format_args!("leave {name} out to use it as it is, or give --format (format = true) to start it anew"))
+    };
+    let sizes = [
+        ("extent_size", config.extent_size, superblock.extent_bytes),
+        ("weu_size", config.weu_size, superblock.weu_bytes),
+    ];
+    for (name, wanted, has) in sizes {
+        if let Some(wanted) = wanted.filter(|wanted| wanted.0 != u64::from(has)) {
+            return Err(differs(name, &wanted, &Size(has.into())));
+        }
+    }
+    let wanted = config.fingerprint.map(FingerprintHash::from);
+    if let (Some(wanted), Some(has)) = (wanted, superblock.fingerprints.filter(|has| Some(*has) != wanted)) {
+        let name = |hash| format!("{hash:?}").to_lowercase();
+        return Err(differs("fingerprint", &name(wanted), &name(has)));
+    }
+    if config.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash) && superblock.index.is_none() {
+        return Err(differs("fingerprint_index", &"one on the SSD", &"ram"));
+    }
+    if config.dedup == Some(true) && superblock.fingerprints.is_none() {
+        return Err(differs("dedup", &"on", &"off"));
+    }
+    let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
+    let end = superblock.data_end() + SUPERBLOCK_BYTES as u64;
+    if end > device_bytes {
+        let why = format!("it is {} long and has been cut to {}", Size(end), Size(device_bytes));
+        return Err(Error::new(what, why).or("restore the device's size; nitro cache salvage saves what is left"));
+    }
+    let mut settings = config.engine_settings(cache_bytes);
+    settings.manager.extent_bytes = superblock.extent_bytes;
+    settings.manager.weu_bytes = superblock.weu_bytes;
+    settings.manager.dedup = config.dedup.unwrap_or(superblock.fingerprints.is_some());
+    settings.fingerprint_hash = superblock.fingerprints.unwrap_or(settings.fingerprint_hash);
+    settings.index_bytes = superblock.index.map_or(0, |area| area.len);
+    if superblock.index.is_some() && config.fingerprint_index.is_none() {
+        settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
+    }
+    check_wanted_size(what, config, &settings, end)?;
+    settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to start it anew"))?;
+    Ok(settings)
+}
+
+/// Whether a cache may be served, not only looked at.
+pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), Error> {
+    match settings.fingerprint_hash {
+        FingerprintHash::Blake3 => Ok(()),
+        FingerprintHash::Sha1 => {
+            let why = format!("it was made with fingerprint = sha1: {SHA1_REFUSED}");
+            let way_out =
+                "give --format (format = true) to start it anew; what is dirty in it, nitro cache salvage gets out";
+            Err(Error::new(what, why).or(way_out))
+        }
+    }
+}
+
+/// A size that is given is that of the device, of which a little may be left over.
+fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings, end: u64) -> Result<(), Error> {
+    let Some(Size(wanted)) = config.size else { return Ok(()) };
+    let slack = ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes);
+    if wanted >= end && wanted - end <= slack {
+        return Ok(());
+    }
+    let why = format!("the cache on it takes {}, and {} are wanted", Size(end), Size(wanted));
+    Err(Error::new(what, why).or("leave the size out to use it as it is; nitro cache resize changes it"))
+}
+
+/// Prints a cache's geometry.
+pub(super) fn announce(name: &str, settings: &EngineSettings) {
+    let manager = &settings.manager;
+    let onoff = |on| if on { "on" } else { "off" };
+    nitro_console::output::note!(
+        "cache {name}: {} in {} write-evict units of {}, extents of {}; deduplication {}, compression {}",
+        Size(manager.cache_bytes),
+        manager.weu_count(),
+        Size(manager.weu_bytes.into()),
+        Size(manager.extent_bytes.into()),
+        onoff(manager.dedup),
+        format!("{:?}", settings.compression).to_lowercase(),
+    );
+    nitro_console::output::note!(
+        "cache {name}: indexes take {} of RAM when it is full of data that compresses 2:1 with every third extent a duplicate",
+        Size(settings.usual_index_bytes(REDUCTION, DUPLICATES)),
+    );
+}
+
+/// What the kernel holds to be available (proc(5)).
+pub fn available_ram_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+}

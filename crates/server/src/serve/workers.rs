@@ -1,0 +1,158 @@
+//! The threads behind the clients': one that inserts and keeps the journals, one for indexes on flash, one that destages and
+//! reads ahead.
+
+use super::caches::CacheEntry;
+use super::connections::sleep;
+use super::flash_index::FlashFingerprints;
+use super::open::Caches;
+use super::witness;
+use crate::export::VolumeExport;
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_channel::oneshot;
+use futures_util::StreamExt;
+use futures_util::future::{Either, join, join_all, select};
+use nitro_console::error::Error;
+use nitro_device::{ReactorThread, spawn_local, spawn_thread};
+use parking_lot::Mutex;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn started<T>(result: Result<T, nitro_device::Error>) -> Result<T, Error> {
+    result.map_err(|e| Error::with_sources("threads", &e).or("raise the limit of threads or of locked memory"))
+}
+
+pub(super) fn ended<T>(thread: ReactorThread<T>) -> Result<T, Error> {
+    thread.join().map_err(|_| Error::new("threads", "one ended by a panic").or("see the log; please report it"))
+}
+
+/// How long insertion may take to end, and how often to look whether it has.
+const FINISH_MAX: Duration = Duration::from_secs(120);
+const FINISH_LOOK: Duration = Duration::from_millis(2);
+
+/// Insertion and journals of all caches.
+pub(super) struct CacheWorkers {
+    caches: Vec<Arc<CacheEntry>>,
+    thread: ReactorThread<()>,
+    indexes: Option<IndexWorker>,
+}
+
+/// What all indexes on flash do. Look-ups take CPU time there, which insertion has better use for.
+struct IndexWorker {
+    thread: ReactorThread<()>,
+    /// Dropped when nothing is inserted any more.
+    inserting: oneshot::Sender<()>,
+}
+
+impl IndexWorker {
+    /// None if there is no index on flash.
+    fn start(caches: &[Arc<CacheEntry>]) -> Result<Option<Self>, Error> {
+        let with_index = caches.iter().filter(|entry| entry.flash_index.is_some());
+        let theirs: Vec<_> = with_index.cloned().collect();
+        if theirs.is_empty() {
+            return Ok(None);
+        }
+        let (inserting, inserted) = oneshot::channel();
+        let thread = started(spawn_thread("nitro-index", move || async move {
+            let indexes = || theirs.iter().filter_map(|entry| entry.flash_index.as_ref());
+            select(join_all(indexes().map(|index| index.tend(sleep))), inserted).await;
+            join_all(indexes().map(FlashFingerprints::sync)).await;
+        }))?;
+        Ok(Some(Self { thread, inserting }))
+    }
+}
+
+impl CacheWorkers {
+    pub(super) fn start(caches: &Caches) -> Result<Self, Error> {
+        let caches: Vec<_> = caches.values().cloned().collect();
+        let theirs = caches.clone();
+        let thread = started(spawn_thread("nitro-insert", move || async move {
+            join_all(theirs.iter().map(work)).await;
+        }))?;
+        let indexes = IndexWorker::start(&caches)?;
+        Ok(Self { caches, thread, indexes })
+    }
+
+    /// Has them finish what is queued, and make it durable.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        self.caches.iter().for_each(|entry| entry.cache.close());
+        let begun = Instant::now();
+        while !self.thread.is_finished() {
+            if begun.elapsed() > FINISH_MAX {
+                let why = "insertion does not end; what clients did not flush may be lost";
+                return Err(Error::new("caches", why).or("check the cache devices"));
+            }
+            std::thread::sleep(FINISH_LOOK);
+        }
+        ended(self.thread)?;
+        let Some(IndexWorker { thread, inserting }) = self.indexes else { return Ok(()) };
+        drop(inserting);
+        ended(thread)
+    }
+}
+
+/// Until the cache is closed, whether or not there is a journal to keep.
+async fn work(entry: &Arc<CacheEntry>) {
+    let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
+    let inserting = async {
+        match &entry.flash_index {
+            Some(index) => {
+                entry.cache.insertion_worker_with(index).await;
+                index.settled().await;
+            }
+            None => entry.cache.insertion_worker().await,
+        }
+    };
+    let (inserting, keeping) = (pin!(inserting), pin!(keeping));
+    if let Either::Right(((), inserting)) = select(inserting, keeping).await {
+        inserting.await;
+    }
+}
+
+/// Destage and reading ahead of all volumes, those that are added later as well.
+pub struct VolumeWorkers {
+    work: Mutex<Option<UnboundedSender<Arc<VolumeExport>>>>,
+    thread: Mutex<Option<ReactorThread<()>>>,
+}
+
+impl VolumeWorkers {
+    pub(super) fn start() -> Result<Self, Error> {
+        let (work, mut taken) = unbounded::<Arc<VolumeExport>>();
+        let thread = started(spawn_thread("nitro-destage", move || async move {
+            while let Some(export) = taken.next().await {
+                spawn_local(tend(export));
+            }
+        }))?;
+        Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Takes a volume in hand until it is gone. What an earlier server left dirty is seen to by
+    /// this thread.
+    pub(super) fn tend(&self, export: &Arc<VolumeExport>) {
+        let left = Arc::clone(export);
+        spawn_local(async move {
+            let settling = async {
+                if let Err(error) = left.settle().await {
+                    tracing::warn!("{error}");
+                }
+            };
+            select(pin!(settling), pin!(left.ended.wait())).await;
+        });
+        if let Some(work) = self.work.lock().as_ref() {
+            // Refused only when the thread has panicked, which shows at the end.
+            let _ = work.unbounded_send(Arc::clone(export));
+        }
+    }
+
+    /// Drops all that is being done.
+    pub(super) fn stop(&self) -> Result<(), Error> {
+        drop(self.work.lock().take());
+        let thread = self.thread.lock().take();
+        thread.map_or(Ok(()), ended)
+    }
+}
+
+async fn tend(export: Arc<VolumeExport>) {
+    let working = join(export.volume.readahead_worker(), export.volume.destage_worker());
+    select(pin!(working), pin!(export.ended.wait())).await;
+}

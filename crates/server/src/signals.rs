@@ -1,0 +1,112 @@
+//! The signals that end the process: handled from before anything is served until the process is gone.
+
+use event_listener::Event;
+use nitro_console::error::Error;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals as Arrivals;
+use signal_hook::low_level::{emulate_default_handler, signal_name};
+use std::fs;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::thread;
+
+/// How urgently the process is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Urgency {
+    /// In order: what is under way is finished, origins are brought up to date.
+    InOrder = 1,
+    /// Soon: dirty data stay in the cache, flushed.
+    Soon = 2,
+    /// At once. The thread that receives signals ends the process itself, as nothing else may be able to run.
+    AtOnce = 3,
+}
+
+/// What has arrived.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// The highest [`Urgency`] so far; 0: none.
+    urgency: AtomicU8,
+    /// The number of the last signal that raised the urgency.
+    last: AtomicI32,
+    raised: Event,
+}
+
+static SIGNALS: OnceLock<Signals> = OnceLock::new();
+
+impl Signals {
+    /// Handles `SIGTERM`, `SIGINT` and `SIGHUP` from now on, for the life of the process. A `SIGHUP` that the process was
+    /// started to ignore (`nohup`) stays ignored.
+    ///
+    /// # Errors
+    /// If handlers cannot be installed, or their thread cannot be started.
+    pub fn handle() -> Result<&'static Self, Error> {
+        if let Some(signals) = SIGNALS.get() {
+            return Ok(signals);
+        }
+        let fail = |e| Error::new("signals", e).or("raise the limits of threads and open files");
+        let handled: &[i32] = if ignores_hang_up() { &[SIGTERM, SIGINT] } else { &[SIGTERM, SIGINT, SIGHUP] };
+        let mut arrivals = Arrivals::new(handled).map_err(fail)?;
+        let signals = SIGNALS.get_or_init(Self::default);
+        let receive = move || arrivals.forever().for_each(|signal| signals.arrived(signal));
+        thread::Builder::new().name("nitro-signals".to_owned()).spawn(receive).map_err(fail)?;
+        Ok(signals)
+    }
+
+    /// Waits until the process is to end at least as urgently, and gives the name of the last signal that raised the urgency.
+    pub async fn wait(&self, urgency: Urgency) -> &'static str {
+        loop {
+            let raised = self.raised.listen();
+            if let Some(name) = self.get(urgency) {
+                return name;
+            }
+            raised.await;
+        }
+    }
+
+    /// The last signal's name, if the process is to end at least as urgently.
+    pub fn get(&self, urgency: Urgency) -> Option<&'static str> {
+        let is_so = self.urgency.load(Ordering::SeqCst) >= urgency as u8;
+        is_so.then(|| signal_name(self.last.load(Ordering::SeqCst)).unwrap_or("a signal"))
+    }
+
+    fn arrived(&self, signal: i32) {
+        let urgency = next(self.urgency.load(Ordering::SeqCst), signal);
+        if urgency >= Urgency::AtOnce as u8 {
+            // It fails only for signals that cannot be raised.
+            let _ = emulate_default_handler(signal);
+            std::process::abort();
+        }
+        self.last.store(signal, Ordering::SeqCst);
+        self.urgency.store(urgency, Ordering::SeqCst);
+        self.raised.notify(usize::MAX);
+    }
+}
+
+/// The urgency after another signal. A terminal that is closed sends `SIGHUP` more than once (the kernel, then the shell), so
+/// that only the first one counts.
+fn next(urgency: u8, signal: i32) -> u8 {
+    if signal == SIGHUP { urgency.max(Urgency::InOrder as u8) } else { urgency.saturating_add(1) }
+}
+
+/// Whether the process was started with `SIGHUP` ignored (`SigIgn` of proc(5)).
+fn ignores_hang_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hang_ups_count_once_and_other_signals_each() {
+        let after = |signals: &[i32]| signals.iter().fold(0, |urgency, signal| next(urgency, *signal));
+        assert_eq!(after(&[SIGHUP, SIGHUP, SIGHUP]), Urgency::InOrder as u8);
+        assert_eq!(after(&[SIGTERM, SIGHUP]), Urgency::InOrder as u8);
+        assert_eq!(after(&[SIGHUP, SIGTERM]), Urgency::Soon as u8);
+        assert_eq!(after(&[SIGINT, SIGTERM]), Urgency::Soon as u8);
+        assert_eq!(after(&[SIGTERM, SIGTERM, SIGTERM]), Urgency::AtOnce as u8);
+    }
+}
