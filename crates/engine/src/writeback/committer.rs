@@ -1,7 +1,6 @@
 //! The committer: writes what is dirty and what the journal is to be told, then flushes once for both. At most one
 //! commit is under way; those who ask meanwhile share the next.
 
-use super::ledger::Asked;
 use super::snapshot::Snapshotting;
 use crate::cache::Cache;
 use crate::format::journal::{LogPosition, Record};
@@ -97,9 +96,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut committer = Committer { cache: self, journal, snapshot: None, unflushed: false };
         loop {
             let wanted = self.ledger.wanted.listen();
-            if let Some(Asked { ticket, durable }) = self.ledger.asked() {
-                match committer.commit(durable).await {
-                    Ok(durable) => self.ledger.finish(ticket, durable),
+            if let Some(asked) = self.ledger.asked() {
+                match committer.commit(asked.durable).await {
+                    Ok(()) => self.ledger.finish(asked),
                     Err(error) => self.fail(&error),
                 }
             } else if !self.dirty_open.lock().sealed.is_empty() {
@@ -192,16 +191,15 @@ fn split(records: Vec<Record>, bytes_max: u64) -> impl Iterator<Item = Vec<Recor
 }
 
 impl<F: Device, C: Clock> Committer<'_, F, C> {
-    /// Writes what there is to write. Unless it is to be `durable`, it is flushed only if something depends on that. Gives whether it
-    /// is durable.
-    pub(super) async fn commit(&mut self, durable: bool) -> Result<bool, AppendError> {
+    /// Writes what there is to write. Unless it is to be `durable`, it is flushed only if something depends on that.
+    pub(super) async fn commit(&mut self, durable: bool) -> Result<(), AppendError> {
         let cache = self.cache;
         let round = cache.round();
         if round.is_empty() {
             if durable && self.unflushed {
                 self.flush().await?;
             }
-            return Ok(!self.unflushed);
+            return Ok(());
         }
         let durable = durable || !round.is_journal_only();
         // First what became void: nothing that depends on it is durable before.
@@ -232,7 +230,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         cache.metrics.commits.add(1);
         cache.round_done(round.superseded, round.log);
         cache.room.notify(usize::MAX);
-        Ok(durable)
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), AppendError> {

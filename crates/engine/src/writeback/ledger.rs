@@ -26,9 +26,8 @@ struct State {
     /// The last commit that was asked for, and the last of those that are to be durable.
     asked: Ticket,
     durable_asked: Ticket,
-    /// The last commit that was written, and the last that is durable.
-    written: Ticket,
-    durable: Ticket,
+    /// The last commit that has ended.
+    done: Ticket,
     failed: Option<Arc<str>>,
     closed: bool,
     /// The committer has ended: nothing will be made durable any more.
@@ -250,7 +249,7 @@ impl Ledger {
             if let Some(reason) = &state.failed {
                 return Some(Err(Error::Poisoned { reason: reason.clone() }));
             }
-            if (if durable { state.durable } else { state.written }) >= ticket {
+            if state.done >= ticket {
                 return Some(Ok(()));
             }
             state.ended.then(|| Err(Error::Poisoned { reason: Arc::from("the cache is closed") }))
@@ -261,19 +260,13 @@ impl Ledger {
     /// The commit that is asked for, if any: it serves all that asked before.
     pub(super) fn asked(&self) -> Option<Asked> {
         let state = self.state.lock();
-        let durable = state.durable_asked > state.durable;
-        let asked = (state.asked > state.written || durable) && state.failed.is_none();
-        asked.then_some(Asked { ticket: state.asked, durable })
+        let asked = state.asked > state.done && state.failed.is_none();
+        asked.then_some(Asked { ticket: state.asked, durable: state.durable_asked > state.done })
     }
 
-    /// All that was there when `ticket` was asked for is written, and maybe durable.
-    pub(super) fn finish(&self, ticket: Ticket, durable: bool) {
-        let mut state = self.state.lock();
-        state.written = ticket;
-        if durable {
-            state.durable = ticket;
-        }
-        drop(state);
+    /// What was asked for has been done.
+    pub(super) fn finish(&self, asked: Asked) {
+        self.state.lock().done = asked.ticket;
         self.done.notify(usize::MAX);
     }
 
@@ -336,19 +329,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_durable_does_not_end_with_what_is_written() {
+    fn a_commit_is_durable_if_anybody_asks_for_that() {
         let ledger = Ledger::new(80);
         let (mut durable, mut written) = (pin!(ledger.commit()), pin!(ledger.write()));
         assert!(durable.as_mut().now_or_never().is_none() && written.as_mut().now_or_never().is_none());
-        assert_eq!(ledger.asked(), Some(Asked { ticket: 2, durable: true }));
-        ledger.finish(2, false);
-        assert!(durable.as_mut().now_or_never().is_none() && written.now_or_never().is_some());
-        assert_eq!(ledger.asked(), Some(Asked { ticket: 2, durable: true }));
-        ledger.finish(2, true);
-        assert!(durable.now_or_never().is_some());
+        let both = Asked { ticket: 2, durable: true };
+        assert_eq!(ledger.asked(), Some(both));
+        // Asked for too late for the commit that is under way.
+        let mut later = pin!(ledger.commit());
+        assert!(later.as_mut().now_or_never().is_none());
+        ledger.finish(both);
+        assert!(durable.now_or_never().is_some() && written.now_or_never().is_some());
+        assert!(later.as_mut().now_or_never().is_none());
+        let last = Asked { ticket: 3, durable: true };
+        assert_eq!(ledger.asked(), Some(last));
+        ledger.finish(last);
         assert_eq!(ledger.asked(), None);
         ledger.ask();
-        assert_eq!(ledger.asked(), Some(Asked { ticket: 3, durable: false }));
+        assert_eq!(ledger.asked(), Some(Asked { ticket: 4, durable: false }));
     }
 
     #[test]

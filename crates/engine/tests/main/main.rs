@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod collisions;
+mod commits;
 mod discarding;
 mod disk_model;
 mod faults;

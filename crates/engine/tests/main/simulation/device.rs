@@ -4,6 +4,7 @@ use super::{Rng, SimClock};
 use bytes::Bytes;
 use nitro_port::{Allocation, Clock, Device, DeviceError, Geometry};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Delays each operation of `inner` before and after it takes effect.
@@ -12,11 +13,13 @@ pub struct Jittery<D> {
     clock: SimClock,
     rng: Mutex<Rng>,
     delay_us_max: u64,
+    /// Flushes that have begun.
+    pub flushes: AtomicU64,
 }
 
 impl<D> Jittery<D> {
     pub fn new(inner: D, clock: &SimClock, seed: u64, delay_us_max: u64) -> Self {
-        Self { inner, clock: clock.clone(), rng: Mutex::new(Rng::new(seed)), delay_us_max }
+        Self { inner, clock: clock.clone(), rng: Mutex::new(Rng::new(seed)), delay_us_max, flushes: AtomicU64::new(0) }
     }
 
     async fn delay(&self) {
@@ -53,6 +56,7 @@ impl<D: Device> Device for Jittery<D> {
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
         self.delay().await;
         self.inner.flush().await
     }

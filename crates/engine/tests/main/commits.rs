@@ -1,0 +1,91 @@
+//! When a commit flushes the SSD: whenever somebody wants it durable, or its records refer to data; else not.
+
+use crate::simulation::{Jittery, SimClock, Simulation};
+use bytes::Bytes;
+use nitro_device::RamDevice;
+use nitro_engine::manager::Settings;
+use nitro_engine::{Cache, CrashMemory, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_port::Clock;
+use nitro_units::ObjectId;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+type Disk = Jittery<RamDevice>;
+type TestVolume = Arc<Volume<Disk, Disk, SimClock>>;
+
+const WEU_BYTES: u64 = 512 << 10;
+const MIB: u64 = 1 << 20;
+
+fn start(mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
+    let manager = Settings { weu_bytes: WEU_BYTES as u32, extent_bytes: 4096, ..Settings::new(16 * WEU_BYTES) };
+    let words: &'static [AtomicU64] = Vec::leak((0..4096).map(|_| AtomicU64::new(0)).collect());
+    let settings = EngineSettings {
+        dirty_age: Duration::from_secs(10_000),
+        crash_memory: Some(CrashMemory { words, identity: [1; 16] }),
+        ..EngineSettings::new(manager)
+    };
+    let sim = Simulation::new(1);
+    let clock = sim.clock.clone();
+    let device = |bytes| Jittery::new(RamDevice::new(bytes, 512), &clock, 1, 50);
+    let flash = device(settings.manager.cache_bytes + Cache::<Disk, SimClock>::overhead_bytes(&settings));
+    let cache = sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], 1)).unwrap();
+    let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
+    let volume = Volume::new(cache.clone(), device(4 * MIB), options);
+    let (destaging, journaling) = (volume.clone(), cache.clone());
+    sim.spawn(async move { destaging.destage_worker().await });
+    sim.spawn(async move { cache.insertion_worker().await });
+    sim.spawn(async move { journaling.journal_worker().await });
+    (sim, volume)
+}
+
+/// Commits, and flushes of the SSD.
+fn counts(volume: &TestVolume) -> (u64, u64) {
+    (volume.cache().status().engine.commits, volume.cache().flash().flushes.load(Ordering::Relaxed))
+}
+
+#[test]
+fn what_was_only_written_is_flushed_for_who_wants_it_durable() {
+    let (sim, volume) = start(WriteMode::WriteThrough);
+    let clock = sim.clock.clone();
+    let unflushed = sim.run(async move {
+        let mut unflushed = 0;
+        for round in 0..20 {
+            volume.write(0, Bytes::from(vec![round + 1; MIB as usize]), false).await.unwrap();
+            volume.cache().settled().await;
+            volume.cache().sync().await.unwrap();
+            volume.write(0, Bytes::from(vec![100; MIB as usize]), false).await.unwrap();
+            let (commits, flushes) = counts(&volume);
+            while counts(&volume).0 == commits {
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+            if counts(&volume).1 == flushes {
+                unflushed += 1;
+                volume.cache().sync().await.unwrap();
+                assert!(counts(&volume).1 > flushes, "round {round}");
+            }
+        }
+        unflushed
+    });
+    assert!(unflushed > 0, "every commit was flushed");
+    sim.end();
+}
+
+#[test]
+fn commits_with_data_are_flushed_though_nobody_asks() {
+    let (sim, volume) = start(WriteMode::WriteBack);
+    let commits = sim.run(async move {
+        let begun = counts(&volume);
+        for round in 0..200u32 {
+            let content: Vec<u8> = (0..MIB as u32 / 4).flat_map(|n| (n / 1024 * 1000 + round).to_le_bytes()).collect();
+            volume.write(0, content.into(), false).await.unwrap();
+            volume.cache().settled().await;
+            let (commits, flushes) = counts(&volume);
+            assert!(flushes - begun.1 >= commits - begun.0, "{flushes} flushes, {commits} commits, from {begun:?}");
+        }
+        counts(&volume).0 - begun.0
+    });
+    assert!(commits > 20, "{commits} commits");
+    sim.end();
+}
