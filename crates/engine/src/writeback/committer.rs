@@ -207,7 +207,6 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         records.extend(round.records);
         let mut batches = split(records, self.batch_bytes());
         let data = write_data(cache, round.unsaved, round.sealed);
-        self.unflushed = true;
         let (written, refused) = join(data, self.append(batches.next().unwrap_or_default())).await;
         written?;
         let mut refused = refused?;
@@ -262,6 +261,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         {
             return Ok(Some(records));
         }
+        self.unflushed = true;
         match self.journal.append(&self.cache.flash, &records).await {
             Ok(bytes) => {
                 self.cache.metrics.ssd_written_journal_bytes.add(bytes.0);
