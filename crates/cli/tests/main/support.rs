@@ -215,6 +215,13 @@ impl Drop for Server {
     }
 }
 
+/// The names of a process's threads, each with the kernel's function that it waits in.
+fn threads_of(process: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let text = |task: &fs::DirEntry, file| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+    tasks.map(|task| format!("{}: {}", text(&task, "comm").trim(), text(&task, "wchan"))).collect()
+}
+
 pub fn wait(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {
@@ -222,8 +229,9 @@ pub fn wait(child: &mut Child) -> ExitStatus {
             return status;
         }
         if begun.elapsed() > PATIENCE {
+            let threads = threads_of(child.id());
             child.kill().unwrap();
-            panic!("the program does not end");
+            panic!("the program does not end; its threads, and what they wait for in the kernel: {threads:?}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
