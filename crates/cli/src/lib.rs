@@ -7,7 +7,7 @@
 
 mod args;
 mod cache;
-pub mod cos;
+mod cos;
 mod estimate;
 mod generate;
 mod index;

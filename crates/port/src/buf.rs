@@ -56,10 +56,10 @@ const fn size_class(pages: usize) -> usize {
     }
 }
 
-/// The RAM that a buffer of `len` bytes takes: its pages, and one that the allocator loses by aligning them.
+/// The RAM that a buffer of `len` bytes takes: its pages, and what the allocator loses by aligning them.
 #[must_use]
 pub fn held_bytes(len: usize) -> u64 {
-    ((size_class(len.div_ceil(BUF_ALIGNMENT_BYTES)) + 1) * BUF_ALIGNMENT_BYTES) as u64
+    pool::bytes_of(size_class(len.div_ceil(BUF_ALIGNMENT_BYTES))) as u64
 }
 
 /// A page-aligned buffer with one owner. Its memory starts at a page and spans whole pages, maybe more than it needs; its length is

@@ -67,8 +67,8 @@ const fn magazine(pages: usize) -> usize {
     if count == 0 { 1 } else { count }
 }
 
-/// The RAM that a buffer of so many pages takes, as [`held_bytes`](super::held_bytes) counts it.
-const fn bytes_of(pages: usize) -> usize {
+/// The RAM that a buffer of so many pages takes: these, and one that the allocator loses by aligning them.
+pub(super) const fn bytes_of(pages: usize) -> usize {
     (pages + 1) * BUF_ALIGNMENT_BYTES
 }
 
@@ -170,9 +170,10 @@ impl Pool {
         }
         let mut depot = depot(pages);
         depot.push_within(memory, DEPOT_BYTES_MAX);
-        for _ in 0..if full { magazine(pages) } else { 0 } {
-            let Some(memory) = self.shelf.pop(pages) else { return };
-            depot.push_within(memory, DEPOT_BYTES_MAX);
+        if full {
+            (0..magazine(pages))
+                .map_while(|_| self.shelf.pop(pages))
+                .for_each(|memory| depot.push_within(memory, DEPOT_BYTES_MAX));
         }
     }
 
