@@ -1,13 +1,13 @@
 //! Writes the seed corpora: `cd fuzz && cargo run --example seeds`.
 
-use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
-use nitro_port::codec::{Compression, Compressor};
-use nitro_port::codec::FingerprintHash;
-use nitro_engine::journal::Area;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
 use nitro_engine::format::weu::{Entry, Head, encode_table};
+use nitro_engine::journal::Area;
 use nitro_engine::journal::{LogPosition, Record};
 use nitro_fuzz::wire::{CLIENT_FLAGS, cmd, info_payload, meta_payload, opt, option, request};
+use nitro_port::codec::FingerprintHash;
+use nitro_port::codec::{Compression, Compressor};
+use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::io::Result;
 use std::path::Path;
 
@@ -169,6 +169,7 @@ fn weu_headers() -> Result<()> {
         stored_bytes: n * 100,
         checksum: n * 77,
         raw: false,
+        class: nitro_units::ClassId::new(n as u8 % 32).unwrap_or_default(),
         version: u64::from(n) << 40,
     };
     let entries: Vec<_> = (0..3).map(entry).collect();
@@ -194,10 +195,18 @@ fn journals() -> Result<()> {
     #[rustfmt::skip]
     let base = Record::DirtyBase {
         key, version, weu, generation, start, entry, offset, stored_bytes, crc, raw_blocks, fingerprint,
+        class: nitro_units::ClassId::UNCLASSIFIED,
     };
     let state = [
         Record::NextVersion { version },
-        Record::Volume { object, name, origin_bytes: 1 << 30, uuid: [6; 16], mode: 1, domain: nitro_engine::DedupDomain::named("red") },
+        Record::Volume {
+            object,
+            name,
+            origin_bytes: 1 << 30,
+            uuid: [6; 16],
+            mode: 1,
+            domain: nitro_engine::DedupDomain::named("red"),
+        },
         Record::Slot { weu, evicted: Generation(2), generation, dead: vec![0xF0; 3] },
         Record::RegionOpened { object, region },
         base.clone(),

@@ -8,13 +8,13 @@
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_units::ExtentKey;
-use nitro_port::buf::BufMut;
-use nitro_engine::format::crc32c;
 use nitro_engine::format::journal::{HEADER_BYTES, Header, HeaderCrc, Kind};
 use nitro_engine::journal::{AppendError, Area, Identity, Journal, Record, Replay};
-use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
 use nitro_fuzz::gauge;
+use nitro_log::crc32c;
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_units::ExtentKey;
 use std::future::Future;
 use std::sync::Mutex;
 

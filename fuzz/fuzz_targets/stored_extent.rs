@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_units::{Generation, WeuId};
-use nitro_port::codec::{Compression, Compressor, Encoding, decode};
 use nitro_engine::format::stored::{Place, payload_range, prefix};
+use nitro_port::codec::{Compression, Compressor, Encoding, decode};
+use nitro_units::{Generation, WeuId};
 
 const EXTENT_BYTES: [usize; 3] = [512, 4096, 8192];
 
@@ -48,8 +48,13 @@ fn round_trip(extent: &Bytes) {
 fuzz_target!(|data: &[u8]| -> Corpus {
     let [encoding, a, b, payload @ ..] = data else { return Corpus::Reject };
     let Some(encoding) = Encoding::from_number(1 + encoding % 2) else { return Corpus::Reject };
-    let place =
-        Place { epoch: 7, start: 1, weu: WeuId((*a).into()), generation: Generation(u32::from(*b)), offset: u32::from(*a) * 16 };
+    let place = Place {
+        epoch: 7,
+        start: 1,
+        weu: WeuId((*a).into()),
+        generation: Generation(u32::from(*b)),
+        offset: u32::from(*a) * 16,
+    };
     as_they_are(&place, data);
     with_prefix(&place, encoding, payload, a ^ b);
     if !payload.is_empty() {

@@ -4,8 +4,9 @@
 
 use libfuzzer_sys::{Corpus, fuzz_target};
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
+use nitro_engine::format::FORMAT_VERSION;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock};
-use nitro_engine::format::{FORMAT_VERSION, crc32c};
+use nitro_log::crc32c;
 
 const CRC_AT: usize = SUPERBLOCK_BYTES - 4;
 

@@ -4,10 +4,10 @@
 use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_units::Fingerprint;
 use nitro_fuzz::trace::drain;
 use nitro_trace::parquet::{ParquetReader, ParquetWriter};
 use nitro_trace::{BadRecords, Op, Reader, Request};
+use nitro_units::{ClassId, Fingerprint};
 
 #[derive(Arbitrary, Debug)]
 struct Row {
@@ -16,6 +16,7 @@ struct Row {
     object: u32,
     offset: u64,
     len: u32,
+    class: u8,
     block_bytes: u32,
     prints: Vec<[u8; 20]>,
     compressed_bytes: Option<u32>,
@@ -30,6 +31,7 @@ impl Row {
             object: self.object,
             offset: self.offset,
             len: self.len.into(),
+            class: ClassId::new(self.class % 32).unwrap_or_default(),
             block_bytes: if fingerprints.is_empty() { 0 } else { self.block_bytes },
             fingerprints,
             compressed_bytes: self.compressed_bytes,

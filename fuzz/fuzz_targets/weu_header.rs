@@ -5,8 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
+use nitro_engine::format::FORMAT_VERSION;
 use nitro_engine::format::weu::{Entry, Head, encode_table};
-use nitro_engine::format::{FORMAT_VERSION, crc32c};
+use nitro_log::crc32c;
 
 const HEAD_BYTES: usize = 512;
 const FIELDS_BYTES: usize = 48;

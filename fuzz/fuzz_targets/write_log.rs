@@ -9,13 +9,13 @@
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
-use nitro_port::buf::BufMut;
 use nitro_engine::format::write_log::{Entry, Header, LABEL_BYTES, Label, RING_BYTES_MIN, batch_bytes, encode};
 use nitro_engine::inspect::{LogContents, log_contents};
 use nitro_engine::journal::LogPosition;
-use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
 use nitro_fuzz::gauge;
+use nitro_port::buf::BufMut;
+use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use std::collections::BTreeMap;
 use std::future::Future;
 
@@ -96,8 +96,7 @@ fn built(mut input: &[u8], ring: &mut [u8]) -> Model {
         at = if flags & 1 == 1 || at + len > ring.len() { 0 } else { at };
         sequence += u64::from(flags >> 2 & 1);
         start -= u32::from(flags >> 3 & 1);
-        let header =
-            Header { batch_bytes: 0, uuid: UUID, sequence, tail: 0, start, records: 0, body_crc: 0 };
+        let header = Header { batch_bytes: 0, uuid: UUID, sequence, tail: 0, start, records: 0, body_crc: 0 };
         let batch = encode(header, &all, BLOCK_BYTES);
         ring[at..at + len].copy_from_slice(&batch);
         ring[at + len - 1] ^= flags >> 1 & 1;
@@ -137,7 +136,8 @@ fn check(found: &LogContents, model: &Model) {
 fuzz_target!(|data: &[u8]| -> Corpus {
     let Some(([how, position], input)) = data.split_first_chunk::<2>() else { return Corpus::Reject };
     let mut image = vec![0; LABEL_BYTES + RING_BYTES_MIN as usize];
-    let label = Label { extent_bytes: EXTENT_BYTES as u32, uuid: UUID, cache_uuid: [1; 16], ring_bytes: RING_BYTES_MIN };
+    let label =
+        Label { extent_bytes: EXTENT_BYTES as u32, uuid: UUID, cache_uuid: [1; 16], ring_bytes: RING_BYTES_MIN };
     label.encode(&mut image);
     let ring = &mut image[LABEL_BYTES..];
     let mut model = Model { over: true, ..Model::default() };

@@ -4,13 +4,11 @@ use bytes::Bytes;
 use futures_executor::LocalPool;
 use futures_util::future::join3;
 use futures_util::task::LocalSpawnExt as _;
-use nitro_port::buf::{BufMut, is_aligned};
+use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
 use nitro_nbd::transport::memory::duplex;
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
-use nitro_nbd::{
-    ConnectionSummary, Context, Export, ExportInfo, ExportName, Exports, Limits, NbdErrno, NbdError, Pieces,
-    ServerOptions, StatusExtent, ZeroFlags, serve,
-};
+use nitro_nbd::{ConnectionSummary, Limits, NbdError, ServerOptions, serve};
+use nitro_port::buf::{BufMut, is_aligned};
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
@@ -84,15 +82,16 @@ pub fn converse(
 
 struct OneExport(Arc<MemoryExport>);
 
-impl Exports for OneExport {
-    type Export = MemoryExport;
+impl Disks for OneExport {
+    type Disk = MemoryExport;
 
-    fn list(&self) -> Vec<ExportName> {
-        vec![ExportName { name: EXPORT_NAME.into(), description: self.0.info().description }]
+    fn list(&self) -> Vec<DiskName> {
+        vec![DiskName { name: EXPORT_NAME.into(), description: self.0.info().description }]
     }
 
-    fn open(&self, name: &str) -> Option<Arc<MemoryExport>> {
-        (name == EXPORT_NAME).then(|| Arc::clone(&self.0))
+    fn open(&self, name: &str) -> Option<Opened<MemoryExport>> {
+        let open = || Opened { disk: Arc::clone(&self.0), requester: Requester::default() };
+        (name == EXPORT_NAME).then(open)
     }
 }
 
@@ -124,55 +123,57 @@ impl MemoryExport {
     }
 }
 
-impl Export for MemoryExport {
-    fn info(&self) -> ExportInfo {
-        ExportInfo { description: "in memory".into(), ..ExportInfo::new(EXPORT_BYTES as u64) }
+impl Disk for MemoryExport {
+    fn info(&self) -> DiskInfo {
+        DiskInfo { description: "in memory".into(), ..DiskInfo::new(EXPORT_BYTES as u64) }
     }
 
-    fn try_read(&self, offset: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
+    fn try_read(&self, _: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         offset.is_multiple_of(2).then(|| Ok(self.pieces(offset, len)))
     }
 
-    async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
+    async fn read(&self, _: Requester, offset: u64, len: u32) -> Result<Pieces, DiskError> {
         self.turns(offset, len.into()).await;
         Ok(self.pieces(offset, len))
     }
 
-    async fn write(&self, offset: u64, data: Bytes, _fua: bool) -> Result<(), NbdErrno> {
+    async fn write(&self, _: Requester, offset: u64, data: Bytes, _fua: bool) -> Result<(), DiskError> {
         assert!(is_aligned(&data), "payloads are page-aligned");
         self.turns(offset, data.len() as u64).await;
         self.bytes()[offset as usize..][..data.len()].copy_from_slice(&data);
         Ok(())
     }
 
-    async fn flush(&self) -> Result<(), NbdErrno> {
+    async fn flush(&self, _: Requester) -> Result<(), DiskError> {
         self.turns(3, 1).await;
         Ok(())
     }
 
-    async fn trim(&self, offset: u64, len: u32, _fua: bool) -> Result<(), NbdErrno> {
+    async fn trim(&self, _: Requester, offset: u64, len: u32, _fua: bool) -> Result<(), DiskError> {
         self.turns(offset, len.into()).await;
-        Err(NbdErrno::Io)
+        Err(DiskError::Io)
     }
 
-    async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
+    async fn write_zeroes(&self, _: Requester, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), DiskError> {
         self.turns(offset, len.into()).await;
         if flags.fast {
-            return Err(NbdErrno::NotSupported);
+            return Err(DiskError::Unsupported);
         }
         self.bytes()[offset as usize..][..len as usize].fill(0);
         Ok(())
     }
 
-    async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {
+    async fn cache(&self, _: Requester, offset: u64, len: u32) -> Result<(), DiskError> {
         self.turns(offset, len.into()).await;
         Ok(())
     }
 
-    async fn block_status(&self, context: Context, offset: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
+    async fn status(&self, of: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {
         self.turns(offset, len.into()).await;
-        let run = if context == Context::BaseAllocation { 300 } else { 7000 };
+        let run = if of == StatusOf::Allocation { 300 } else { 7000 };
         let count = u64::from(len).div_ceil(run);
-        Ok((0..count).map(|n| StatusExtent { len: run, flags: (n % 4) as u32 }).collect())
+        let flag = |n: u64, bit: u64| n & bit != 0;
+        let told = |n| Run { len: run, hole: flag(n, 1), zero: flag(n, 2), cached: flag(n, 1), dirty: flag(n, 2) };
+        Ok((0..count).map(told).collect())
     }
 }

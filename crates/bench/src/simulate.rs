@@ -2,11 +2,11 @@
 //! traces with and without writes, the modelled SSD; and what a second thread gives a sweep.
 
 use crate::load::{Failure, Rng, thread_cpu_time};
+use nitro_model::{FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings, PageRun, Ssd, Timing};
 use nitro_sim::policies::{Feed, PolicyKind};
 use nitro_sim::sweep::{SweepProgress, sweep};
 use nitro_sim::workload::{self, Stored};
 use nitro_sim::{Settings, simulate};
-use nitro_ssd::{FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings, PageRun, Ssd, Timing};
 use nitro_trace::synth::Zipf;
 use nitro_trace::{Reader, Request, TraceError};
 use std::collections::HashSet;

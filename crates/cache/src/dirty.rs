@@ -101,6 +101,11 @@ impl DirtyList {
         old
     }
 
+    /// All extents of an object.
+    pub(crate) fn all_of(&self, object: ObjectId) -> Option<&BTreeMap<ExtentIndex, Held>> {
+        self.objects.get(&object)
+    }
+
     pub(crate) fn get_mut(&mut self, key: ExtentKey) -> Option<&mut Held> {
         self.objects.get_mut(&key.object())?.get_mut(&key.index())
     }

@@ -4,13 +4,15 @@
 //! locations and orders. That is what lets the server and the simulator run the same code.
 #![forbid(unsafe_code)]
 
-mod chosen;
+pub mod admission;
+pub mod destage;
 mod dirty;
+pub mod eviction;
 mod file_index;
 mod fingerprint_index;
 mod forget;
 mod location;
-mod lru;
+mod lru_map;
 mod manager;
 pub mod pattern;
 mod resize;
@@ -25,9 +27,14 @@ mod write_back;
 
 pub use dirty::DirtyExtent;
 pub use location::Location;
-pub use lru::LruMap;
+pub use lru_map::LruMap;
 pub use manager::{Append, CacheManager, Evicted};
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;
 pub use write_back::Superseded;
+
+/// docs/adding-a-policy.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-policy.md")]
+struct AddingAPolicy;

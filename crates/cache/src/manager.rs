@@ -1,7 +1,10 @@
 //! The cache manager: the upper half of the paper's Figure 2. It is told of look-ups, insertions and invalidations and
 //! answers with locations; it moves no bytes.
 
+use crate::admission::{Admission, Lane};
+use crate::destage::Destage;
 use crate::dirty::DirtyList;
+use crate::eviction::{EVICT_STEP_ENTRIES, Eviction};
 use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::location::Location;
@@ -9,9 +12,9 @@ use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
 use crate::sweep::Sweep;
-use crate::warm::TOGETHER;
 use crate::weu::{SlotState, Stored, WeuTable};
-use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use std::collections::BTreeMap;
 
 /// What became of an extent handed to [`CacheManager::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,9 @@ pub struct Evicted {
 /// Every caching decision of one cache.
 pub struct CacheManager {
     pub(crate) settings: Settings,
+    pub(crate) admission: Box<dyn Admission>,
+    /// By object.
+    pub(crate) destage: BTreeMap<ObjectId, Box<dyn Destage>>,
     pub(crate) weus: WeuTable,
     pub(crate) files: FileIndex,
     pub(crate) dups: Dups,
@@ -53,10 +59,26 @@ impl CacheManager {
     /// The first setting that is out of bounds.
     pub fn new(settings: Settings) -> Result<Self, SettingError> {
         settings.check()?;
+        let admission = settings.admission.build(settings.extents_raw(), settings.seed);
+        let eviction = settings.eviction.build(settings.weu_count());
+        Self::with_policies(settings, admission, eviction)
+    }
+
+    /// As [`new`](Self::new), with policies that settings cannot name: of eviction, over
+    /// [`weu_count`](Settings::weu_count) units, and of admission.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_policies(
+        settings: Settings,
+        admission: Box<dyn Admission>,
+        eviction: Box<dyn Eviction>,
+    ) -> Result<Self, SettingError> {
+        settings.check()?;
         let expected = settings.extents_raw() * 3 / 2;
         let by_fingerprint = settings.dedup && settings.fingerprint_index_percent > 0;
         Ok(Self {
-            weus: WeuTable::new(&settings),
+            weus: WeuTable::new(&settings, eviction),
             files: FileIndex::new(expected, settings.seed),
             dups: Dups::new(settings.dup_entries_max()),
             fingerprints: by_fingerprint
@@ -66,6 +88,8 @@ impl CacheManager {
             dirty: DirtyList::default(),
             restore: Restore::default(),
             version: 0,
+            admission,
+            destage: BTreeMap::new(),
             settings,
         })
     }
@@ -86,13 +110,14 @@ impl CacheManager {
                 self.weus.touch(location.weu);
                 Some(location)
             }
-            Some((stale, None)) => {
+            Some((stale @ Reference::Dup(_), None)) => {
                 self.drop_reference(key, stale);
                 self.stats.dups_stale_touched += 1;
                 self.stats.misses += 1;
                 None
             }
-            None => {
+            // The unit is being emptied, which takes the entry out of the index.
+            Some((Reference::Base(..), None)) | None => {
                 self.stats.misses += 1;
                 None
             }
@@ -217,14 +242,32 @@ impl CacheManager {
 
     /// Takes a free slot and raises its generation. `None`: evict first.
     pub fn open_weu(&mut self) -> Option<(WeuId, Generation)> {
+        self.open_weu_in(Lane::Main)
+    }
+
+    /// As [`open_weu`](Self::open_weu), for content of that lane.
+    pub fn open_weu_in(&mut self, lane: Lane) -> Option<(WeuId, Generation)> {
         self.finish_lap();
-        self.weus.open()
+        self.weus.open(lane)
+    }
+
+    /// Notes the class of an extent just [appended](Self::append).
+    pub fn classify(&mut self, location: &Location, class: ClassId) {
+        if class.is_classified() {
+            self.weus.classify(location.weu, location.entry, class);
+        }
+    }
+
+    /// Extents that can be hit, by the class that their content was stored for.
+    #[must_use]
+    pub fn cached_by_class(&self) -> [u64; ClassId::COUNT] {
+        self.weus.live_by_class()
     }
 
     /// As [`open_weu`](Self::open_weu), for content that the origin has not got.
     /// It is written piece by piece, in whole blocks of `block_bytes`.
     pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
-        let opened = self.open_weu()?;
+        let opened = self.open_weu_in(Lane::Dirty)?;
         self.weus.open_for_dirty(opened.0);
         self.weus.align_open(opened.0, block_bytes);
         Some(opened)
@@ -234,7 +277,7 @@ impl CacheManager {
     /// read after a restart.
     #[must_use]
     pub fn is_waiting_for_slots(&self) -> bool {
-        self.weus.pinned_count() > 0 || self.weus.discarding_count() > 0 || self.is_restoring()
+        self.weus.pinned_count() > 0 || self.weus.is_any_coming_free() || self.is_restoring()
     }
 
     /// Leaves the rest of a block of an open WEU unused, so that the next extent begins a new one: what is written
@@ -253,41 +296,10 @@ impl CacheManager {
         self.weus.stored(weu);
     }
 
-    /// Forgets a WEU that could not be written; its slot is not used again.
-    pub fn retire(&mut self, weu: WeuId) {
-        self.clear(weu, SlotState::Retired);
-    }
-
-    /// Whether fewer slots are free than should be ahead of need.
-    #[must_use]
-    pub fn wants_eviction(&self) -> bool {
-        self.weus.free_count() + self.weus.discarding_count() < self.settings.free_reserve()
-    }
-
-    /// Evicts the least recently used WEU: its base entries go at once, its dups when touched or cleaned.
-    pub fn evict(&mut self) -> Option<Evicted> {
-        self.evict_into(SlotState::Free)
-    }
-
-    /// As [`evict`](Self::evict); the slot is not opened before [`discarded`](Self::discarded), so that what the device is
-    /// told of the old contents does not meet the new ones.
-    pub fn evict_to_discard(&mut self) -> Option<Evicted> {
-        self.evict_into(SlotState::Discarding)
-    }
-
-    /// The device has been told that an evicted WEU's slot holds nothing.
-    pub fn discarded(&mut self, weu: WeuId) {
-        self.weus.discarded(weu);
-    }
-
-    fn evict_into(&mut self, then: SlotState) -> Option<Evicted> {
-        let weu = self.weus.least_recent()?;
-        let generation = self.weus.generation(weu);
-        let extents = self.clear(weu, then);
-        self.stats.weus_evicted += 1;
-        self.stats.extents_evicted += extents;
-        self.sweep.owe(self.sweep_units());
-        Some(Evicted { weu, generation })
+    /// Begins to forget a WEU that could not be written; its slot is not used again. To be followed by
+    /// [`evict_step`](Self::evict_step)s.
+    pub fn begin_retiring(&mut self, weu: WeuId) {
+        self.weus.begin_clearing(weu, SlotState::Retired);
     }
 
     /// Counters and gauges as of now.
@@ -309,7 +321,13 @@ impl CacheManager {
     #[must_use]
     pub fn index_ram_bytes(&self) -> usize {
         let fingerprints = self.fingerprints.as_ref().map_or(0, FingerprintIndex::ram_bytes);
-        self.files.ram_bytes() + self.dups.ram_bytes() + self.weus.ram_bytes() + self.dirty.ram_bytes() + fingerprints
+        self.files.ram_bytes()
+            + self.dups.ram_bytes()
+            + self.weus.ram_bytes()
+            + self.dirty.ram_bytes()
+            + self.admission.ram_bytes()
+            + self.destage.values().map(|policy| policy.ram_bytes()).sum::<usize>()
+            + fingerprints
     }
 
     pub(crate) fn find(&self, key: ExtentKey) -> Option<Reference> {
@@ -341,6 +359,7 @@ impl CacheManager {
             }
             self.drop_reference(key, old);
         }
+        self.weus.refer(weu, entry);
         if base {
             return self.files.insert(key, Reference::Base(weu, entry));
         }
@@ -358,29 +377,29 @@ impl CacheManager {
     pub(crate) fn drop_reference(&mut self, key: ExtentKey, reference: Reference) {
         self.files.remove(key, reference);
         match reference {
-            Reference::Dup(number) => self.dups.remove(number),
-            Reference::Base(..) => self.note_forgotten(key),
+            Reference::Dup(number) => {
+                if let Some(dup) = self.dups.get(number) {
+                    self.weus.unrefer(dup.weu(), dup.entry(), |generation| dup.is_of(generation));
+                }
+                self.dups.remove(number);
+            }
+            Reference::Base(weu, entry) => {
+                self.weus.unrefer(weu, entry, |_| true);
+                self.note_forgotten(key);
+            }
         }
     }
 
-    pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> u64 {
-        let keys = self.weus.clear(weu, then);
-        let count = keys.len() as u64;
-        let mut entry = 0;
-        let (mut together, mut keys) = ([ExtentKey::from_raw(0); TOGETHER], keys);
-        loop {
-            let some = together.iter_mut().zip(&mut keys).map(|(slot, key)| *slot = key).count();
-            self.warm_files(&together[..some]);
-            for key in &together[..some] {
-                self.files.remove(*key, Reference::Base(weu, entry));
-                entry = entry.wrapping_add(1);
-            }
-            if some < TOGETHER {
-                break;
-            }
+    /// Takes some entries of a unit that is being emptied out of the file index; says whether there are more.
+    pub(crate) fn clear_step(&mut self, weu: WeuId) -> bool {
+        let mut keys = [ExtentKey::from_raw(0); EVICT_STEP_ENTRIES];
+        let Some((first, count)) = self.weus.next_to_clear(weu, &mut keys) else { return false };
+        self.warm_files(&keys[..count]);
+        for (entry, key) in (first..).zip(&keys[..count]) {
+            self.files.remove(*key, Reference::Base(weu, entry));
         }
-        self.stats.base_entries -= count;
-        count
+        self.stats.base_entries -= count as u64;
+        true
     }
 }
 

@@ -14,14 +14,11 @@ impl CacheManager {
         self.weus.begin_shrink(limit);
     }
 
-    /// Evicts a WEU from number `limit` on for good; `None` where none can be evicted now.
-    pub fn evict_beyond(&mut self, limit: u32) -> Option<Evicted> {
+    /// Begins to evict a WEU from number `limit` on for good; `None` where none can be evicted now. To be followed by
+    /// [`evict_step`](Self::evict_step)s.
+    pub fn begin_eviction_beyond(&mut self, limit: u32) -> Option<Evicted> {
         let weu = self.weus.evictable_beyond(limit)?;
-        let generation = self.weus.generation(weu);
-        self.stats.weus_evicted += 1;
-        self.stats.extents_evicted += self.clear(weu, SlotState::Retired);
-        self.sweep.owe(self.sweep_units());
-        Some(Evicted { weu, generation })
+        Some(self.begin_eviction_of(weu, SlotState::Retired))
     }
 
     /// Slots from number `limit` on that have not been given up yet.

@@ -12,7 +12,7 @@ use crate::file_index::{Dup, Reference};
 use crate::fingerprint_index::Target;
 use crate::manager::CacheManager;
 use crate::weu::{Position, Stored};
-use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 use std::collections::{BTreeSet, HashSet};
 
 /// Most extents of a run of forgotten ones: a restart keeps each of them in RAM.
@@ -69,6 +69,8 @@ pub struct RestoredEntry {
     pub stored: Stored,
     /// The content's fingerprint, if the header has it.
     pub fingerprint: Option<Fingerprint>,
+    /// The class that it was stored for.
+    pub class: ClassId,
     /// The entry's version.
     pub version: u64,
     /// The journal has something newer for this key; the content may serve others.
@@ -149,6 +151,7 @@ impl CacheManager {
     pub fn restore_weu(&mut self, weu: WeuId, generation: Generation, entries: &[RestoredEntry]) -> Restored {
         let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
         self.weus.restore(weu, generation, extents);
+        self.weus.restore_classes(weu, entries.iter().map(|entry| entry.class));
         self.stats.base_entries += entries.len() as u64;
         let mut restored = Restored::default();
         for (number, entry) in entries.iter().enumerate() {
@@ -185,6 +188,9 @@ impl CacheManager {
             }
             return false;
         }
+        if let Reference::Base(weu, entry) = reference {
+            self.weus.refer(weu, entry);
+        }
         self.files.insert(entry.key, reference);
         true
     }
@@ -199,8 +205,9 @@ impl CacheManager {
                 Some(Reference::Base(w, e)) if (w, e) == (weu, entry) => {}
                 found => {
                     match found {
-                        Some(old @ Reference::Base(weu, _)) => {
+                        Some(old @ Reference::Base(weu, entry)) => {
                             self.files.remove(key, old);
+                            self.weus.unrefer(weu, entry, |_| true);
                             self.restore.untold.insert(weu);
                         }
                         Some(old) => self.drop_reference(key, old),
@@ -211,6 +218,7 @@ impl CacheManager {
                     } else {
                         Reference::Dup(self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu))))
                     };
+                    self.weus.refer(weu, entry);
                     self.files.insert(key, reference);
                 }
             }
@@ -218,6 +226,7 @@ impl CacheManager {
         if let Some(changed) = &mut self.restore.changed {
             changed.insert(key);
         }
+        self.note_dirtied(key, now);
         self.dirty.insert(key, Held::new(version, target, now));
     }
 

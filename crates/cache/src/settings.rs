@@ -1,9 +1,47 @@
 //! The cache's settings, each declared once with its bounds, default and meaning.
 
+use crate::admission::AdmissionKind;
+use crate::destage::DestageKind;
+use crate::eviction::EvictionKind;
 use crate::pattern::StreamSettings;
 use crate::weu::layout::ENTRIES_MAX;
 use nitro_units::WeuId;
 use std::fmt;
+
+/// Reads and writes a choice by its name.
+macro_rules! by_name {
+    ($kind:ty, $what:literal) => {
+        impl std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $kind {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<Self, String> {
+                Self::named(name).ok_or_else(|| {
+                    let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
+                    format!("there is no {} {name:?}; there are: {}", $what, names.join(", "))
+                })
+            }
+        }
+
+        impl serde::Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <std::borrow::Cow<'de, str>>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use by_name;
 
 /// One numeric setting: what help texts, checks and documentation are made of.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +94,9 @@ pub const FINGERPRINT_INDEX_RATIO: Setting = Setting {
     unit: "percent",
     meaning: "share of the cached extents whose fingerprints are kept in RAM to find duplicates",
 };
+
+/// What the table of write-evict units keeps beside one byte an entry for a unit with classified entries.
+const WEU_CLASSES_BYTES: u64 = 192;
 
 /// Fewest write-evict units of a cache: some fill, some are free ahead of need, some hold data.
 pub const WEU_COUNT_MIN: u64 = 8;
@@ -117,6 +158,12 @@ pub struct Settings {
     pub dedup: bool,
     /// See [`FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_percent: u8,
+    /// What new content is taken.
+    pub admission: AdmissionKind,
+    /// Which dirty extents are destaged next.
+    pub destage: DestageKind,
+    /// Which write-evict unit is evicted next.
+    pub eviction: EvictionKind,
     /// Sequential detection.
     pub streams: StreamSettings,
     /// Mixed into hashes; random in the server, so that no client can aim at collisions; fixed in the simulator.
@@ -133,6 +180,9 @@ impl Settings {
             weu_bytes: WEU_BYTES.default as u32,
             dedup: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
+            admission: AdmissionKind::default(),
+            destage: DestageKind::default(),
+            eviction: EvictionKind::default(),
             streams: StreamSettings::default(),
             seed: 0,
         }
@@ -189,11 +239,18 @@ impl Settings {
         u32::try_from(self.extents_raw() * 8).unwrap_or(u32::MAX - 1)
     }
 
+    /// The most RAM in bytes that policies take with so many dirty extents, and classes where all is classified.
+    #[must_use]
+    pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
+        let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);
+        self.admission.ram_bytes_max(self.extents_raw()) + self.destage.ram_bytes_max(dirty) + classes
+    }
+
     /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.
     #[must_use]
     pub fn index_ram_bytes(&self, unique: u64, dups: u64) -> u64 {
         let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
-        unique * (21 + fingerprint) + dups * 25 + u64::from(self.weu_count()) * 80 + (64 << 10)
+        unique * (21 + fingerprint) + dups * 25 + u64::from(self.weu_count()) * 128 + (64 << 10)
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Stats {
     pub unique_bytes: u64,
     /// Payload bytes of extents that were not duplicates, after compression.
     pub stored_bytes: u64,
+    /// Contents that the policy of admission refused.
+    pub rejections: u64,
     /// Entries removed because their extent was overwritten or trimmed.
     pub invalidations: u64,
     /// WEUs evicted.

@@ -69,9 +69,13 @@ impl CacheManager {
     fn mark_dirty(&mut self, key: ExtentKey, weu: WeuId, entry: u16, now: u32) {
         self.pin(key.object(), weu);
         let mut held = Held::new(self.version, Some((weu, entry)), now);
-        if let Some(old) = self.dirty.get(key) {
+        let old = self.dirty.get(key);
+        if let Some(old) = old.filter(|old| !old.cleaning) {
             // Else an extent that is written to again and again would never be old enough to be destaged.
-            held.since = if old.cleaning { now } else { old.since };
+            held.since = old.since;
+        }
+        if old.is_none_or(|old| old.since != held.since) {
+            self.note_dirtied(key, held.since);
         }
         if let Some(Held { target: Some((old, _)), .. }) = self.dirty.insert(key, held) {
             self.dirty.supersede(key.object(), old);
@@ -186,7 +190,7 @@ impl CacheManager {
         }
     }
 
-    fn dirty_extent(&self, key: ExtentKey, held: Held) -> DirtyExtent {
+    pub(crate) fn dirty_extent(&self, key: ExtentKey, held: Held) -> DirtyExtent {
         let location = held.target.and_then(|(weu, entry)| self.weus.location(weu, entry));
         DirtyExtent { key, version: held.version, location, cleaning: held.cleaning, unreadable: !held.is_readable() }
     }
@@ -198,8 +202,10 @@ impl CacheManager {
             None => return false,
             Some(held) if held.version != version => {
                 // The origin has what was written before that version was read.
-                if held.version > version {
+                if held.version > version && held.since != held.written {
                     held.since = held.written;
+                    let since = held.since;
+                    self.note_dirtied(key, since);
                 }
                 return false;
             }

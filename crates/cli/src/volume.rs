@@ -63,6 +63,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         read_only: args.read_only,
         description: args.description.clone(),
         dedup_domain: args.dedup_domain.clone(),
+        class: args.class,
         emulate_disk: args.emulate_disk,
         dirty_share_min: args.share.dirty_share_min,
         dirty_share_max: args.share.dirty_share_max,

@@ -98,8 +98,8 @@ pub fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
     nitro_port::codec::FingerprintHash::Blake3.of(bytes)
 }
 
-/// Chunks within `source`.
-pub(crate) type Pieces = [(Fingerprint, Range<usize>)];
+/// Where a source is cut into chunks, and their fingerprints.
+pub(crate) type Cuts = [(Fingerprint, Range<usize>)];
 
 impl<D: Device> Store<D> {
     /// Stores what is not there yet. Returns a reference to each chunk.
@@ -107,7 +107,7 @@ impl<D: Device> Store<D> {
         &self,
         (kind, lane): (ChunkKind, usize),
         source: &Bytes,
-        pieces: &Pieces,
+        pieces: &Cuts,
     ) -> Result<Vec<Reference>, Error> {
         let fingerprints: Vec<Fingerprint> = pieces.iter().map(|(f, _)| *f).collect();
         let mut places = self.find(&fingerprints).await?;
@@ -154,7 +154,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Believes only duplicates whose bytes are the same.
-    async fn compare(&self, source: &Bytes, pieces: &Pieces, places: &mut [Option<Place>]) -> Result<(), Error> {
+    async fn compare(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) -> Result<(), Error> {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
             let there = self.locate(&Reference { fingerprint: *fingerprint, place }).await;
@@ -169,7 +169,7 @@ impl<D: Device> Store<D> {
 
     /// Believes only blocks of recipes that have everything in the same places: where an older one of the same content says that
     /// chunks are, they need not be any more.
-    async fn compare_nodes(&self, source: &Bytes, pieces: &Pieces, places: &mut [Option<Place>]) {
+    async fn compare_nodes(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
             let there = self.node(&Reference { fingerprint: *fingerprint, place }).await.ok();
@@ -185,7 +185,7 @@ impl<D: Device> Store<D> {
         &self,
         (kind, lane): (ChunkKind, usize),
         source: &Bytes,
-        pieces: &Pieces,
+        pieces: &Cuts,
     ) -> Result<Vec<Place>, Error> {
         let all: Vec<usize> = (0..pieces.len()).collect();
         let regions = self.prepare(kind, source, pieces, &all);
@@ -193,7 +193,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Compresses chunks into regions.
-    fn prepare(&self, kind: ChunkKind, source: &Bytes, pieces: &Pieces, new: &[usize]) -> Vec<Prepared> {
+    fn prepare(&self, kind: ChunkKind, source: &Bytes, pieces: &Cuts, new: &[usize]) -> Vec<Prepared> {
         let region_bytes = self.superblock.region_bytes as usize;
         let mut regions = Vec::new();
         let mut rest = new;

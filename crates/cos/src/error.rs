@@ -1,7 +1,7 @@
 //! What can go wrong in a store.
 
 use crate::Kind;
-use nitro_engine::format::FormatError;
+use nitro_log::FormatError;
 use nitro_port::{DeviceError, ErrorKind};
 use nitro_units::Fingerprint;
 use std::fmt;

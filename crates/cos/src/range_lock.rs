@@ -1,6 +1,7 @@
 //! A lock on ranges of numbers, shared or exclusive, first come first served.
 
 use event_listener::Event;
+use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::ops::Range;
 
@@ -70,17 +71,8 @@ impl RangeLock {
             claims.all.push(Claim { id, range, alone });
             Held { lock: self, id }
         };
-        loop {
-            if self.claims.lock().has_turn(held.id) {
-                return held;
-            }
-            let ended = self.ended.listen();
-            // It may have ended before it was listened to.
-            if self.claims.lock().has_turn(held.id) {
-                return held;
-            }
-            ended.await;
-        }
+        attempt_at(&self.ended, || self.claims.lock().has_turn(held.id).then_some(())).await;
+        held
     }
 }
 

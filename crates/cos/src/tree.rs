@@ -1,7 +1,7 @@
 //! Recipes: trees of blocks, each up to 448 references wide, written anew where they change (copy on write), so that snapshots
 //! and clones share them.
 
-use crate::chunks::Pieces;
+use crate::chunks::Cuts;
 use crate::format::node::{Entry, FANOUT, Node};
 use crate::format::record::Root;
 use crate::format::region::ChunkKind;
@@ -213,7 +213,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    async fn store_nodes(&self, source: Bytes, pieces: &Pieces) -> Result<Vec<Reference>, Error> {
+    async fn store_nodes(&self, source: Bytes, pieces: &Cuts) -> Result<Vec<Reference>, Error> {
         if pieces.is_empty() {
             return Ok(Vec::new());
         }

@@ -26,7 +26,7 @@ use nitro_cache::{CacheManager, Location, LruMap, Stats};
 use nitro_port::codec::{FingerprintHash, decode};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
-use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -391,6 +391,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// The cache device.
     pub fn flash(&self) -> &F {
         &self.flash
+    }
+
+    /// Extents that can be had from it, by the class that their content was stored for.
+    pub fn cached_by_class(&self) -> [u64; ClassId::COUNT] {
+        self.manager.lock().cached_by_class()
     }
 
     /// What it is and did.

@@ -1,6 +1,7 @@
 //! The engine's metrics: names, units and meanings stand here and nowhere else.
 
 use hdrhistogram::Histogram;
+use nitro_units::ClassId;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -143,6 +144,52 @@ counters! {
         origin_timeouts,
         /// Requests that failed.
         errors,
+    }
+}
+
+counters! {
+    /// What requests of one class asked of a volume.
+    ClassMetrics / ClassCounters {
+        /// Read requests.
+        reads,
+        /// Bytes of read requests.
+        read_bytes,
+        /// Extents of read requests.
+        read_extents,
+        /// Of those, extents that were looked for and found in RAM or SSD.
+        read_hit_extents,
+        /// Write requests.
+        writes,
+        /// Bytes of write requests.
+        write_bytes,
+    }
+}
+
+/// What a volume was asked for, by class.
+#[derive(Debug, Default)]
+pub(crate) struct ClassesMetrics([ClassMetrics; ClassId::COUNT]);
+
+impl ClassesMetrics {
+    /// Counts a read of so many bytes, with the extents that were found and all of them.
+    pub(crate) fn read(&self, class: ClassId, bytes: u64, (hits, extents): (u64, u64)) {
+        let metrics = &self.0[class.index()];
+        metrics.reads.add(1);
+        metrics.read_bytes.add(bytes);
+        metrics.read_extents.add(extents);
+        metrics.read_hit_extents.add(hits);
+    }
+
+    /// Counts a write of so many bytes.
+    pub(crate) fn written(&self, class: ClassId, bytes: u64) {
+        let metrics = &self.0[class.index()];
+        metrics.writes.add(1);
+        metrics.write_bytes.add(bytes);
+    }
+
+    /// Those of the classes that anything was asked of.
+    pub(crate) fn counters(&self) -> Vec<(ClassId, ClassCounters)> {
+        let all = ClassId::all().zip(&self.0).map(|(class, metrics)| (class, metrics.snapshot()));
+        all.filter(|(_, counters)| *counters != ClassCounters::default()).collect()
     }
 }
 

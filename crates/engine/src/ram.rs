@@ -42,7 +42,8 @@ impl EngineSettings {
             ("read-ahead", self.readahead_ram_bytes),
             ("insertion queue", self.insert_queue_bytes),
             ("dirty queue", self.dirty_queue_bytes),
-            ("open write-evict units", weu * WEUS_IN_RAM),
+            ("policies and classes", manager.policy_ram_bytes(dirty)),
+            ("open write-evict units", weu * (WEUS_IN_RAM + manager.admission.lanes() as u64 - 1)),
             ("journal", journal),
             ("doubtful extents", self.crash_memory.map_or(0, |memory| memory.bytes())),
         ]

@@ -11,6 +11,7 @@ use nitro_cache::weu::layout::HEAD_BYTES;
 use nitro_cache::{Evicted, SettingError, Settings};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device};
+use nitro_units::WeuId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -120,7 +121,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.manager.lock().begin_shrink(limit);
         let (mut occupied, mut moved) = (usize::MAX, self.clock.now());
         loop {
-            while self.ledger.tell(EVICTED_BYTES as u64, |room| self.evict_beyond(limit, room)).await {}
+            while let Some(weu) = self.ledger.tell(EVICTED_BYTES as u64, |room| self.evict_beyond(limit, room)).await {
+                self.empty(weu);
+            }
             let left = self.manager.lock().occupied_beyond(limit);
             if left == 0 {
                 return Ok(());
@@ -140,12 +143,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// `false`: nothing can be evicted there now.
-    fn evict_beyond(&self, limit: u32, room: &Room<'_>) -> bool {
+    /// Begins to evict a WEU there; `None`: none can be evicted now.
+    fn evict_beyond(&self, limit: u32, room: &Room<'_>) -> Option<WeuId> {
         let mut manager = self.manager.lock();
-        let Some(Evicted { weu, generation }) = manager.evict_beyond(limit) else { return false };
+        let Evicted { weu, generation } = manager.begin_eviction_beyond(limit)?;
         room.push(Record::Evicted { weu, generation });
-        true
+        Some(weu)
     }
 
     /// Whether a cache that is becoming smaller waits for destage.

@@ -101,7 +101,7 @@ pub trait FlashIndex {
 /// Gives a page of either index, or its superblock, the checksum that it should have; for tests and fuzzing.
 #[doc(hidden)]
 pub fn reseal(page: &mut [u8], offset: u64, seed: u64) {
-    if offset < superblock::SUPERBLOCKS_BYTES { superblock::reseal(page) } else { hash::seal(page, offset, seed) }
+    if offset < superblock::SUPERBLOCKS_BYTES { nitro_log::seal(page) } else { hash::seal(page, offset, seed) }
 }
 
 impl From<DeviceError> for Error {

@@ -16,13 +16,15 @@
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
 use crate::{Error, PAGE_BYTES, Shape};
+use nitro_log::{is_sealed, seal, u32_at, u64_at};
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 8] = *b"NITROIDX";
 /// The newest format that this program knows.
 pub(crate) const VERSION: u32 = 1;
-const CRC_AT: usize = PAGE_BYTES - 4;
+/// Where the copies stand.
+const COPIES_AT: [u64; 2] = [0, PAGE_BYTES as u64];
 /// Bytes of both copies; what the kind has begins behind them.
 pub(crate) const SUPERBLOCKS_BYTES: u64 = 2 * PAGE_BYTES as u64;
 
@@ -43,18 +45,6 @@ pub(crate) struct Superblock {
     pub(crate) settings: [u64; 8],
 }
 
-fn u32_at(page: &[u8], at: usize) -> u32 {
-    page[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
-}
-
-fn u64_at(page: &[u8], at: usize) -> u64 {
-    page[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
-
 impl Superblock {
     pub(crate) fn encode(&self, page: &mut [u8]) {
         page.fill(0);
@@ -71,14 +61,14 @@ impl Superblock {
         for (number, at) in self.settings.iter().zip((32..).step_by(8)) {
             page[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        reseal(page);
+        seal(page);
     }
 
     pub(crate) fn decode(page: &[u8]) -> Result<Self, Error> {
         if page.len() != PAGE_BYTES || page[..8] != MAGIC {
             return Err(Error::NotAnIndex("the device does not begin with an index's magic".to_owned()));
         }
-        if u32_at(page, CRC_AT) != crc32c(&page[..CRC_AT]) {
+        if !is_sealed(page) {
             return Err(Error::Damaged("its superblock fails its checksum".to_owned()));
         }
         match u32_at(page, 8) {
@@ -97,13 +87,9 @@ impl Superblock {
 
     /// Writes both copies, and has the device make them durable, one after the other.
     pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
-        for copy in 0..2 {
-            let mut page = BufMut::zeroed(PAGE_BYTES);
-            self.encode(&mut page);
-            device.write(copy * PAGE_BYTES as u64, page.freeze()).await?;
-            device.flush().await?;
-        }
-        Ok(())
+        let mut page = BufMut::zeroed(PAGE_BYTES);
+        self.encode(&mut page);
+        Ok(nitro_log::write_both(device, COPIES_AT, &page).await?)
     }
 
     /// The first copy that is whole.
@@ -111,24 +97,8 @@ impl Superblock {
         if device.geometry().size_bytes < SUPERBLOCKS_BYTES {
             return Err(Error::NotAnIndex("the device is too small for one".to_owned()));
         }
-        let first = match device.read(0, PAGE_BYTES).await {
-            Ok(page) => Self::decode(&page),
-            Err(error) => Err(error.into()),
-        };
-        match first {
-            Ok(superblock) => Ok(superblock),
-            Err(error) => {
-                let second = device.read(PAGE_BYTES as u64, PAGE_BYTES).await?;
-                Self::decode(&second).map_err(|_| error)
-            }
-        }
+        nitro_log::read_first_whole(device, COPIES_AT, PAGE_BYTES, Self::decode).await
     }
-}
-
-/// Makes the checksum anew.
-pub(crate) fn reseal(page: &mut [u8]) {
-    let crc = crc32c(&page[..CRC_AT]);
-    page[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// What kind of index a device holds.

@@ -3,10 +3,9 @@
 
 use bytes::Bytes;
 use futures_executor::block_on;
+use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
 use nitro_nbd::transport::{ReadHalf, WriteHalf};
-use nitro_nbd::{
-    Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, ServerOptions, StatusExtent, ZeroFlags, serve,
-};
+use nitro_nbd::{ServerOptions, serve};
 use nitro_port::buf::BufMut;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -26,16 +25,16 @@ struct Ready {
     inline: bool,
 }
 
-impl Export for Ready {
-    fn info(&self) -> ExportInfo {
-        ExportInfo::new(1 << 40)
+impl Disk for Ready {
+    fn info(&self) -> DiskInfo {
+        DiskInfo::new(1 << 40)
     }
 
-    fn try_read(&self, _: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
+    fn try_read(&self, _: Requester, _: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         self.inline.then(|| Ok(Pieces::from_iter([self.data.slice(..len as usize)])))
     }
 
-    async fn read(&self, _: u64, len: u32) -> Result<Pieces, NbdErrno> {
+    async fn read(&self, _: Requester, _: u64, len: u32) -> Result<Pieces, DiskError> {
         let mut first = true;
         poll_fn(|context| {
             if std::mem::take(&mut first) {
@@ -48,42 +47,42 @@ impl Export for Ready {
         Ok(Pieces::from_iter([self.data.slice(..len as usize)]))
     }
 
-    async fn write(&self, _: u64, _: Bytes, _: bool) -> Result<(), NbdErrno> {
+    async fn write(&self, _: Requester, _: u64, _: Bytes, _: bool) -> Result<(), DiskError> {
         Ok(())
     }
 
-    async fn flush(&self) -> Result<(), NbdErrno> {
+    async fn flush(&self, _: Requester) -> Result<(), DiskError> {
         Ok(())
     }
 
-    async fn trim(&self, _: u64, _: u32, _: bool) -> Result<(), NbdErrno> {
+    async fn trim(&self, _: Requester, _: u64, _: u32, _: bool) -> Result<(), DiskError> {
         Ok(())
     }
 
-    async fn write_zeroes(&self, _: u64, _: u32, _: ZeroFlags) -> Result<(), NbdErrno> {
+    async fn write_zeroes(&self, _: Requester, _: u64, _: u32, _: ZeroFlags) -> Result<(), DiskError> {
         Ok(())
     }
 
-    async fn cache(&self, _: u64, _: u32) -> Result<(), NbdErrno> {
+    async fn cache(&self, _: Requester, _: u64, _: u32) -> Result<(), DiskError> {
         Ok(())
     }
 
-    async fn block_status(&self, _: Context, _: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
-        Ok(vec![StatusExtent { len: len.into(), flags: 0 }])
+    async fn status(&self, _: StatusOf, _: u64, len: u32) -> Result<Vec<Run>, DiskError> {
+        Ok(vec![Run { len: len.into(), ..Run::default() }])
     }
 }
 
 struct One(Arc<Ready>);
 
-impl Exports for One {
-    type Export = Ready;
+impl Disks for One {
+    type Disk = Ready;
 
-    fn list(&self) -> Vec<ExportName> {
-        vec![ExportName { name: "disk".into(), description: String::new() }]
+    fn list(&self) -> Vec<DiskName> {
+        vec![DiskName { name: "disk".into(), description: String::new() }]
     }
 
-    fn open(&self, _: &str) -> Option<Arc<Ready>> {
-        Some(Arc::clone(&self.0))
+    fn open(&self, _: &str) -> Option<Opened<Ready>> {
+        Some(Opened { disk: Arc::clone(&self.0), requester: Requester::default() })
     }
 }
 

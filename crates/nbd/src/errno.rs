@@ -1,5 +1,6 @@
 //! The error numbers of the transmission phase ("Error values" in proto.md).
 
+use nitro_frontend::DiskError;
 use std::fmt;
 
 /// Why a command failed, as the client is told. The numbers are fixed by the protocol, whatever the host uses.
@@ -54,3 +55,15 @@ impl fmt::Display for NbdErrno {
 }
 
 impl std::error::Error for NbdErrno {}
+
+impl From<DiskError> for NbdErrno {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Io => Self::Io,
+            DiskError::OutOfRange => Self::Invalid,
+            DiskError::ReadOnly => Self::Permission,
+            DiskError::NoSpace => Self::NoSpace,
+            DiskError::Unsupported => Self::NotSupported,
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Nitro's NBD server: the protocol ([doc/proto.md][proto] of the NBD project), over any byte stream.
 //!
-//! [`serve`] is one future for one connection, polled on one thread; it names no runtime. It serves an [`Export`] to a
+//! [`serve`] is one future for one connection, polled on one thread; it names no runtime. It serves a [`Disk`](nitro_frontend::Disk) to a
 //! client at the other end of a [`ReadHalf`](transport::ReadHalf) and a [`WriteHalf`](transport::WriteHalf). There is no
 //! caching logic here, and no socket: the crate is tested in memory (see [`transport::memory`]).
 //!
@@ -10,9 +10,9 @@
 //! [proto]: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 #![forbid(unsafe_code)]
 
+mod context;
 mod errno;
 mod error;
-mod export;
 mod handshake;
 mod limits;
 mod link;
@@ -23,9 +23,9 @@ mod session;
 mod tls;
 pub mod transport;
 
+pub use context::Context;
 pub use errno::NbdErrno;
 pub use error::{NbdError, Phase};
-pub use export::{Context, Export, ExportInfo, ExportName, Exports, Pieces, StatusExtent, ZeroFlags};
 pub use limits::Limits;
 pub use link::RECEIVE_BYTES;
 pub use memory::RequestMemory;

@@ -1,7 +1,6 @@
 //! One connection from its greeting to its end.
 
 use crate::error::NbdError;
-use crate::export::Exports;
 use crate::handshake::{self, ClientFlags, Outcome, Security};
 use crate::limits::Limits;
 use crate::link::Link;
@@ -10,6 +9,7 @@ use crate::session::{self, End, Work};
 use crate::tls::{self, TlsPolicy};
 use crate::transport::{ReadHalf, WriteHalf};
 use futures_util::future::{Either, FusedFuture, FutureExt as _, select};
+use nitro_frontend::Disks;
 use rustls::ServerConfig;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -55,7 +55,7 @@ impl ConnectionSummary {
 ///
 /// # Errors
 /// [`NbdError`]: the transport failed, or the client breaks the protocol in a way that cannot be answered.
-pub async fn serve<X: Exports, R: ReadHalf, W: WriteHalf>(
+pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
     reader: R,
     writer: W,
     exports: &X,
@@ -94,7 +94,7 @@ enum Conversation<R, W> {
 }
 
 /// Negotiates, then serves requests.
-async fn converse<X: Exports, R: ReadHalf, W: WriteHalf>(
+async fn converse<X: Disks, R: ReadHalf, W: WriteHalf>(
     mut link: Link<R, W>,
     exports: &X,
     options: &ServerOptions,

@@ -9,8 +9,12 @@ pub use pool::POOLED_BYTES_MAX;
 
 use bytemuck::{Pod, Zeroable};
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+/// The data of one read, in order: as many buffers as there are places that it came from.
+pub type Pieces = SmallVec<[Bytes; 2]>;
 
 /// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
 pub const BUF_ALIGNMENT_BYTES: usize = 4096;

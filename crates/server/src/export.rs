@@ -10,14 +10,14 @@ use futures_util::future::select;
 use nitro_console::logging::Repeats;
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
-use nitro_engine::{Change, ErrorKind, Rest, Volume, WriteMode};
-use nitro_nbd::protocol::{STATE_CACHED, STATE_HOLE, STATE_ZERO};
-use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
+use nitro_engine::{CachedRun, Change, ErrorKind, Rest, Volume, WriteMode};
+use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
 use nitro_port::{Allocation, Device};
 use nitro_trace::Op;
+use nitro_units::ClassId;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -226,19 +226,32 @@ impl<'a> ExportList<'a> {
     }
 }
 
-impl Exports for ExportList<'_> {
-    type Export = VolumeExport;
+/// What stands between a volume's name and a class in the name of an export.
+const CLASS_SEPARATOR: &str = "?class=";
 
-    fn list(&self) -> Vec<ExportName> {
-        let entry = |e: &Arc<VolumeExport>| ExportName { name: e.name.clone(), description: e.description.clone() };
+/// Numbers of clients.
+static CLIENTS: AtomicU64 = AtomicU64::new(0);
+
+impl Disks for ExportList<'_> {
+    type Disk = VolumeExport;
+
+    fn list(&self) -> Vec<DiskName> {
+        let entry = |e: &Arc<VolumeExport>| DiskName { name: e.name.clone(), description: e.description.clone() };
         self.served.volumes.read().iter().map(entry).collect()
     }
 
-    fn open(&self, name: &str) -> Option<Arc<VolumeExport>> {
-        let found = self.served.volume(name)?;
-        *self.opened.borrow_mut() = Some(Seat::new(Arc::clone(&found)));
+    fn open(&self, name: &str) -> Option<Opened<VolumeExport>> {
+        let plain = || self.served.volume(name).map(|export| (export, None));
+        let classed = || {
+            let (name, class) = name.rsplit_once(CLASS_SEPARATOR)?;
+            let class = class.parse().ok().and_then(ClassId::new)?;
+            self.served.volume(name).map(|export| (export, Some(class)))
+        };
+        let (disk, class) = plain().or_else(classed)?;
+        *self.opened.borrow_mut() = Some(Seat::new(Arc::clone(&disk)));
         self.found.notify(usize::MAX);
-        Some(found)
+        let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
+        Some(Opened { disk, requester: Requester { client, class } })
     }
 
     fn begin(&self, _: &Arc<VolumeExport>) {
@@ -254,31 +267,38 @@ fn go_on<T>((result, rest): (Result<T, nitro_engine::Error>, Option<Rest>)) -> R
 }
 
 /// Records a request without data.
-fn note(recording: Option<(&VolumeRecorder, Arrival)>, op: Op, offset: u64, len: u32) {
+fn note(recording: Option<Recording<'_>>, op: Op, offset: u64, len: u32) {
     if let Some((recorder, arrival)) = recording {
         recorder.other(arrival, op, offset, len);
     }
 }
 
+/// Where a request is recorded.
+type Recording<'a> = (&'a VolumeRecorder, Arrival);
+
 impl VolumeExport {
-    /// Where a request that comes now is to be recorded, if it is.
-    fn recording(&self) -> Option<(&VolumeRecorder, Arrival)> {
-        self.recorder.get().map(|recorder| (recorder, recorder.arrival()))
+    fn class(&self, from: Requester) -> ClassId {
+        from.class.unwrap_or_else(|| self.volume.class())
     }
 
-    async fn change(&self, change: Change) -> Result<(), NbdErrno> {
-        go_on(self.volume.change(change).await).map_err(|e| self.errno(&e))
+    /// Where a request that comes now is to be recorded, if it is.
+    fn recording(&self, from: Requester) -> Option<Recording<'_>> {
+        self.recorder.get().map(|recorder| (recorder, recorder.arrival(self.class(from))))
+    }
+
+    async fn change(&self, from: Requester, change: Change) -> Result<(), DiskError> {
+        go_on(self.volume.change_as(self.class(from), change).await).map_err(|e| self.told(&e))
     }
 
     /// What a client is told of an error. Failures of devices are logged.
-    fn errno(&self, error: &nitro_engine::Error) -> NbdErrno {
+    fn told(&self, error: &nitro_engine::Error) -> DiskError {
         match error.kind() {
-            ErrorKind::OutOfRange => NbdErrno::Invalid,
-            ErrorKind::ReadOnly => NbdErrno::Permission,
-            ErrorKind::NoSpace => NbdErrno::NoSpace,
-            ErrorKind::Unsupported => NbdErrno::NotSupported,
+            ErrorKind::OutOfRange => DiskError::OutOfRange,
+            ErrorKind::ReadOnly => DiskError::ReadOnly,
+            ErrorKind::NoSpace => DiskError::NoSpace,
+            ErrorKind::Unsupported => DiskError::Unsupported,
             // A state of the volume, which was logged when it began.
-            ErrorKind::Io if matches!(error, nitro_engine::Error::Destage(_)) => NbdErrno::Io,
+            ErrorKind::Io if matches!(error, nitro_engine::Error::Destage(_)) => DiskError::Io,
             ErrorKind::Io
             | ErrorKind::Setting
             | ErrorKind::Format
@@ -289,104 +309,102 @@ impl VolumeExport {
                     let what = format_args!("volume {}: a request failed", self.name);
                     tracing::warn!("{}{left_out}", nitro_console::error::Error::with_sources(what, error));
                 }
-                NbdErrno::Io
+                DiskError::Io
             }
         }
     }
 
     /// The origin's allocation map. It can be asked for whole blocks only; the client for any bytes.
-    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<StatusExtent>, NbdErrno> {
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Run>, DiskError> {
         let geometry = self.volume.origin().geometry();
         let block = u64::from(geometry.block_bytes);
         let start = offset / block * block;
         let end = (offset + len).next_multiple_of(block).min(self.volume.size_bytes());
-        let runs = self.volume.allocation(start, end - start).await.map_err(|e| self.errno(&e))?;
+        let runs = self.volume.allocation(start, end - start).await.map_err(|e| self.told(&e))?;
         let mut before = offset - start;
         let cut = |run: Allocation| {
             let skipped = before.min(run.len);
             before -= skipped;
-            StatusExtent { len: run.len - skipped, flags: if run.hole { STATE_HOLE | STATE_ZERO } else { 0 } }
+            Run { len: run.len - skipped, hole: run.hole, zero: run.hole, ..Run::default() }
         };
         Ok(runs.into_iter().map(cut).collect())
     }
 }
 
-impl Export for VolumeExport {
-    fn info(&self) -> ExportInfo {
+impl Disk for VolumeExport {
+    fn info(&self) -> DiskInfo {
         let volume = &self.volume;
         let extent_bytes = volume.cache().settings().manager.extent_bytes;
         let geometry = volume.origin().geometry();
-        ExportInfo {
+        DiskInfo {
             description: self.description.clone(),
             read_only: volume.read_only(),
             rotational: geometry.rotational,
             block_preferred_bytes: extent_bytes.max(4096),
-            ..ExportInfo::new(volume.size_bytes())
+            ..DiskInfo::new(volume.size_bytes())
         }
     }
 
-    fn try_read(&self, offset: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
-        let recording = self.recording();
-        let data = self.volume.try_read(offset, len.into())?;
+    fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
+        let recording = self.recording(from);
+        let data = self.volume.try_read_as(self.class(from), offset, len.into())?;
         if let Some((recorder, arrival)) = recording {
             recorder.read(arrival, offset, len, data.clone());
         }
         Some(Ok(data))
     }
 
-    async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
-        let recording = self.recording();
-        let data = self.volume.read(offset, len.into()).await.map_err(|e| self.errno(&e))?;
+    async fn read(&self, from: Requester, offset: u64, len: u32) -> Result<Pieces, DiskError> {
+        let recording = self.recording(from);
+        let data = self.volume.read_as(self.class(from), offset, len.into()).await.map_err(|e| self.told(&e))?;
         if let Some((recorder, arrival)) = recording {
             recorder.read(arrival, offset, len, data.clone());
         }
         Ok(data)
     }
 
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), NbdErrno> {
-        let recording = self.recording().map(|recording| (recording, data.clone()));
-        self.change(Change::Write { offset, data, fua }).await?;
+    async fn write(&self, from: Requester, offset: u64, data: Bytes, fua: bool) -> Result<(), DiskError> {
+        let recording = self.recording(from).map(|recording| (recording, data.clone()));
+        self.change(from, Change::Write { offset, data, fua }).await?;
         if let Some(((recorder, arrival), data)) = recording {
             recorder.write(arrival, offset, data);
         }
         Ok(())
     }
 
-    async fn flush(&self) -> Result<(), NbdErrno> {
-        let recording = self.recording();
-        self.change(Change::Flush).await?;
+    async fn flush(&self, from: Requester) -> Result<(), DiskError> {
+        let recording = self.recording(from);
+        self.change(from, Change::Flush).await?;
         note(recording, Op::Flush, 0, 0);
         Ok(())
     }
 
-    async fn trim(&self, offset: u64, len: u32, fua: bool) -> Result<(), NbdErrno> {
-        let recording = self.recording();
-        self.change(Change::Trim { offset, len: len.into(), fua }).await?;
+    async fn trim(&self, from: Requester, offset: u64, len: u32, fua: bool) -> Result<(), DiskError> {
+        let recording = self.recording(from);
+        self.change(from, Change::Trim { offset, len: len.into(), fua }).await?;
         note(recording, Op::Trim, offset, len);
         Ok(())
     }
 
-    async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
-        let recording = self.recording();
+    async fn write_zeroes(&self, from: Requester, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), DiskError> {
+        let recording = self.recording(from);
         let ZeroFlags { no_hole, fast, fua } = flags;
-        self.change(Change::WriteZeroes { offset, len: len.into(), may_unmap: !no_hole, fast, fua }).await?;
+        self.change(from, Change::WriteZeroes { offset, len: len.into(), may_unmap: !no_hole, fast, fua }).await?;
         // As a trim, zeroes make the cache forget, and are not inserted.
         note(recording, Op::Trim, offset, len);
         Ok(())
     }
 
-    async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {
-        self.volume.warm(offset, len.into()).await.map_err(|e| self.errno(&e))
+    async fn cache(&self, _: Requester, offset: u64, len: u32) -> Result<(), DiskError> {
+        self.volume.warm(offset, len.into()).await.map_err(|e| self.told(&e))
     }
 
-    async fn block_status(&self, context: Context, offset: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
-        match context {
-            Context::BaseAllocation => self.allocation(offset, len.into()).await,
-            Context::NitroCache => {
-                let runs = self.volume.cached_runs(offset, len.into()).await.map_err(|e| self.errno(&e))?;
-                let flags = |cached| if cached { STATE_CACHED } else { 0 };
-                Ok(runs.into_iter().map(|run| StatusExtent { len: run.len, flags: flags(run.cached) }).collect())
-            }
+    async fn status(&self, of: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {
+        if of == StatusOf::Allocation {
+            return self.allocation(offset, len.into()).await;
         }
+        let runs = self.volume.cached_runs(offset, len.into()).await.map_err(|e| self.told(&e))?;
+        let told = |run: CachedRun| Run { len: run.len, cached: run.cached, dirty: run.dirty, ..Run::default() };
+        Ok(runs.into_iter().map(told).collect())
     }
 }

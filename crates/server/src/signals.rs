@@ -2,6 +2,7 @@
 
 use event_listener::Event;
 use nitro_console::error::Error;
+use nitro_port::yielding::attempt_at;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as Arrivals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
@@ -55,13 +56,7 @@ impl Signals {
 
     /// Waits until the process is to end at least as urgently, and gives the name of the last signal that raised the urgency.
     pub async fn wait(&self, urgency: Urgency) -> &'static str {
-        loop {
-            let raised = self.raised.listen();
-            if let Some(name) = self.get(urgency) {
-                return name;
-            }
-            raised.await;
-        }
+        attempt_at(&self.raised, || self.get(urgency)).await
     }
 
     /// The last signal's name, if the process is to end at least as urgently.

@@ -15,7 +15,7 @@ pub enum Error {
     Cache(#[from] SettingError),
     /// The modelled SSD cannot be made like that.
     #[error("SSD: {0}")]
-    Ssd(#[from] nitro_ssd::Error),
+    Ssd(#[from] nitro_model::Error),
     /// Settings do not go together.
     #[error("{0}")]
     Setting(String),

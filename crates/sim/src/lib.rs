@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 mod error;
-pub mod experiments;
 mod model;
 pub mod mrc;
 mod outcome;

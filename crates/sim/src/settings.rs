@@ -3,6 +3,8 @@
 use crate::Error;
 use crate::policies::PolicyKind;
 use crate::timing::Timing;
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::eviction::EvictionKind;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_trace::content::Compressibility;
 use serde::{Deserialize, Serialize};
@@ -150,6 +152,12 @@ pub struct Settings {
     pub compress: bool,
     /// Share of the cached extents whose fingerprints are kept, in percent.
     pub fingerprint_index_percent: u8,
+    /// What new content write-evict units take.
+    #[serde(default)]
+    pub admission: AdmissionKind,
+    /// Which write-evict unit is evicted next.
+    #[serde(default)]
+    pub eviction: EvictionKind,
     /// See [`Variant`].
     pub variant: Variant,
     /// The origin tells fingerprints without being read for data (a recipe cache, Nitro §3): a read that the file index misses
@@ -186,6 +194,8 @@ impl Settings {
             dedup: true,
             compress: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
+            admission: AdmissionKind::default(),
+            eviction: EvictionKind::default(),
             variant: Variant::Weu,
             recipes: false,
             partial_writes: PartialWrites::Merge,
@@ -207,6 +217,8 @@ impl Settings {
             weu_bytes: self.weu_bytes,
             dedup: self.dedup,
             fingerprint_index_percent: self.fingerprint_index_percent,
+            admission: self.admission,
+            eviction: self.eviction,
             seed: self.seed,
             ..nitro_cache::Settings::new(self.cache_bytes)
         }
@@ -235,6 +247,15 @@ impl Settings {
         }
         if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
+        }
+        let is_paper = self.admission == AdmissionKind::default() && self.eviction == EvictionKind::default();
+        if !self.variant.has_weus() && !is_paper {
+            return Err(Error::setting(
+                "policies of admission and eviction are for the variants with write-evict units",
+            ));
+        }
+        if self.variant == Variant::WeuLruMod && self.eviction != EvictionKind::default() {
+            return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted"));
         }
         if self.recipes && !self.dedup {
             return Err(Error::setting("recipes are of use only with deduplication"));

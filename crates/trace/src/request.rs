@@ -1,7 +1,7 @@
 //! One request of a trace.
 
 use crate::Problem;
-use nitro_units::Fingerprint;
+use nitro_units::{ClassId, Fingerprint};
 
 /// Bytes of a sector, the unit in which most formats count.
 pub const SECTOR_BYTES: u64 = 512;
@@ -77,6 +77,8 @@ pub struct Request {
     pub offset: u64,
     /// Bytes; `offset + len` is at most `i64::MAX`. Reads and writes are shorter than 4 GiB.
     pub len: u64,
+    /// What kind of request it is; unclassified where the trace does not tell.
+    pub class: ClassId,
     /// Bytes that each of `fingerprints` stands for; 0 where there are none.
     pub block_bytes: u32,
     /// Fingerprints of the request's successive blocks, from `offset` on: none, or as many as there are blocks. MD5

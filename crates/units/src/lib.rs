@@ -7,6 +7,53 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u16);
 
+/// What kind of request it is, or what kind of data it is for: the classes of Differentiated Storage Services (SOSP 2011, §2), five
+/// bits as the group number of SCSI commands (SBC-4). What a class means is for whoever configures the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ClassId(u8);
+
+impl ClassId {
+    /// Of requests that nobody classified.
+    pub const UNCLASSIFIED: Self = Self(0);
+    /// How many classes there are.
+    pub const COUNT: usize = 32;
+
+    /// The class of that number; `None`: there are only [`COUNT`](Self::COUNT).
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if (number as usize) < Self::COUNT { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Its number, to index with.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether somebody classified it.
+    #[must_use]
+    pub const fn is_classified(self) -> bool {
+        self.0 != 0
+    }
+
+    /// All classes.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT as u8).map(Self)
+    }
+}
+
+impl fmt::Display for ClassId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The number of an extent within its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtentIndex(pub u64);

@@ -1,8 +1,7 @@
-//! Write-evict units: the slots of the SSD, their state, what they hold, and the order in which they are evicted.
+//! Write-evict units: the slots of the SSD, their state, and what they hold.
 
 mod entries;
 pub mod layout;
-mod lru;
 mod slots;
 
 pub use layout::{Position, Stored};

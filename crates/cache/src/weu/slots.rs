@@ -2,10 +2,11 @@
 
 use super::entries::Entries;
 use super::layout::{Fill, Position, Stored};
-use super::lru::LruList;
+use crate::admission::Lane;
+use crate::eviction::Eviction;
 use crate::location::Location;
 use crate::settings::Settings;
-use nitro_units::{ExtentKey, Generation, WeuId};
+use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
 use std::collections::VecDeque;
 
 /// The life of a slot.
@@ -21,6 +22,8 @@ pub(crate) enum SlotState {
     Sealed,
     /// On the SSD; may be evicted.
     Stored,
+    /// Being emptied: nothing of it is found any more, but its entries are still in the indexes.
+    Clearing,
     /// Failed to be written; not used again.
     Retired,
     /// Not yet read since the restart.
@@ -34,6 +37,10 @@ struct Slot {
     /// The sweep that was under way when `generation` last began a lap of what a fingerprint slot can tell apart.
     lap_sweep: u64,
     entries: Entries,
+    /// Extents that refer to its entries.
+    live: u32,
+    /// Where any entry was classified.
+    classes: Option<Box<Classes>>,
     /// Reasons not to evict it: extents that the origin has not got, or that the journal still names.
     pins: u32,
     /// Filled with content that the origin has not got: the journal sees to its being durable.
@@ -49,10 +56,43 @@ impl Slot {
             generation: Generation(0),
             lap_sweep: 0,
             entries: Entries::default(),
+            live: 0,
+            classes: None,
             pins: 0,
             for_dirty: false,
             restored: false,
         }
+    }
+}
+
+/// The classes of a slot's entries.
+#[derive(Debug, Default)]
+struct Classes {
+    /// By entry; of those behind the last: unclassified.
+    of: Vec<ClassId>,
+    /// Extents that refer to entries of each class. That of the unclassified is not counted.
+    live: [u32; ClassId::COUNT],
+}
+
+impl Classes {
+    fn of(&self, entry: u16) -> Option<ClassId> {
+        self.of.get(usize::from(entry)).copied().filter(|class| class.is_classified())
+    }
+}
+
+/// How far a slot is emptied.
+#[derive(Debug)]
+struct Clearing {
+    weu: WeuId,
+    /// Its state afterwards.
+    then: SlotState,
+    /// The next entry that leaves the indexes.
+    next: u16,
+}
+
+impl Slot {
+    fn ram_bytes(&self) -> usize {
+        self.entries.ram_bytes() + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
     }
 }
 
@@ -62,9 +102,13 @@ pub(crate) struct WeuTable {
     slots: Vec<Slot>,
     open: Vec<(WeuId, Fill)>,
     free: VecDeque<WeuId>,
-    lru: LruList,
+    order: Box<dyn Eviction>,
     pinned: u32,
     discarding: u32,
+    clearing: Vec<Clearing>,
+    /// Extents that refer to entries; to those of each class, that of the unclassified not counted.
+    live: u64,
+    live_by_class: [u64; ClassId::COUNT],
     /// Slots from this number on are not opened: they were given up.
     limit: u32,
     weu_bytes: u32,
@@ -73,15 +117,18 @@ pub(crate) struct WeuTable {
 }
 
 impl WeuTable {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, order: Box<dyn Eviction>) -> Self {
         let count = settings.weu_count();
         Self {
             slots: (0..count).map(|_| Slot::new()).collect(),
             open: Vec::new(),
             free: (0..count).map(WeuId).collect(),
-            lru: LruList::new(count),
+            order,
             pinned: 0,
             discarding: 0,
+            clearing: Vec::new(),
+            live: 0,
+            live_by_class: [0; ClassId::COUNT],
             limit: count,
             weu_bytes: settings.weu_bytes,
             extent_bytes: settings.extent_bytes,
@@ -105,9 +152,18 @@ impl WeuTable {
         self.free.len() as u32
     }
 
-    /// Slots that will be free once the device has been told so.
-    pub(crate) fn discarding_count(&self) -> u32 {
-        self.discarding
+    /// Slots that are free, or will be once they are emptied and the device has been told so.
+    pub(crate) fn coming_free_count(&self) -> u32 {
+        self.free_count() + self.discarding + self.clearing_count()
+    }
+
+    /// Whether slots are being emptied or discarded.
+    pub(crate) fn is_any_coming_free(&self) -> bool {
+        self.discarding + self.clearing_count() > 0
+    }
+
+    fn clearing_count(&self) -> u32 {
+        self.clearing.iter().filter(|clearing| clearing.then != SlotState::Retired).count() as u32
     }
 
     /// The device has been told that a slot holds nothing.
@@ -139,13 +195,14 @@ impl WeuTable {
     }
 
     /// Opens the next free slot under its next generation.
-    pub(crate) fn open(&mut self) -> Option<(WeuId, Generation)> {
+    pub(crate) fn open(&mut self, lane: Lane) -> Option<(WeuId, Generation)> {
         let weu = self.free.pop_front()?;
         let slot = self.slot_mut(weu);
         slot.generation = slot.generation.next();
         slot.state = SlotState::Open;
-        (slot.for_dirty, slot.restored) = (false, false);
+        (slot.for_dirty, slot.restored, slot.live) = (false, false, 0);
         let generation = slot.generation;
+        self.order.opened(weu, lane);
         self.open.push((weu, Fill::new(self.weu_bytes, self.entries_max)));
         Some((weu, generation))
     }
@@ -163,9 +220,12 @@ impl WeuTable {
         self.location(weu, (self.slot(weu).entries.len() - 1) as u16)
     }
 
-    /// Where entry number `entry` of a slot lies now.
+    /// Where entry number `entry` of a slot lies now; `None`: there is no such entry, or it is being emptied.
     pub(crate) fn location(&self, weu: WeuId, entry: u16) -> Option<Location> {
         let slot = self.slot(weu);
+        if slot.state == SlotState::Clearing {
+            return None;
+        }
         let (position, raw_crc) = slot.entries.place(entry, self.weu_bytes, self.extent_bytes)?;
         let (offset, sectors) = (position.offset(), position.sectors());
         let in_ram = slot.state != SlotState::Stored;
@@ -184,22 +244,87 @@ impl WeuTable {
         debug_assert_eq!(slot.state, SlotState::Open);
         slot.state = SlotState::Sealed;
         slot.entries.shrink_to_fit();
+        self.order.sealed(weu);
     }
 
     /// Notes that a sealed slot is on the SSD: from now on it may be evicted.
     pub(crate) fn stored(&mut self, weu: WeuId) {
         debug_assert_eq!(self.slot(weu).state, SlotState::Sealed);
         self.slot_mut(weu).state = SlotState::Stored;
-        self.touch(weu);
+        self.enter(weu);
     }
 
-    /// Marks a slot as used just now. Slots that are not on the SSD yet get their place when they are; pinned ones,
-    /// when their last pin goes.
+    /// Marks a slot as used just now.
     pub(crate) fn touch(&mut self, weu: WeuId) {
-        let slot = self.slot(weu);
-        if slot.state == SlotState::Stored && slot.pins == 0 {
-            self.lru.touch(weu.0);
+        self.order.touched(weu);
+    }
+
+    /// Makes a slot a candidate for eviction, if it is on the SSD and not pinned.
+    fn enter(&mut self, weu: WeuId) {
+        if self.is_evictable(weu) {
+            self.order.enter(weu);
         }
+    }
+
+    /// Whether a slot may be evicted.
+    pub(crate) fn is_evictable(&self, weu: WeuId) -> bool {
+        self.slots.get(weu.0 as usize).is_some_and(|slot| slot.state == SlotState::Stored && slot.pins == 0)
+    }
+
+    /// One more extent refers to an entry of a slot.
+    pub(crate) fn refer(&mut self, weu: WeuId, entry: u16) {
+        let slot = &mut self.slots[weu.0 as usize];
+        slot.live += 1;
+        self.live += 1;
+        if let Some(classes) = &mut slot.classes
+            && let Some(class) = classes.of(entry)
+        {
+            classes.live[class.index()] += 1;
+            self.live_by_class[class.index()] += 1;
+        }
+        self.order.live_changed(weu, slot.live);
+    }
+
+    /// An extent refers to an entry of a slot no more, if the slot still has the filling.
+    pub(crate) fn unrefer(&mut self, weu: WeuId, entry: u16, is_of: impl Fn(Generation) -> bool) {
+        let generation = self.slot(weu).generation;
+        if !is_of(generation) || !self.is_current(weu, generation) {
+            return;
+        }
+        let slot = &mut self.slots[weu.0 as usize];
+        slot.live -= 1;
+        self.live -= 1;
+        if let Some(classes) = &mut slot.classes
+            && let Some(class) = classes.of(entry)
+        {
+            classes.live[class.index()] -= 1;
+            self.live_by_class[class.index()] -= 1;
+        }
+        self.order.live_changed(weu, slot.live);
+    }
+
+    /// Notes the class of an open slot's last entry, which one extent refers to.
+    pub(crate) fn classify(&mut self, weu: WeuId, entry: u16, class: ClassId) {
+        let classes = self.slots[weu.0 as usize].classes.get_or_insert_default();
+        debug_assert!(usize::from(entry) >= classes.of.len(), "only new entries are classified");
+        classes.of.resize(usize::from(entry), ClassId::UNCLASSIFIED);
+        classes.of.push(class);
+        classes.live[class.index()] += 1;
+        self.live_by_class[class.index()] += 1;
+    }
+
+    /// The classes of a restored slot's entries, which nothing refers to yet.
+    pub(crate) fn restore_classes(&mut self, weu: WeuId, of: impl Iterator<Item = ClassId> + Clone) {
+        if of.clone().any(ClassId::is_classified) {
+            let classes = Classes { of: of.collect(), live: [0; ClassId::COUNT] };
+            self.slot_mut(weu).classes = Some(Box::new(classes));
+        }
+    }
+
+    pub(crate) fn live_by_class(&self) -> [u64; ClassId::COUNT] {
+        let mut live = self.live_by_class;
+        live[ClassId::UNCLASSIFIED.index()] = self.live - self.live_by_class.iter().sum::<u64>();
+        live
     }
 
     /// Keeps a slot from being evicted; once for each reason.
@@ -208,7 +333,7 @@ impl WeuTable {
         slot.pins += 1;
         if slot.pins == 1 {
             self.pinned += 1;
-            self.lru.remove(weu.0);
+            self.order.leave(weu);
         }
     }
 
@@ -221,7 +346,7 @@ impl WeuTable {
         slot.pins -= 1;
         if slot.pins == 0 {
             self.pinned -= 1;
-            self.touch(weu);
+            self.enter(weu);
         }
     }
 
@@ -281,7 +406,8 @@ impl WeuTable {
             slot.entries.push(key, position, stored);
         }
         slot.entries.shrink_to_fit();
-        self.lru.put_oldest(weu.0);
+        slot.live = 0;
+        self.order.restored(weu);
     }
 
     pub(crate) fn is_unread(&self, weu: WeuId) -> bool {
@@ -289,7 +415,7 @@ impl WeuTable {
     }
 
     pub(crate) fn grow(&mut self, count: u32) {
-        self.lru.grow(count);
+        self.order.grow(count);
         let known = self.slots.len() as u32;
         for weu in (0..known.min(count)).map(WeuId) {
             if weu.0 >= self.limit && self.slot(weu).state == SlotState::Retired {
@@ -314,8 +440,7 @@ impl WeuTable {
     }
 
     pub(crate) fn evictable_beyond(&self, limit: u32) -> Option<WeuId> {
-        let evictable = |slot: &Slot| slot.state == SlotState::Stored && slot.pins == 0;
-        (limit..self.slots.len() as u32).map(WeuId).find(|weu| evictable(self.slot(*weu)))
+        (limit..self.slots.len() as u32).map(WeuId).find(|weu| self.is_evictable(*weu))
     }
 
     pub(crate) fn occupied_beyond(&self, limit: u32) -> usize {
@@ -330,33 +455,69 @@ impl WeuTable {
     pub(crate) fn filling(&self, weu: WeuId) -> (Generation, Option<Generation>) {
         let slot = self.slot(weu);
         match slot.state {
-            SlotState::Free | SlotState::Discarding | SlotState::Retired | SlotState::Unread => (slot.generation, None),
+            SlotState::Free | SlotState::Clearing | SlotState::Discarding | SlotState::Retired | SlotState::Unread => {
+                (slot.generation, None)
+            }
             SlotState::Open | SlotState::Sealed | SlotState::Stored => {
                 (Generation(slot.generation.0.wrapping_sub(1)), Some(slot.generation))
             }
         }
     }
 
-    pub(crate) fn least_recent(&self) -> Option<WeuId> {
-        self.lru.least_recent().map(WeuId)
+    /// The slot that is to be evicted next.
+    pub(crate) fn victim(&mut self) -> Option<WeuId> {
+        self.order.victim()
     }
 
-    /// Empties a slot and gives its keys; it becomes free, discarding or retired. Its generation stands until it is opened again,
-    /// but no entry is current any more.
-    pub(crate) fn clear(&mut self, weu: WeuId, then: SlotState) -> impl ExactSizeIterator<Item = ExtentKey> + use<> {
-        self.lru.remove(weu.0);
+    /// Begins to empty a slot: no entry is current any more. [`next_to_clear`](Self::next_to_clear) tells the entries that
+    /// have to leave the indexes; when there are no more the slot is free, discarding or retired. Its generation stands until it
+    /// is opened again.
+    pub(crate) fn begin_clearing(&mut self, weu: WeuId, then: SlotState) {
+        self.order.leave(weu);
         self.open.retain(|(id, _)| *id != weu);
         let slot = self.slot_mut(weu);
-        slot.state = then;
-        let entries = std::mem::take(&mut slot.entries);
+        slot.state = SlotState::Clearing;
+        let (live, classes) = (std::mem::take(&mut slot.live), slot.classes.take());
         let pinned = std::mem::take(&mut slot.pins) > 0;
         self.pinned -= u32::from(pinned);
+        self.live -= u64::from(live);
+        for (all, gone) in
+            self.live_by_class.iter_mut().zip(classes.map_or([0; ClassId::COUNT], |classes| classes.live))
+        {
+            *all -= u64::from(gone);
+        }
+        self.clearing.push(Clearing { weu, then, next: 0 });
+    }
+
+    /// Fills `keys` with those of the next entries of a slot that is being emptied. Gives the first one's number and how many they
+    /// are; `None`: it is not being emptied, or is empty now.
+    pub(crate) fn next_to_clear(&mut self, weu: WeuId, keys: &mut [ExtentKey]) -> Option<(u16, usize)> {
+        let at = self.clearing.iter().position(|clearing| clearing.weu == weu)?;
+        let first = self.clearing[at].next;
+        let entries = &self.slots[weu.0 as usize].entries;
+        let count = keys.iter_mut().zip(first..entries.len() as u16).map(|(key, entry)| {
+            // The entry is there, since its number is below their count.
+            *key = entries.key(entry).unwrap_or(*key);
+        });
+        let count = count.count();
+        self.clearing[at].next += count as u16;
+        if count == 0 {
+            let then = self.clearing.swap_remove(at).then;
+            self.emptied(weu, then);
+            return None;
+        }
+        Some((first, count))
+    }
+
+    fn emptied(&mut self, weu: WeuId, then: SlotState) {
+        let slot = self.slot_mut(weu);
+        (slot.state, slot.entries) = (then, Entries::default());
+        self.order.emptied(weu);
         match then {
             SlotState::Free => self.release(weu),
             SlotState::Discarding => self.discarding += 1,
             _ => {}
         }
-        entries.into_keys()
     }
 
     /// Whether a location of that generation still means what it meant: the slot holds the same filling.
@@ -367,8 +528,8 @@ impl WeuTable {
 
     pub(crate) fn ram_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
-            + self.slots.iter().map(|s| s.entries.ram_bytes()).sum::<usize>()
-            + self.lru.ram_bytes()
+            + self.slots.iter().map(Slot::ram_bytes).sum::<usize>()
+            + self.order.ram_bytes()
             + self.free.capacity() * size_of::<WeuId>()
     }
 }

@@ -2,7 +2,7 @@
 
 use nitro_cache::weu::{Position, Stored};
 use nitro_cache::{Append, CacheManager, FORGOTTEN_RUN_MAX, Forgotten, RestoredEntry, Settings};
-use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 
 const EXTENTS: u64 = 300;
 
@@ -151,6 +151,7 @@ fn what_a_restart_finds_outdated_is_told_by_the_unit() {
     manager.keep_journal();
     manager.begin_restore(100);
     let entry = |index, version| RestoredEntry {
+        class: ClassId::new(6).unwrap(),
         key: key(1, index),
         position: Position::new(512, 0),
         stored: Stored::Zero,
@@ -163,6 +164,7 @@ fn what_a_restart_finds_outdated_is_told_by_the_unit() {
     manager.restore_weu(WeuId(3), Generation(1), &[entry(0, 50)]);
     let older = [entry(0, 10), entry(1, 11), RestoredEntry { doubtful: true, ..entry(2, 12) }];
     manager.restore_weu(WeuId(5), Generation(1), &older);
+    assert_eq!(manager.cached_by_class()[6], 2);
     assert_eq!((manager.forgotten_count(), manager.untold_count()), (0, 1));
     assert_eq!(manager.take_untold(), [WeuId(5)]);
     assert_eq!(manager.void_entries(WeuId(5), 0, 64), Some(vec![true, false, true]));

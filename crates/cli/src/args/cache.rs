@@ -12,7 +12,7 @@ Examples:
   nitro cache create /fast/cache.img --size 64G
   nitro cache create /dev/nvme0n1p3
 
-nitro serve makes its cache itself where there is none; this is for making it beforehand.";
+nitro serve creates its cache if it does not exist; this command creates a cache beforehand.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ const DETACH_EXAMPLES: &str = "\
 Example:
   nitro cache detach cache vm
 
-Dirty data are written back first, then everything cached of the volume is forgotten. Clients stay connected. The cache of a
+Dirty data are written back first, then all cached data of the volume are dropped. Clients stay connected. The cache of a
 server without a configuration file is called \"cache\".";
 
 const RESIZE_EXAMPLES: &str = "\
@@ -33,30 +33,31 @@ Examples:
   nitro cache resize cache --size 128G
   nitro cache resize fast --size 32G
 
-A cache can grow to about twice the size that it was made with. One in a file takes its file along. On a block device, the size is how much of the device it uses. What does not fit
-a smaller cache is evicted; dirty data are written back before. Where the configuration tells a size, change it there, too.";
+A cache can grow to about twice the size that it was created with. A cache file is resized together with its cache; on a
+block device, the size is how much of the device the cache uses. When a cache shrinks, data that do not fit are evicted, and
+dirty data are written back first. If the configuration file sets a size, change it there, too.";
 
 const FSCK_EXAMPLES: &str = "\
 Example:
   nitro cache fsck /fast/cache.img
 
-Reads the whole device and checks every structure, every checksum and every fingerprint. Nothing is changed: damaged
-content that is clean is read from its origin when it is met, and damaged dirty content is told of and left alone. Exit
-code 1 if a structure or dirty content is damaged; damaged clean content is listed, and costs a miss.";
+Reads the whole device and checks every structure, every checksum and every fingerprint, without changing anything. Damage
+is reported; the exit code is 1 if a structure or dirty content is damaged. Damaged clean content is listed, but is no
+failure: it costs a miss, since a server reads it from the origin again.";
 
 const SALVAGE_EXAMPLES: &str = "\
 Examples:
-  What of which volumes is in the cache alone:
+  List the dirty data of all volumes:
     nitro cache salvage /fast/cache.img --list
-  Write it over a copy of the origin:
+  Write the dirty data of a volume over a copy of its origin:
     cp --reflink=auto /slow/vm.img /slow/rescued.img
     nitro cache salvage /fast/cache.img --volume vm --to /slow/rescued.img
-  The same with what only its write log has:
+  The same, including data that are only in the write log:
     nitro cache salvage /fast/cache.img --write-log /dev/pmem0 --volume vm --to /slow/rescued.img
 
-For a cache that a server cannot open any more; the cache is not changed. FILE is made, sparse, if it does not exist; of one
-that does, only the ranges that are dirty in the cache are overwritten. Where the journal is damaged, --possible takes what
-may be dirty, too, and may be old: compare before you trust it.";
+This is for a cache that a server cannot open any more; the cache is not changed. FILE is created as a sparse file if it does
+not exist; in an existing file, only the ranges that are dirty in the cache are overwritten. Where the journal is damaged,
+--possible also extracts data that may be dirty and may be outdated: compare them before you use them.";
 
 /// `nitro cache ...`
 #[derive(Debug, Subcommand)]
@@ -74,7 +75,7 @@ pub(crate) enum CacheCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Have a volume's origin serve alone, once it is up to date
+    /// Write a volume's dirty data back, then serve the volume from its origin without the cache
     #[command(after_long_help = DETACH_EXAMPLES)]
     Detach {
         /// The cache's name
@@ -86,7 +87,7 @@ pub(crate) enum CacheCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Have a detached volume go through its cache again
+    /// Serve a detached volume through its cache again
     Attach {
         /// The cache's name
         cache: String,
@@ -102,7 +103,7 @@ pub(crate) enum CacheCommand {
     Resize {
         /// The cache's name
         cache: String,
-        /// Its size in all; its file grows and shrinks with it
+        /// New total size of the cache; a cache file is resized with it
         #[arg(long)]
         size: Size,
         #[command(flatten)]
@@ -110,15 +111,15 @@ pub(crate) enum CacheCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Check every structure and checksum of a cache that no server uses, changing nothing
+    /// Check every structure and checksum of a cache that no server uses, without changing it
     #[command(after_long_help = FSCK_EXAMPLES)]
     Fsck {
-        /// Its file or device
+        /// The cache's file or device
         path: PathBuf,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Get dirty data out of a cache that cannot be served any more
+    /// Extract dirty data from a cache that cannot be served any more
     #[command(after_long_help = SALVAGE_EXAMPLES)]
     Salvage(SalvageArgs),
 }
@@ -128,13 +129,13 @@ pub(crate) enum CacheCommand {
 pub(crate) struct CreateArgs {
     /// A file (created if it does not exist) or block device
     pub(crate) path: PathBuf,
-    /// Its size; needed to create a file, else that of the file or device
+    /// Size of the cache; required to create a file, otherwise the size of the file or device
     #[arg(long)]
     size: Option<Size>,
-    /// A write log for it: a fast file (created if it does not exist) or block device
+    /// Write log of the cache: a fast file (created if it does not exist) or block device
     #[arg(long, value_name = "PATH")]
     write_log: Option<PathBuf>,
-    /// How much of it to use; needed to create a file [default: all]
+    /// How much of the write log's file or device to use; required to create a file [default: all]
     #[arg(long, value_name = "SIZE", requires = "write_log")]
     write_log_size: Option<Size>,
     /// Unit of caching, 4K to 128K [default: 8K]
@@ -146,13 +147,13 @@ pub(crate) struct CreateArgs {
     /// Store equal extents once [default: on]
     #[arg(long, value_enum)]
     dedup: Option<Switch>,
-    /// Which hash names contents; sha1 is not safe, and is refused [default: blake3]
+    /// Hash function of the fingerprints; sha1 is not safe, and is refused [default: blake3]
     #[arg(long, value_enum)]
     fingerprint: Option<FingerprintName>,
-    /// Start it anew even if it holds a cache or something else, which is lost
+    /// Format the file or device even if it holds a cache or other data, which are lost
     #[arg(long = "format", id = "start_anew")]
     format: bool,
-    /// Even if it holds dirty data
+    /// Format it even if it holds dirty data
     #[arg(long, requires = "start_anew")]
     pub(crate) force_discard_dirty: bool,
     #[command(flatten)]
@@ -180,19 +181,19 @@ impl CreateArgs {
 pub(crate) struct SalvageArgs {
     /// The cache's file or device
     pub(crate) path: PathBuf,
-    /// Only tell what is dirty
+    /// Only list the dirty ranges
     #[arg(long, conflicts_with_all = ["volume", "to"], required_unless_present = "volume")]
     pub(crate) list: bool,
-    /// Whose data: a name, or the number that --list shows
+    /// The volume whose dirty data are extracted: its name, or the number that --list shows
     #[arg(long, value_name = "NAME", requires = "to")]
     pub(crate) volume: Option<String>,
-    /// Where they go
+    /// File that the dirty data are written to
     #[arg(long, value_name = "FILE", requires = "volume")]
     pub(crate) to: Option<PathBuf>,
-    /// The cache's write log: what it holds is newer than what the cache has
+    /// The cache's write log, whose data are newer than those in the cache
     #[arg(long, value_name = "PATH")]
     pub(crate) write_log: Option<PathBuf>,
-    /// Also what may be dirty, and may be old, where the journal is damaged
+    /// Where the journal is damaged, also extract data that may be dirty and may be outdated
     #[arg(long)]
     pub(crate) possible: bool,
     #[command(flatten)]

@@ -10,9 +10,9 @@ const INIT_EXAMPLES: &str = "\
 Examples:
   nitro cos init /srv/store
   nitro cos init /srv/store --size 500G --compression zstd
-  nitro cos init /dev/sdb
+  nitro cos init /dev/sdb --force
 
-In a folder the store is a sparse file, which grows up to --size as content comes, and shrinks as gc frees it.";
+In a folder, the store is a sparse file, which grows up to --size as content is added and shrinks as gc frees space.";
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -20,16 +20,16 @@ Examples:
   nitro cos import /srv/store disk /dev/vg/disk
   tar c /home | nitro cos import /srv/store home-monday -
 
-Files and devices become volumes, which can be written to and served; standard input becomes a stream, cut where its content
-says so. An import of a file or device that was broken off goes on where it was when it is started again; one from standard
-input begins anew, and finds what was stored already.";
+Files and devices become volumes, which can be written to and served; standard input becomes a stream, divided into
+content-defined chunks. An interrupted import of a file or device, when started again, continues where it stopped; an import
+from standard input starts at the beginning, and does not store again what was stored already.";
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   nitro cos export /srv/store vm1@monday vm1.img
   nitro cos export /srv/store home-monday - | tar x
 
-A file is written as FILE.part, sparsely, and renamed when it is complete; an export that was broken off goes on with that file.";
+A file is written sparsely as FILE.part and renamed when it is complete; an interrupted export continues with that file.";
 
 const SNAPSHOT_EXAMPLES: &str = "\
 Example:
@@ -40,12 +40,12 @@ Examples:
   nitro cos quota /srv/store 200G
   nitro cos quota /srv/store none
 
-Once the quota is used up, new content is refused as if the store were full; what is there can be read, and what is deleted makes
-room after gc, which may take a little more than the quota while it runs.";
+When the quota is used up, new content is refused as if the store were full. Stored objects can still be read and deleted.
+gc frees the space of deleted objects; while it runs, it may use a little more than the quota.";
 
 /// `nitro cos ...`
 ///
-/// While a server has a store open, list, snapshot, clone, diff, delete, gc, quota and stats are done by that server.
+/// While a server has a store open, that server carries out list, snapshot, clone, diff, delete, gc, quota and stats.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CosCommand {
     /// Make a store in a folder or on a block device
@@ -57,14 +57,14 @@ pub(crate) enum CosCommand {
     /// Write an object or a snapshot to a file, a block device or standard output
     #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(CosExportArgs),
-    /// Tell which objects and snapshots there are
+    /// List objects and snapshots
     List {
         #[command(flatten)]
         store: StoreArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Make a snapshot of an object, in no time
+    /// Make a snapshot of an object, without copying data
     #[command(after_long_help = SNAPSHOT_EXAMPLES)]
     Snapshot {
         #[command(flatten)]
@@ -72,7 +72,7 @@ pub(crate) enum CosCommand {
         /// OBJECT@NAME
         name: String,
     },
-    /// Make a volume that begins as an object or a snapshot is, in no time
+    /// Clone an object or a snapshot into a new volume, without copying data
     Clone {
         #[command(flatten)]
         store: StoreArgs,
@@ -81,7 +81,7 @@ pub(crate) enum CosCommand {
         /// The new object's name
         name: String,
     },
-    /// Tell where two volumes or snapshots differ
+    /// List the ranges in which two volumes or snapshots differ
     Diff {
         #[command(flatten)]
         store: StoreArgs,
@@ -92,7 +92,7 @@ pub(crate) enum CosCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Remove an object or a snapshot; gc frees what only it had
+    /// Delete objects or snapshots; gc frees the space that only they used
     Delete {
         #[command(flatten)]
         store: StoreArgs,
@@ -100,40 +100,40 @@ pub(crate) enum CosCommand {
         #[arg(required = true)]
         names: Vec<String>,
     },
-    /// Free what nothing refers to any more
+    /// Free the space of content that no object refers to (garbage collection)
     Gc {
         #[command(flatten)]
         store: StoreArgs,
-        /// Empty containers of which less than this percentage is alive
+        /// Empty containers with less than this percentage of live data
         #[arg(long, value_name = "PCT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=100))]
         alive: u8,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Limit what a store may take of its disk
+    /// Limit the disk space of a store
     #[command(after_long_help = QUOTA_EXAMPLES)]
     Quota {
         #[command(flatten)]
         store: StoreArgs,
-        /// The most that containers may take, or `none`
+        /// Maximum space of the store's containers, or `none`
         #[arg(value_name = "SIZE|none")]
         quota: Quota,
     },
-    /// Read everything that is stored, and verify it
+    /// Read and verify everything that is stored
     Scrub {
         #[command(flatten)]
         store: StoreArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Tell whether everything that objects refer to is there, without reading it
+    /// Check that everything that objects refer to exists, without reading it
     Fsck {
         #[command(flatten)]
         store: StoreArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Tell what a store holds and what it saves
+    /// Show the contents of a store and its savings
     Stats {
         #[command(flatten)]
         store: StoreArgs,
@@ -148,7 +148,7 @@ pub(crate) struct StoreArgs {
     /// The store's folder or block device
     #[arg(value_name = "STORE")]
     pub(crate) store: PathBuf,
-    /// The control socket of the server that serves objects of the store [default: that of the only server that this user runs]
+    /// Control socket of the server that serves objects of the store [default: that of the only server that this user runs]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -171,11 +171,11 @@ impl FromStr for Quota {
 /// How regions are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CosCompression {
-    /// Not at all
+    /// No compression
     None,
-    /// LZ4: a third larger, and read a fifth faster
+    /// LZ4: a third more space than Zstandard, and a fifth faster to read
     Lz4,
-    /// Zstandard, level 1: denser
+    /// Zstandard, level 1: less space
     Zstd,
 }
 
@@ -184,31 +184,31 @@ pub(crate) enum CosCompression {
 pub(crate) struct CosInitArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The most that the store may take [default: what is free there, or the device]
+    /// Maximum size of the store [default: what is free there, or the device]
     #[arg(long)]
     pub(crate) size: Option<Size>,
-    /// Bytes of a chunk of new volumes: a power of two from 4K to 128K; best the extent size of the cache in front
+    /// Chunk size of new volumes: a power of two from 4K to 128K, preferably the extent size of the cache in front
     #[arg(long, value_name = "BYTES", default_value = "8K")]
     pub(crate) chunk_size: Size,
-    /// Bytes that are compressed together: more shrink better, fewer are read faster at random
+    /// Bytes that are compressed together: larger regions compress better, smaller ones make random reads faster
     #[arg(long, value_name = "BYTES", default_value = "64K")]
     pub(crate) region_size: Size,
-    /// How content is compressed
+    /// Compression of content
     #[arg(long, value_enum, default_value_t = CosCompression::Zstd)]
     pub(crate) compression: CosCompression,
-    /// Make it on a block device, or in place of a store, whatever that holds
+    /// Overwrite a block device or an existing store, whatever it holds
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
-/// What an import makes.
+/// The kind of an imported object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CosKind {
-    /// Chunks of one size, that can be overwritten and served
+    /// Chunks of one size, which can be overwritten and served
     Volume,
-    /// Chunks as the content says, for backups
+    /// Content-defined chunks, for backups
     Stream,
 }
 
@@ -222,10 +222,10 @@ pub(crate) struct CosImportArgs {
     /// A file or block device; `-`: standard input
     #[arg(value_name = "FILE")]
     pub(crate) source: PathBuf,
-    /// What to make of it [default: a volume of a file or device, a stream of standard input]
+    /// Kind of the new object [default: a volume of a file or device, a stream of standard input]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<CosKind>,
-    /// Bytes of a chunk of the volume [default: the store's]
+    /// Chunk size of the volume [default: the store's]
     #[arg(long, value_name = "BYTES")]
     pub(crate) chunk_size: Option<Size>,
     #[command(flatten)]
@@ -234,13 +234,13 @@ pub(crate) struct CosImportArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// How much of the machine a command takes.
+/// How a command uses the machine.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct CosTuningArgs {
     /// Threads [default: the machine's cores, 6 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
     pub(crate) threads: Option<u8>,
-    /// Believe duplicates only after their bytes were compared
+    /// Treat chunks as duplicates only after comparing their bytes
     #[arg(long)]
     pub(crate) compare: bool,
 }

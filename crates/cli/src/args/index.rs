@@ -11,9 +11,9 @@ Examples:
   nitro index bench --kind bufferhash --entries 20000000 --file /mnt/ssd/index --ram 64M
   nitro index bench --kind silt --entries 20000000 --file /mnt/ssd/index --ram 64M -o json
 
-A file that does not exist yet is made; one that holds an index is opened: each of its entries is looked up and compared, and
-those that are missing are entered. So an interrupted or killed run goes on where it was last synced, and tells if anything
-that had been synced is missing. Direct I/O is used where the file system allows it.";
+A file that does not exist is created. In a file that holds an index, each entry is looked up and compared, and missing
+entries are inserted: so an interrupted or killed run continues at its last sync, and reports synced entries that are
+missing. Direct I/O is used where the file system allows it.";
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -23,10 +23,10 @@ Examples:
 /// `nitro index ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Fill an index on flash, look entries up, and tell how fast that was
+    /// Benchmark an index on flash: fill it and look entries up
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
-    /// Tell how the RAM of an index is best divided, and what look-ups will cost
+    /// Show the best division of an index's RAM, and the expected cost of look-ups
     #[command(after_long_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
 }
@@ -34,16 +34,16 @@ pub(crate) enum IndexCommand {
 /// The index's data structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IndexKind {
-    /// Buffers in RAM, Bloom filters, sequential writes; the oldest entries give way
+    /// Buffers in RAM, Bloom filters, sequential writes; the oldest entries are evicted
     Bufferhash,
-    /// Log, hash and sorted stores; nothing gives way, and less than a byte of RAM an entry
+    /// Log, hash and sorted stores; nothing is evicted, and an entry takes less than a byte of RAM
     Silt,
 }
 
 /// What an index holds.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeArgs {
-    /// Entries that the index is to hold
+    /// Number of entries that the index is to hold
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) entries: u64,
 
@@ -70,11 +70,11 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
 
-    /// File or block device for the index; a file is made if it does not exist
+    /// File (created if it does not exist) or block device for the index
     #[arg(long, value_name = "PATH")]
     pub(crate) file: PathBuf,
 
-    /// Look-ups of entries that are there, and ten times as many of such as are not
+    /// Number of look-ups of existing entries; ten times as many look-ups of missing entries are made
     #[arg(long, value_name = "N", default_value_t = 500_000)]
     pub(crate) lookups: u64,
 
@@ -82,11 +82,11 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value = "64")]
     pub(crate) depth: NonZeroUsize,
 
-    /// Threads; as many as there are processors without it
+    /// Number of threads; without it, the number of processors
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Make what is entered durable each time so many entries are in
+    /// Make the index durable each time this many entries have been inserted
     #[arg(long, value_name = "N", default_value_t = 2_500_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sync_every: u64,
 

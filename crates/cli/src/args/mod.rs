@@ -32,11 +32,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Parser)]
 #[command(name = "nitro", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What to log to standard error: error, warn, info, debug, trace, or a filter by target
+    /// Log level for standard error: error, warn, info, debug, trace, or a filter by target
     #[arg(long, global = true, env = "NITRO_LOG", default_value = "info", value_name = "LEVEL")]
     pub(crate) log: String,
 
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
@@ -48,7 +48,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve volumes through a cache over NBD
     Serve(Box<ServeArgs>),
-    /// Show what a running server is and did
+    /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status {
         #[command(flatten)]
@@ -56,10 +56,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Show what each volume of a running server does, interval by interval
+    /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
-    /// Bring a volume's origin up to date with what its cache holds
+    /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),
     /// Add, change, remove and list the volumes of a running server
@@ -77,28 +77,29 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CosCommand,
     },
-    /// Measure and plan hash tables on flash, for more fingerprints than RAM can hold
+    /// Benchmark and plan hash tables on flash, for more fingerprints than RAM can hold
     Index {
         #[command(subcommand)]
         command: IndexCommand,
     },
-    /// Tell what deduplication and compression an existing image would give, by extent size
+    /// Estimate how much deduplication and compression reduce an existing image, by extent size
     #[command(after_long_help = ESTIMATE_EXAMPLES)]
     Estimate(EstimateArgs),
-    /// Tell what a cache would have done for a trace
+    /// Simulate a cache on a trace of requests
     #[command(after_long_help = sim::EXAMPLES)]
     Sim(Box<SimArgs>),
-    /// Tell of, convert and make traces of requests
+    /// Show information about traces, convert and generate them
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Make the evaluation of Nitro's paper again: its figures and tables beside ours, with a verdict for each claim
+    /// Reproduce the evaluation of Nitro's paper: its figures and tables beside the reproduced ones, with a verdict for each
+    /// claim
     #[command(after_long_help = reproduce::EXAMPLES)]
     Reproduce(ReproduceArgs),
     /// Write the manual pages into a directory
     Man {
-        /// Where to; created if it does not exist
+        /// Target directory; created if it does not exist
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -107,7 +108,7 @@ pub(crate) enum Command {
         after_long_help = "Example:\n  nitro completions bash > ~/.local/share/bash-completion/completions/nitro"
     )]
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
 }
@@ -121,7 +122,7 @@ Examples:
   A server with a control socket of its own:
     nitro status --control /run/nitro/control.sock
 
-Latencies are told by percentile, in microseconds. Reads that the RAM cache answers at once are counted but not timed.";
+Latencies are percentiles in microseconds. Reads that the RAM cache answers at once are counted but not timed.";
 
 const IOSTAT_EXAMPLES: &str = "\
 Examples:
@@ -136,8 +137,8 @@ Examples:
   nitro estimate vm.img --extent-size 4K,8K,64K -o csv
   nitro estimate /dev/sdb --sample 5
 
-Duplicates are found exactly, by 128-bit fingerprints, at 16 to 48 bytes of RAM for each different extent. With --sample,
-whole regions chosen by chance are read; duplicates that lie in regions not read are not seen.";
+All duplicates are found, by 128-bit fingerprints, with 16 to 48 bytes of RAM for each distinct extent. With --sample, only
+randomly chosen ranges of the image are read; duplicates in other ranges are not found.";
 
 /// Which server.
 #[derive(Debug, Args)]
@@ -156,7 +157,7 @@ impl ControlArgs {
 /// How to print.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
-    /// How to print results
+    /// Output format of the results
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub(crate) format: Format,
 }
@@ -167,7 +168,7 @@ pub(crate) struct IostatArgs {
     /// Seconds between reports; without it, one report of the averages since the start
     #[arg(value_parser = interval)]
     pub(crate) interval: Option<f64>,
-    /// Reports to print; without it, until interrupted
+    /// Number of reports; without it, reports are printed until the command is interrupted
     #[arg(requires = "interval")]
     pub(crate) count: Option<u64>,
     #[command(flatten)]
@@ -179,7 +180,7 @@ pub(crate) struct IostatArgs {
 /// `nitro estimate`
 #[derive(Debug, Args)]
 pub(crate) struct EstimateArgs {
-    /// A file or block device; only read
+    /// A file or block device, which is only read
     pub(crate) image: PathBuf,
     /// Extent sizes to try, 4K to 128K
     #[arg(long, value_delimiter = ',', default_value = "4K,8K,16K,32K", value_name = "SIZES")]

@@ -9,14 +9,15 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   In minutes, with scaled traces:
     nitro reproduce --quick
-  At the paper's sizes, in about an hour; started again, it goes on where it was:
+  At the paper's sizes, in about an hour; if interrupted and started again, it continues where it stopped:
     nitro reproduce --folder /var/tmp/reproduction
   One figure, for a script:
     nitro reproduce --quick --only figure-4 -o json
 
-The folder gets reproduction.html (one file, with charts), reproduction.md, reproduction.json, and outcomes.jsonl with every
-simulation that is finished. The FIU traces of the paper are not part of Nitro: synthetic ones with their published figures
-stand for them, and the report says so. Figure 8 and the compressors are measured on this machine, all else is simulated.";
+The results are written to the folder: reproduction.html (one file, with charts), reproduction.md, reproduction.json, and
+outcomes.jsonl with every finished simulation. The FIU traces of the paper are not part of Nitro: synthetic traces with their
+published figures replace them, and the report says so. Figure 8 and the compressors are measured on this machine, everything
+else is simulated.";
 
 const CLAM_EXAMPLES: &str = "\
 Examples:
@@ -25,10 +26,11 @@ Examples:
   In seconds, smaller, for a script:
     nitro reproduce clam --quick -o json
 
-The folder gets clam.html (one file, with charts), clam.md and clam.json. A BufferHash of --entries entries of 20 + 12 bytes is
-made in a file, filled until the oldest entries give way, and loaded with one operation at a time; so is a conventional hash
-table, which reads and writes a random page for each insertion and stands for BerkeleyDB. Both run again on a modelled SSD,
-whose time is virtual and whose erasures are counted. The file is removed at the end. Let nothing else run meanwhile.";
+The results are written to the folder: clam.html (one file, with charts), clam.md and clam.json. A BufferHash of --entries
+entries of 20 + 12 bytes is created in a file, filled until the oldest entries are evicted, and loaded with one operation at
+a time; so is a conventional hash table, which reads and writes a random page for each insertion and represents BerkeleyDB.
+Both run again on a modelled SSD in virtual time, whose erasures are counted. The file is removed at the end. Run no other
+programs at the same time.";
 
 const SILT_EXAMPLES: &str = "\
 Examples:
@@ -37,9 +39,9 @@ Examples:
   In seconds, smaller, for a script:
     nitro reproduce silt --quick -o json
 
-The folder gets silt.html (one file, with charts), silt.md and silt.json. A SILT of --entries entries of 20 + 12 bytes is made in a
-file and filled, serves 90 % look-ups and 10 % insertions while it converts and merges, and is then looked up at rising depth.
-The file is removed at the end. Let nothing else run meanwhile.";
+The results are written to the folder: silt.html (one file, with charts), silt.md and silt.json. A SILT of --entries entries
+of 20 + 12 bytes is created in a file and filled. It serves 90 % look-ups and 10 % insertions while it converts and merges,
+and then look-ups at increasing depth. The file is removed at the end. Run no other programs at the same time.";
 
 const COS_EXAMPLES: &str = "\
 Examples:
@@ -48,45 +50,47 @@ Examples:
   In a minute or two, smaller, for a script:
     nitro reproduce cos --quick -o json
 
-The folder gets cos.html (one file, with charts), cos.md and cos.json. Synthetic traces of three file systems are played before a store
-in RAM, behind modelled disks, without a cache and through one on a modelled SSD, warm and cold. Generations of a volume are written to a store in RAM, behind
-a modelled disk; snapshots are kept, deleted and collected; they are read at random and restored, without a cache and through
-one on a modelled SSD. Time is virtual: figures are the same on every machine. RAM is needed for four times the volume, and 1 GiB for the traces.";
+The results are written to the folder: cos.html (one file, with charts), cos.md and cos.json. Synthetic traces of three file
+systems are replayed against a store in RAM behind modelled disks, without a cache and through one on a modelled SSD, warm
+and cold. Generations of a volume are written to a store in RAM behind a modelled disk; snapshots are kept, deleted and
+collected; they are read at random and restored, without a cache and through one on a modelled SSD. Time is virtual, so that
+figures are the same on every machine. This needs RAM for four times the volume, and 1 GiB for the traces.";
 
 /// Another paper than Nitro's, or a part of it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
-    /// Make the evaluation of BufferHash (CLAM) again, on this machine and on a modelled SSD, in about three minutes
+    /// Reproduce the evaluation of BufferHash (CLAM), on this machine and on a modelled SSD, in about three minutes
     #[command(after_long_help = CLAM_EXAMPLES)]
     Clam(ClamArgs),
-    /// Make the evaluation of SILT again, on this machine, in about three minutes
+    /// Reproduce the evaluation of SILT, on this machine, in about three minutes
     #[command(after_long_help = SILT_EXAMPLES)]
     Silt(SiltArgs),
-    /// Make Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) again, on the deduplicating store, in virtual time
+    /// Reproduce Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) on the deduplicating store, in
+    /// virtual time
     #[command(after_long_help = COS_EXAMPLES)]
     Cos(CosPaperArgs),
 }
 
-/// What is the same for both papers on hash tables on flash.
+/// Options of both papers on hash tables on flash.
 #[derive(Debug, Args)]
 pub(crate) struct IndexPaperArgs {
-    /// A small index and few operations: seconds, and rougher figures
+    /// Use a small index and few operations: takes seconds, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Entries that the index holds [default: 4000000, or 200000 with --quick]
+    /// Number of entries of the index [default: 4000000, or 200000 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100_000..=1 << 34))]
     pub(crate) entries: Option<u64>,
     /// RAM that the index may use [default: the paper's for each entry, CLAM 4 bytes and 800 KiB beside,
     /// SILT 0.7 bytes or the least that few entries need]
     #[arg(long, value_name = "BYTES")]
     pub(crate) ram: Option<Size>,
-    /// Where results go; made if need be
+    /// Folder for the results; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// File for the index, on the SSD to be measured; must not exist, and is removed at the end [default: one in the folder]
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// Threads, where more than one operation is under way [default: the machine's cores]
+    /// Number of threads, where operations run concurrently [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
@@ -98,7 +102,7 @@ pub(crate) struct IndexPaperArgs {
 pub(crate) struct ClamArgs {
     #[command(flatten)]
     pub(crate) common: IndexPaperArgs,
-    /// What SSD and RAM cost, in dollars; the default is the paper's price of 2009
+    /// Price of SSD and RAM, in dollars; the default is the paper's price of 2009
     #[arg(long, default_value_t = 400.0, value_name = "DOLLARS", value_parser = dollars)]
     pub(crate) dollars: f64,
 }
@@ -113,13 +117,13 @@ pub(crate) struct SiltArgs {
 /// `nitro reproduce cos`
 #[derive(Debug, Args)]
 pub(crate) struct CosPaperArgs {
-    /// A small volume and few generations: seconds, and rougher figures
+    /// Use a small volume and few generations: takes seconds, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// A volume so many times as large as 256 MiB, or 96 MiB with --quick; 5 % or 2 % of it must be 4 MiB
+    /// Size of the volume as a multiple of 256 MiB, or of 96 MiB with --quick; 5 % or 2 % of it must be at least 4 MiB
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
-    /// Where results go; made if need be
+    /// Folder for the results; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
     #[command(flatten)]
@@ -132,22 +136,23 @@ pub(crate) struct CosPaperArgs {
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
     pub(crate) paper: Option<Paper>,
-    /// Scaled traces and few points: minutes instead of an hour
+    /// Use scaled traces and few points: takes minutes instead of an hour
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Traces so many times as large (or, below 1, as small) as they would be
+    /// Factor on the size of the traces; below 1, they become smaller
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = factor)]
     pub(crate) scale: f64,
-    /// Only these: table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7, figure-8, compressors, ssd-writes
+    /// Reproduce only these: table-1, figure-1, figure-4, figure-5, figure-6, ssd-throughput, table-2, figure-7, figure-8,
+    /// compressors, ssd-writes
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub(crate) only: Vec<String>,
-    /// Where results go, and are found again; made if need be
+    /// Folder for the results, where those of earlier runs are used again; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Threads [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Another seed makes other traces
+    /// Seed of the synthetic traces
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     #[command(flatten)]

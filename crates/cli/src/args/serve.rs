@@ -1,6 +1,9 @@
 //! `nitro serve`
 
 use clap::{Args, ValueEnum};
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::destage::DestageKind;
+use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
@@ -15,15 +18,15 @@ const EXAMPLES: &str = "\
 Examples:
   Put 4 GiB of SSD in front of a VM image; the socket's NBD URI is printed:
     nitro serve --origin vm.img --cache /fast/cache.img --cache-size 4G
-  Listen where others expect it, with a RAM cache of 1 GiB:
+  Listen on the standard NBD port, with a RAM cache of 1 GiB:
     nitro serve --origin /dev/sdb --cache /dev/nvme0n1p3 --listen tcp:0.0.0.0:10809 --ram 1G
-  An object of a deduplicating store, as `nitro cos` makes them:
+  Serve an object of a deduplicating store that `nitro cos` made:
     nitro serve --origin cos:/srv/store#vm1 --cache /fast/cache.img --cache-size 4G
-  The origin alone, as slow as a 7200 rpm disk, for comparison:
+  Serve the origin without a cache, as slow as a 7200 rpm disk, for comparison:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
   Several caches and volumes:
     nitro serve --config /etc/nitro.toml
-  with in that file, for instance:
+  where that file contains, for instance:
     [server]
     listen = [\"unix:/run/nitro/nbd.sock\", \"tcp:127.0.0.1:10809\"]
     control = \"/run/nitro/control.sock\"
@@ -39,15 +42,15 @@ Examples:
     cache = \"fast\"
     read_only = true
 
-The keys are those of the options, with underscores. Once clients can connect, a line is printed on standard output
-that begins with \"ready\" and lists the NBD URIs; a service manager is told, too. SIGTERM, SIGINT and SIGHUP end the server
-in order; a second SIGTERM or SIGINT leaves dirty data in the cache, a third ends it at once.
+The keys are the names of the options, with underscores. When clients can connect, the server prints a line on standard
+output that begins with \"ready\" and lists the NBD URIs, and notifies the service manager. SIGTERM, SIGINT and SIGHUP shut
+the server down in order; a second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// TOML file with [server], [cache.NAME] and [volume.NAME]; options of the server override it
+    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["origin", "cache"])]
     config: Option<PathBuf>,
 
@@ -71,17 +74,21 @@ struct VolumeArgs {
     /// Refuse writes
     #[arg(long, requires = "origin")]
     read_only: bool,
+    /// Class, 1 to 31, of requests without one; clients select a class with the export name NAME?class=N [default: not
+    /// classified]
+    #[arg(long, value_name = "N", requires = "origin")]
+    class: Option<u8>,
     /// Share cached contents only with volumes of the same domain [default: with all that name none]
     #[arg(long, value_name = "NAME", requires = "origin")]
     dedup_domain: Option<String>,
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
     emulate_disk: Option<Emulation>,
-    /// Write-back: percentage of the cache's room for dirty data that other volumes leave to this one [default: an equal part of
+    /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: an equal part of
     /// half of it]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_min: Option<u8>,
-    /// Write-back: percentage of the cache's room for dirty data that this volume may take [default: 100]
+    /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_max: Option<u8>,
 }
@@ -92,22 +99,23 @@ struct CacheArgs {
     /// The cache: a file (created if it does not exist) or block device; "none" serves the origin alone
     #[arg(long, value_name = "PATH", requires = "origin")]
     cache: Option<PathBuf>,
-    /// Size of the cache; needed to create a file, else that of the file or device
+    /// Size of the cache; required to create a file, otherwise the size of the file or device
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
-    /// Write log: a fast file (created if it does not exist) or block device where writes in write-back are durable at once
+    /// Write log: a fast file (created if it does not exist) or block device that makes writes in write-back durable at once
     #[arg(long, value_name = "PATH", requires = "cache")]
     write_log: Option<PathBuf>,
-    /// How much of it to use; needed to create a file [default: all]
+    /// How much of the write log's file or device to use; required to create a file [default: all]
     #[arg(long, value_name = "SIZE", requires = "write_log")]
     write_log_size: Option<Size>,
-    /// When a write is acknowledged: when the origin has it, or, in write-back, when the cache has [default: write-through]
+    /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back) [default:
+    /// write-through]
     #[arg(long, value_enum, requires = "cache", hide_possible_values = true, value_name = "write-through|write-back")]
     mode: Option<Mode>,
-    /// RAM for whole extents in front of the SSD [default: 64M]
+    /// Size of the RAM cache in front of the SSD, which holds whole extents [default: 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     ram: Option<Size>,
-    /// Unit of caching, 4K to 128K; smaller finds more duplicates and takes more RAM [default: 8K]
+    /// Unit of caching, 4K to 128K; smaller extents find more duplicates and take more RAM [default: 8K]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     extent_size: Option<Size>,
     /// Unit of writing to the SSD and of eviction, 512K to 8M [default: 2M]
@@ -116,45 +124,56 @@ struct CacheArgs {
     /// Store equal extents once [default: on]
     #[arg(long, value_enum, requires = "cache")]
     dedup: Option<Switch>,
-    /// How extents are compressed [default: lz4]
+    /// Compression of extents [default: lz4]
     #[arg(long, value_enum, requires = "cache")]
     compression: Option<CompressionName>,
     /// Percentage of the cached extents whose fingerprints are kept in RAM [default: 100; 10 with an index on the SSD]
     #[arg(long, value_name = "PCT", requires = "cache")]
     fingerprint_index_ratio: Option<u8>,
-    /// Where fingerprints are found that are not in RAM: nowhere (ram), or on a part of the SSD (bufferhash, silt) [default:
-    /// what the existing cache was made with, else ram]
+    /// Where fingerprints are indexed: in RAM only (ram), or also in an index on a part of the SSD (bufferhash, silt)
+    /// [default: what the existing cache was made with, else ram]
     #[arg(long, value_enum, value_name = "INDEX", requires = "cache")]
     fingerprint_index: Option<FingerprintIndexName>,
     /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry; with silt as little as it needs]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     fingerprint_index_ram: Option<Size>,
-    /// Which hash names contents; sha1 is not safe, and is refused [default: blake3]
+    /// Hash function of the fingerprints; sha1 is not safe, and is refused [default: blake3]
     #[arg(long, value_enum, requires = "cache")]
     fingerprint: Option<FingerprintName>,
-    /// Believe a duplicate only after its bytes were compared with those that are cached
+    /// Treat an extent as a duplicate only after comparing its bytes with the cached ones
     #[arg(long, requires = "cache")]
     verify_duplicates: bool,
-    /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never [default: 1M]
+    /// Which new content is admitted: all, second-miss (extents at their second miss), by-source (all, with written content
+    /// in separate write-evict units) [default: all]
+    #[arg(long, value_name = "POLICY", requires = "cache")]
+    admission: Option<AdmissionKind>,
+    /// Which write-evict unit is evicted next: lru, fifo [default: lru]
+    #[arg(long, value_name = "POLICY", requires = "cache")]
+    eviction: Option<EvictionKind>,
+    /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
+    #[arg(long, value_name = "POLICY", requires = "cache")]
+    destage: Option<DestageKind>,
+    /// Consecutive bytes from which on a read stream is sequential and bypasses the SSD; 0: never [default: 1M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     sequential_threshold: Option<Size>,
-    /// Write-back: percentage of the cache that may be dirty before destage runs at once [default: 20]
+    /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
+    /// [default: 20]
     #[arg(long, value_name = "PCT", requires = "cache")]
     dirty_start: Option<u8>,
-    /// Write-back: percentage of the cache at which writers wait for destage [default: 60]
+    /// Write-back: percentage of the cache that may be dirty before writes wait for destage [default: 60]
     #[arg(long, value_name = "PCT", requires = "cache")]
     dirty_max: Option<u8>,
-    /// Write-back: what has been dirty for so long is destaged [default: 30s]
+    /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_age: Option<Span>,
-    /// Write-back: a write for which the cache has no room waits for so long after destage of its volume began to fail, and then
-    /// fails with the origin's error [default: 10s]
+    /// Write-back: how long after destage of a volume began to fail a write waits for room in the cache, before it fails
+    /// with the origin's error [default: 10s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_wait: Option<Span>,
-    /// A request that has waited so long for an origin that does not answer fails; 0: it waits [default: 0]
+    /// How long a request waits for an origin that does not answer before it fails; 0: without limit [default: 0]
     #[arg(long, value_name = "TIME", requires = "cache")]
     origin_timeout: Option<Span>,
-    /// Start the cache anew even if it holds a cache or something else, which is lost
+    /// Format the cache even if its file or device holds a cache or other data, which are lost
     #[arg(long, requires = "cache")]
     format: bool,
 }
@@ -162,41 +181,41 @@ struct CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    /// Address for NBD clients: unix:PATH or tcp:HOST:PORT; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     /// The control socket for status and iostat [default: beside the NBD socket]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Record what clients ask for in a new Parquet file: times, addresses, and fingerprints of contents, but no data
+    /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Threads that serve clients [default: the machine's cores, at most 4]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Leave dirty data in the cache when the server ends, where they are safe, and end sooner
+    /// End without destage: dirty data stay in the cache, where they are safe, and the server ends sooner
     #[arg(long)]
     no_destage_on_exit: bool,
-    /// Discard dirty data that stand in the way: those of an origin that was changed by others, or is marked as belonging
-    /// to another cache, those in a cache that is formatted, or in a write log that is not there
+    /// Discard dirty data that prevent the start: those of an origin that was changed by others or is marked as belonging to
+    /// another cache, those in a cache that is to be formatted, and those in a missing write log
     #[arg(long)]
     force_discard_dirty: bool,
-    /// Clients served at a time [default: 256]
+    /// Maximum number of clients at a time [default: 256]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
-    /// Clients of one process or remote host served at a time [default: seven eighths of those of all]
+    /// Maximum number of clients of one process or remote host at a time [default: seven eighths of those of all]
     #[arg(long, value_name = "N")]
     max_connections_per_peer: Option<usize>,
-    /// RAM for the data of all clients' requests; those beyond it wait their turn [default: 256M]
+    /// RAM for the data of all clients' requests; requests beyond it wait [default: 256M]
     #[arg(long, value_name = "SIZE")]
     request_memory: Option<Size>,
     /// How long a client may take to choose an export [default: 30s]
     #[arg(long, value_name = "TIME")]
     handshake_timeout: Option<Span>,
-    /// Silence after which a TCP client is probed; 0: as the system does [default: 60s]
+    /// Idle time after which a TCP client is probed; 0: the system's default [default: 60s]
     #[arg(long, value_name = "TIME")]
     tcp_keepalive: Option<Span>,
-    /// How long data sent to a TCP client may stay unacknowledged; 0: as the system does [default: 2m]
+    /// How long data sent to a TCP client may stay unacknowledged; 0: the system's default [default: 2m]
     #[arg(long, value_name = "TIME")]
     tcp_user_timeout: Option<Span>,
     /// Whether clients may or must use TLS [default: off]
@@ -260,6 +279,7 @@ impl ServeArgs {
             read_only: self.volume.read_only,
             description: String::new(),
             dedup_domain: self.volume.dedup_domain.clone(),
+            class: self.volume.class,
             emulate_disk: self.volume.emulate_disk,
             dirty_share_min: self.volume.dirty_share_min,
             dirty_share_max: self.volume.dirty_share_max,
@@ -291,6 +311,9 @@ impl CacheArgs {
             fingerprint_index_ratio: self.fingerprint_index_ratio,
             fingerprint_index: self.fingerprint_index,
             fingerprint_index_ram: self.fingerprint_index_ram,
+            admission: self.admission,
+            destage: self.destage,
+            eviction: self.eviction,
             sequential_threshold: self.sequential_threshold,
             dirty_start: self.dirty_start,
             dirty_max: self.dirty_max,

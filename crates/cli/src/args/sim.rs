@@ -7,26 +7,26 @@ use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  What a cache of 1 GiB would have done for a recorded volume:
+  Simulate a cache of 1 GiB on a recorded trace:
     nitro sim recorded.parquet --cache-size 1G
-  How large should it be, and is deduplication worth its RAM?
+  Compare cache sizes, with and without deduplication:
     nitro sim recorded.parquet --sweep size=256M..16G:x2 --sweep dedup=on,off
-  The same in one pass, for plain LRU:
+  The miss ratio of plain LRU for all cache sizes, in one pass:
     nitro sim recorded.parquet --mrc
   IOPS and response times, 64 requests at a time, over four disks in RAID-5:
     nitro sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
-  Misses of a policy over requests as objects of one size, named by their addresses:
+  Misses of a policy, each request taken as one object of fixed size, named by its address:
     nitro sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
 
---sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, with NAME one of the settings above without
-its dashes (size for --cache-size). Finished points of a sweep are kept in a file, so that one that was stopped goes on where it
-was. Traces without fingerprints have no duplicates; without compressed sizes, compression ratios are drawn by chance (normal,
-mean 2, variance 0.25). Caches begin empty: see --warmup.";
+--sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is one of the options above
+without its dashes (size for --cache-size). Finished points of a sweep are kept in a file, so that an interrupted sweep
+continues where it stopped. Traces without fingerprints have no duplicates; without compressed sizes, compression ratios are
+random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
 
 /// `nitro sim`
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
-    /// Traces, taken together, in the order of their times
+    /// Traces, merged in the order of their times
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     #[command(flatten)]
@@ -39,25 +39,26 @@ pub(crate) struct SimArgs {
     /// Threads of a sweep [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Many at once")]
     pub(crate) threads: Option<u16>,
-    /// Where finished points of a sweep are kept [default: in the user's cache folder]
+    /// File for the finished points of a sweep [default: in the user's cache folder]
     #[arg(long, value_name = "FILE", help_heading = "Many at once")]
     pub(crate) results: Option<PathBuf>,
-    /// Simulate points again that were finished before
+    /// Simulate all points of a sweep again, including finished ones
     #[arg(long, help_heading = "Many at once")]
     pub(crate) fresh: bool,
-    /// The miss ratio of LRU over the cache's size, in one pass over a sample of the extents (SHARDS)
+    /// Show the miss ratio of LRU by cache size, in one pass over a sample of the extents (SHARDS)
     #[arg(long, conflicts_with_all = ["sweep", "policy"], help_heading = "Many at once")]
     pub(crate) mrc: bool,
-    /// For --mrc: the percentage of the extents that is followed; 100 is exact [default: at most 65536 of them]
+    /// For --mrc: percentage of the extents that are sampled; 100 is exact [default: at most 65536 of them]
     #[arg(long, value_name = "PCT", requires = "mrc", value_parser = percentage, help_heading = "Many at once")]
     pub(crate) sample: Option<f64>,
-    /// Count misses of a plain policy only: lru, fifo, clock, arc, s3-fifo or belady, over requests as objects of one size
+    /// Only count misses of a plain policy: lru, fifo, clock, arc, s3-fifo or belady; each request is one object of fixed
+    /// size
     #[arg(long, value_name = "POLICY", requires = "objects", help_heading = "Plain policies")]
     pub(crate) policy: Option<String>,
-    /// Objects that such a cache holds
+    /// For --policy: number of objects that the cache holds
     #[arg(long, value_name = "N", requires = "policy", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Plain policies")]
     pub(crate) objects: Option<u32>,
-    /// Write the results also as Parquet: a row for each point and period
+    /// Also write the results as Parquet, with a row for each point and period
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
     #[command(flatten)]
@@ -70,10 +71,11 @@ pub(crate) struct SimArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub(crate) struct CacheSettings {
-    /// What the SSD offers to the cache
+    /// Size of the cache on the SSD
     #[arg(long, value_name = "SIZE")]
     cache_size: Option<String>,
-    /// How the SSD is used: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, 4-way, extent-lru-mod, extent-lru-trim, naive, lru, fifo, clock, arc, s3-fifo, belady, none
+    /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, 4-way,
+    /// extent-lru-mod, extent-lru-trim, naive, lru, fifo, clock, arc, s3-fifo, belady, none
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Store duplicates once [default: on]
@@ -91,43 +93,51 @@ pub(crate) struct CacheSettings {
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]
     #[arg(long, value_name = "PCT")]
     fingerprint_index: Option<String>,
-    /// The origin tells fingerprints, so that reads find duplicates that another extent brought [default: off]
+    /// Which new content is admitted to write-evict units: all, second-miss (extents at their second miss), by-source (all,
+    /// with written content in separate units) [default: all]
+    #[arg(long, value_name = "POLICY")]
+    admission: Option<String>,
+    /// Which write-evict unit is evicted next: lru, fifo [default: lru]
+    #[arg(long, value_name = "POLICY")]
+    eviction: Option<String>,
+    /// The origin supplies fingerprints, so that reads find content that is cached for another extent [default: off]
     #[arg(long, value_name = "on|off")]
     recipes: Option<String>,
-    /// Writes of a part of an extent that is not cached: merge leaves it uncached, fetch reads the rest [default: merge]
+    /// Writes of a part of an extent that is not cached: merge leaves the extent uncached, fetch reads the rest from the
+    /// origin [default: merge]
     #[arg(long, value_name = "HOW")]
     partial_writes: Option<String>,
-    /// Keep reads of streams from so many consecutive bytes on out of the cache; 0 keeps none out [default: 0]
+    /// Consecutive bytes from which on the reads of a stream bypass the cache; 0: never [default: 0]
     #[arg(long, value_name = "SIZE")]
     sequential: Option<String>,
-    /// Mean compression ratio, for traces that do not tell [default: 2]
+    /// Mean compression ratio, for traces without compressed sizes [default: 2]
     #[arg(long, value_name = "RATIO")]
     compression: Option<String>,
-    /// Do not measure the beginning: a time such as 16d or 90m, or a number of requests [default: 0]
+    /// Exclude the beginning of the trace from the results: a time such as 16d or 90m, or a number of requests [default: 0]
     #[arg(long, value_name = "SPAN")]
     warmup: Option<String>,
-    /// Tell the results also by period, such as 1d
+    /// Also show the results by period, such as 1d
     #[arg(long, value_name = "SPAN")]
     period: Option<String>,
-    /// Another seed, another hash and other compression ratios [default: 0]
+    /// Seed of the hash and of random compression ratios [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<String>,
 }
 
-/// Devices: any of these has their time modelled.
+/// Devices. Any of these options enables the time model.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Time")]
 pub(crate) struct DeviceSettings {
-    /// closed:N, so many requests at a time; or open:X, at the trace's times, X times as fast
+    /// closed:N for N requests at a time, or open:X for requests at the trace's times, X times as fast
     #[arg(long, value_name = "LOAD")]
     load: Option<String>,
-    /// tps (plain storage) or cos (deduplicating storage)
+    /// Kind of the origin: tps (plain storage) or cos (deduplicating storage)
     #[arg(long, value_name = "KIND")]
     origin: Option<String>,
     /// The origin's disks: RPM[:SPINDLES[:raid0|raid5|raid6]] [default: 7200:11:raid5]
     #[arg(long, value_name = "DISKS")]
     disks: Option<String>,
-    /// NVRAM in which writes are acknowledged while there is room [default: 960M]
+    /// Size of the NVRAM, which acknowledges writes while it has room [default: 960M]
     #[arg(long, value_name = "SIZE")]
     nvram: Option<String>,
 }
@@ -144,6 +154,8 @@ impl SimArgs {
             (Knob::ExtentSize, &cache.extent_size),
             (Knob::WeuSize, &cache.weu_size),
             (Knob::FingerprintIndex, &cache.fingerprint_index),
+            (Knob::Admission, &cache.admission),
+            (Knob::Eviction, &cache.eviction),
             (Knob::Recipes, &cache.recipes),
             (Knob::PartialWrites, &cache.partial_writes),
             (Knob::Sequential, &cache.sequential),

@@ -12,22 +12,22 @@ Examples:
   nitro trace info homes-110108-112108.1.blkparse.gz
   The files of one trace, in the order of their times; repeated records count once:
     nitro trace info --drop-repeats webvm.*.blkparse
-  A table of one's own:
+  A table with its columns described:
     nitro trace info --columns time=0:ms,op=2,offset=3:sectors,len=4:sectors,object=1 mine.csv
   From a pipe:
     zcat trace.gz | nitro trace info -
 
-The format is recognised by what a file begins with, whatever its name and whether it is compressed (gzip, zstd, bzip2, xz).";
+The format is recognised by the content of a file, not by its name. Files may be compressed (gzip, zstd, bzip2, xz).";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   nitro trace convert hm_0.csv.gz hm_0.parquet
   nitro trace convert sda.blktrace.* sda.parquet
-  A recording that a crash cut off, up to its last whole part:
+  A recording that was interrupted by a crash, up to its last complete part:
     nitro trace convert recorded.parquet whole.parquet
 
-The columns of the result: time (ns), op, object, offset and length (bytes), fingerprint (20 bytes for each block of the request),
-block (bytes that a fingerprint stands for), compressed (bytes of the request when compressed).";
+The columns of the result: time (ns), op, object, offset and length (bytes), fingerprint (20 bytes for each block of the
+request), block (bytes covered by a fingerprint), compressed (bytes of the request when compressed).";
 
 const SYNTH_EXAMPLES: &str = "\
 Examples:
@@ -35,19 +35,19 @@ Examples:
   nitro trace synth boot-storm storm.parquet --machines 60 --boot recorded-boot.parquet
   nitro trace synth zipf zipf.parquet --requests 20000000 --exponent 0.9
 
-The same options, seed included, make the same file, byte for byte. None of these traces is a recording: their files say so,
-and `nitro trace info` repeats it.";
+The same options, including the seed, make the same file, byte for byte. These traces are synthetic, not recorded: their
+files say so, and `nitro trace info` shows it.";
 
 /// `nitro trace ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceCommand {
-    /// Tell what a trace is like
+    /// Show information about a trace
     #[command(after_long_help = INFO_EXAMPLES)]
     Info(InfoArgs),
-    /// Write a trace as Parquet
+    /// Convert a trace to Parquet
     #[command(after_long_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
-    /// Make a synthetic trace
+    /// Generate a synthetic trace
     #[command(after_long_help = SYNTH_EXAMPLES)]
     Synth {
         #[command(subcommand)]
@@ -64,41 +64,41 @@ pub(crate) struct ReadArgs {
     pub(crate) format: Option<Format>,
     /// The columns of a table: ROLE=NUMBER[:UNIT],... with the roles time, op, offset, len, object, fingerprint, compressed
     ///
-    /// Columns count from 0. Units: of time s (default), ms, us, ns, filetime; of op words (default), read0 (0 reads, 1
-    /// writes), read1, scsi; of offset, len and compressed bytes (default), sectors, kib, 4kib, or a number of bytes; of
-    /// fingerprint md5 (default), 160. Besides: sep=comma|tab|space|semicolon|pipe, skip=LINES.
+    /// Columns count from 0. Units of time: s (default), ms, us, ns, filetime; of op: words (default), read0 (0 reads, 1
+    /// writes), read1, scsi; of offset, len and compressed: bytes (default), sectors, kib, 4kib, or a number of bytes; of
+    /// fingerprint: md5 (default), 160. Other settings: sep=comma|tab|space|semicolon|pipe, skip=LINES.
     #[arg(long, value_name = "MAP", value_parser = columns, verbatim_doc_comment)]
     pub(crate) columns: Option<Columns>,
-    /// What becomes of records that cannot be read
+    /// What to do with records that cannot be read
     #[arg(long, value_enum, default_value_t = BadRecordsName::Fail, value_name = "WHAT")]
     pub(crate) bad_records: BadRecordsName,
-    /// For blktrace and blkparse: the event that stands for a request
+    /// For blktrace and blkparse: event that counts as a request
     #[arg(long, value_enum, default_value_t = EventName::Queued, value_name = "EVENT")]
     pub(crate) event: EventName,
-    /// Leave out records that repeat another one of the same time to the letter
+    /// Skip records that are identical to another one of the same time
     #[arg(long)]
     pub(crate) drop_repeats: bool,
 }
 
-/// What becomes of bad records.
+/// What to do with records that cannot be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BadRecordsName {
-    /// The first one ends the command.
+    /// Stop at the first one
     #[default]
     Fail,
-    /// They are left out, and counted.
+    /// Skip and count them
     Skip,
 }
 
 /// An event of the block layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EventName {
-    /// As it was asked for.
+    /// The request was queued
     #[default]
     Queued,
-    /// As the device got it.
+    /// The request was issued to the device
     Issued,
-    /// When the device had done it.
+    /// The device completed the request
     Completed,
 }
 
@@ -115,7 +115,7 @@ impl From<EventName> for BlockEvent {
 /// `nitro trace info`
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Traces, taken together; - is standard input
+    /// Traces, merged into one; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     #[command(flatten)]
@@ -127,29 +127,29 @@ pub(crate) struct InfoArgs {
 /// `nitro trace convert`
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// Traces, taken together, in the order of their times; - is standard input
+    /// Traces, merged in the order of their times; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The file to make
+    /// The file to create
     #[arg(value_name = "RESULT")]
     pub(crate) result: PathBuf,
-    /// Replace what is there
+    /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
 }
 
-/// What every synthetic trace has.
+/// Options of every synthetic trace.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MakeArgs {
-    /// The file to make
+    /// The file to create
     #[arg(value_name = "RESULT")]
     pub(crate) result: PathBuf,
-    /// Another seed makes another trace
+    /// Seed of the random numbers; another seed makes another trace
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
-    /// Replace what is there
+    /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -159,7 +159,7 @@ pub(crate) struct MakeArgs {
 pub(crate) struct FiuArgs {
     #[command(flatten)]
     pub(crate) make: MakeArgs,
-    /// Size beside the published one: of volume, footprint and requests
+    /// Scale of volume size, footprint and number of requests, relative to the published trace
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     pub(crate) scale: f64,
 }
@@ -179,7 +179,7 @@ pub(crate) enum SynthCommand {
     Snapshots(SnapshotArgs),
     /// Random reads of a working set with duplicates
     Random(RandomArgs),
-    /// Requests by Zipf's law
+    /// Requests with a Zipf distribution
     Zipf(ZipfArgs),
 }
 
@@ -191,10 +191,10 @@ pub(crate) struct BootStormArgs {
     /// The boot of one machine, recorded by `nitro serve --record` [default: a recorded one of Debian 12]
     #[arg(long, value_name = "TRACE")]
     pub(crate) boot: Option<PathBuf>,
-    /// Start from a boot that is made up by the paper's figures: 18 MB, 99 % reads, 14 % random
+    /// Start from a synthetic boot with the paper's figures: 18 MB, 99 % reads, 14 % random
     #[arg(long, conflicts_with = "boot")]
     pub(crate) made_up: bool,
-    /// Machines, each an object
+    /// Number of machines; each is an object
     #[arg(long, default_value_t = 60, value_name = "N")]
     pub(crate) machines: u32,
     /// Percentage of a machine's blocks that all machines share
@@ -203,19 +203,19 @@ pub(crate) struct BootStormArgs {
     /// Addresses differ between machines by up to this percentage of the address space
     #[arg(long, default_value_t = 15.0, value_name = "PCT", value_parser = percentage)]
     pub(crate) shift: f64,
-    /// Machines start within so many seconds
+    /// Time in which all machines start, in seconds
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) within: f64,
 }
 
-/// What of a chain of snapshots a trace has.
+/// Which requests of a chain of snapshots a trace contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SnapshotPass {
-    /// The machine's own writes: the image, then what each day overwrites.
+    /// The machine's own writes: the image, then the overwrites of each day
     Changes,
-    /// Every snapshot written whole.
+    /// A complete write of every snapshot
     Backups,
-    /// One snapshot read whole.
+    /// A complete read of one snapshot
     Restore,
 }
 
@@ -224,13 +224,13 @@ pub(crate) enum SnapshotPass {
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
     pub(crate) make: MakeArgs,
-    /// What the trace has of it
+    /// Which requests the trace contains
     #[arg(long, value_enum, default_value_t = SnapshotPass::Changes, value_name = "WHAT")]
     pub(crate) pass: SnapshotPass,
     /// The snapshot to restore, from 0 [default: the oldest]
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) snapshot: u32,
-    /// Snapshots
+    /// Number of snapshots
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub(crate) snapshots: u32,
     /// Size of the image [default: 38 GB, as in the paper]
@@ -246,16 +246,16 @@ pub(crate) struct SnapshotArgs {
 pub(crate) struct RandomArgs {
     #[command(flatten)]
     pub(crate) make: MakeArgs,
-    /// Size of what is read from
+    /// Size of the working set
     #[arg(long, default_value = "1G", value_name = "SIZE")]
     pub(crate) working_set: Size,
-    /// Bytes of it over bytes of its distinct content
+    /// Bytes of the working set divided by the bytes of its distinct content
     #[arg(long, default_value_t = 1.0, value_name = "RATIO")]
     pub(crate) dedup_ratio: f64,
-    /// Size of a read, and of duplicates
+    /// Size of a read, and of a duplicate
     #[arg(long, default_value = "8K", value_name = "SIZE")]
     pub(crate) request_size: Size,
-    /// Reads
+    /// Number of reads
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     pub(crate) requests: u64,
 }
@@ -265,16 +265,16 @@ pub(crate) struct RandomArgs {
 pub(crate) struct ZipfArgs {
     #[command(flatten)]
     pub(crate) make: MakeArgs,
-    /// Objects
+    /// Number of objects
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     pub(crate) objects: u64,
-    /// The exponent; 0: all are equally popular
+    /// Exponent of the distribution; 0: all objects are equally popular
     #[arg(long, default_value_t = 1.0, value_name = "S")]
     pub(crate) exponent: f64,
-    /// Requests
+    /// Number of requests
     #[arg(long, default_value_t = 20_000_000, value_name = "N")]
     pub(crate) requests: u64,
-    /// Percentage of them that write
+    /// Percentage of requests that are writes
     #[arg(long, default_value_t = 0.0, value_name = "PCT", value_parser = percentage)]
     pub(crate) writes: f64,
     /// Size of an object

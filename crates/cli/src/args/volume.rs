@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 pub(super) const FLUSH_EXAMPLES: &str = "\
 Examples:
-  Begin, and come back at once:
+  Start, and return at once:
     nitro flush vm
-  Wait until the origin is up to date, showing how far it is:
+  Wait until the origin is up to date, and show the progress:
     nitro flush vm --wait
 
-Clients go on meanwhile; what they write after the command began is not waited for. Interrupting the command does not stop
-the server from writing back.";
+Clients can read and write meanwhile; the command does not wait for writes that came after its start. Interrupting the
+command does not stop the server from writing back.";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
   nitro volume add db --origin /slow/db.img
   nitro volume add db --origin /dev/sdc --cache fast --mode write-back
 
-The volume is served until it is removed or the server ends: for good, write it into the configuration file. What its
-cache still holds of it, from an earlier time under the same name, is used if nobody has changed the origin since.";
+The volume is served until it is removed or the server ends; to keep it, add it to the configuration file. Data that its
+cache still holds from earlier use under the same name are used if the origin has not been changed since.";
 
 const SET_EXAMPLES: &str = "\
 Examples:
@@ -29,16 +29,16 @@ Examples:
   nitro volume set vm --mode write-through
   nitro volume set vm --dirty-share-max 30
 
-To write-through, the command ends when the origin is up to date; new writes go there from its beginning on. What is
-set lasts until the server ends: for good, write it into the configuration file.";
+A change to write-through applies to new writes at once, and the command ends when the origin is up to date. Settings last
+until the server ends; to keep them, add them to the configuration file.";
 
 const REMOVE_EXAMPLES: &str = "\
 Example:
   nitro volume remove db
 
-The volume's origin is brought up to date, its clients are asked to leave and cut off after 10 seconds, and its cache
-forgets it. A volume that is not served, but known to a cache, is forgotten, too: if it has dirty data, only with
---force-discard-dirty.";
+The volume's dirty data are written back to its origin, its clients are asked to disconnect and are cut off after 10
+seconds, and its cached data are dropped. A volume that is not served but known to a cache is removed from the cache; if it
+has dirty data, only with --force-discard-dirty.";
 
 /// `nitro volume ...`
 #[derive(Debug, Subcommand)]
@@ -49,9 +49,9 @@ pub(crate) enum VolumeCommand {
     /// Change how a volume is served
     #[command(after_long_help = SET_EXAMPLES)]
     Set {
-        /// Its name
+        /// The volume's name
         volume: String,
-        /// When a write is acknowledged: when the origin has it, or when the cache has
+        /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
         #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max"])]
         mode: Option<Mode>,
         #[command(flatten)]
@@ -61,15 +61,15 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Bring a volume's origin up to date with what its cache holds
+    /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = FLUSH_EXAMPLES)]
     Flush(FlushArgs),
-    /// Stop serving a volume, and have its cache forget it
+    /// Stop serving a volume, and remove it from its cache
     #[command(after_long_help = REMOVE_EXAMPLES)]
     Remove {
-        /// Its name
+        /// The volume's name
         volume: String,
-        /// Lose what its cache has and its origin has not
+        /// Discard the volume's dirty data
         #[arg(long)]
         force_discard_dirty: bool,
         #[command(flatten)]
@@ -77,7 +77,7 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// List the volumes that are served, and those that the caches know
+    /// List the served volumes and all volumes known to the caches
     List {
         #[command(flatten)]
         control: ControlArgs,
@@ -89,11 +89,11 @@ pub(crate) enum VolumeCommand {
 /// A volume's part of its cache's room for dirty data.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ShareArgs {
-    /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back [default: an
+    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back [default: an
     /// equal part of half of it]
     #[arg(long, value_name = "PCT")]
     pub(crate) dirty_share_min: Option<u8>,
-    /// Percentage of the cache's room for dirty data that this volume may take [default: 100]
+    /// Percentage of the cache's room for dirty data that this volume may use [default: 100]
     #[arg(long, value_name = "PCT")]
     pub(crate) dirty_share_max: Option<u8>,
 }
@@ -120,18 +120,23 @@ pub(crate) struct AddArgs {
     /// The slow storage: a file or block device that the server may open
     #[arg(long, value_name = "PATH")]
     pub(crate) origin: PathBuf,
-    /// The cache, if the server has several
+    /// Name of the cache; required if the server has several
     #[arg(long, value_name = "NAME")]
     pub(crate) cache: Option<String>,
-    /// When a write is acknowledged: when the origin has it, or when the cache has [default: write-through]
+    /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back) [default:
+    /// write-through]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Shown to clients that list the exports
+    /// Description shown to clients that list the exports
     #[arg(long, default_value = "", hide_default_value = true)]
     pub(crate) description: String,
+    /// Class, 1 to 31, of requests without one; clients select a class with the export name NAME?class=N [default: not
+    /// classified]
+    #[arg(long, value_name = "N")]
+    pub(crate) class: Option<u8>,
     /// Share cached contents only with volumes of the same domain [default: with all that name none]
     #[arg(long, value_name = "NAME")]
     pub(crate) dedup_domain: Option<String>,
@@ -140,7 +145,7 @@ pub(crate) struct AddArgs {
     pub(crate) emulate_disk: Option<Emulation>,
     #[command(flatten)]
     pub(crate) share: ShareArgs,
-    /// Lose dirty data of it that stand in the way
+    /// Discard dirty data of the volume that prevent adding it
     #[arg(long)]
     pub(crate) force_discard_dirty: bool,
     #[command(flatten)]

@@ -1,7 +1,5 @@
 //! `nitro index bench`
 
-use super::load::{Drive, Entries, Outcome};
-use super::{Behind, Measured};
 use crate::args::{BenchArgs, IndexKind};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
@@ -10,6 +8,7 @@ use nitro_device::{CompioClock, FileDevice, FileOptions, Reactor, spawn_thread};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::silt::{self, Rates, Silt};
 use nitro_index::{Counters, Options, PAGE_BYTES, Shape, kind_of};
+use nitro_papers::load::{Behind, Drive, Entries, Measured, Outcome};
 use nitro_port::{Clock as _, Device};
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -292,7 +291,7 @@ impl<I: Measured> Bench<'_, I> {
         let (entries, total) = (self.entries, self.args.shape.entries);
         let progress = Progress::counting(count, "hits");
         let look = async move |index: &I, n| {
-            let n = super::load::mix(n) % total;
+            let n = nitro_papers::load::mix(n) % total;
             let found = index.get(&entries.key(n)).await?;
             Ok(found.is_some_and(|v| v[..] == *entries.value(n)))
         };
@@ -320,7 +319,7 @@ impl<I: Measured> Bench<'_, I> {
                 if n % 64 == 0 && clock.now() < due {
                     clock.sleep(due - clock.now()).await;
                 }
-                let again = super::load::mix(n + total) % total;
+                let again = nitro_papers::load::mix(n + total) % total;
                 index.insert(&entries.key(again), &entries.value(again)).await?;
             }
             Ok(())
@@ -354,7 +353,7 @@ impl<I: Measured> Bench<'_, I> {
         let pages = bytes / PAGE_BYTES as u64;
         let device = Arc::clone(device);
         let read = async move |_: &I, n| {
-            let offset = super::load::mix(n) % pages * PAGE_BYTES as u64;
+            let offset = nitro_papers::load::mix(n) % pages * PAGE_BYTES as u64;
             device.read(offset, PAGE_BYTES).await.map_err(nitro_index::Error::from).map(|_| true)
         };
         Ok(self.drive(self.args.depth.get()).run(&self.index, 0..count, read, |_| ())?.per_second())

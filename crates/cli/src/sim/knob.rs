@@ -15,6 +15,8 @@ pub(crate) enum Knob {
     ExtentSize,
     WeuSize,
     FingerprintIndex,
+    Admission,
+    Eviction,
     Recipes,
     PartialWrites,
     Sequential,
@@ -28,7 +30,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 18] = [
+const NAMES: [(&str, Knob); 20] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -36,6 +38,8 @@ const NAMES: [(&str, Knob); 18] = [
     ("extent-size", Knob::ExtentSize),
     ("weu-size", Knob::WeuSize),
     ("fingerprint-index", Knob::FingerprintIndex),
+    ("admission", Knob::Admission),
+    ("eviction", Knob::Eviction),
     ("recipes", Knob::Recipes),
     ("partial-writes", Knob::PartialWrites),
     ("sequential", Knob::Sequential),
@@ -87,6 +91,8 @@ impl Knob {
             Self::ExtentSize => settings.extent_bytes = small_size(text)?,
             Self::WeuSize => settings.weu_bytes = small_size(text)?,
             Self::FingerprintIndex => settings.fingerprint_index_percent = number(text)?,
+            Self::Admission => settings.admission = text.parse()?,
+            Self::Eviction => settings.eviction = text.parse()?,
             Self::Recipes => settings.recipes = switch(text)?,
             Self::PartialWrites => {
                 settings.partial_writes = match text {
@@ -217,6 +223,8 @@ mod tests {
             (Knob::Load, "closed", "closed:32"),
             (Knob::Disks, "7200:4:raid7", "raid5"),
             (Knob::Variant, "weus", "weu-lru-mod"),
+            (Knob::Eviction, "clock", "lru, fifo"),
+            (Knob::Admission, "none", "second-miss"),
         ] {
             let error = knob.set(&mut settings, text).expect_err(text);
             assert!(error.contains(hint), "{error}");

@@ -156,6 +156,8 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::ExtentSize => size(settings.extent_bytes.into()),
         Knob::WeuSize => size(settings.weu_bytes.into()),
         Knob::FingerprintIndex => settings.fingerprint_index_percent.to_string(),
+        Knob::Admission => settings.admission.to_string(),
+        Knob::Eviction => settings.eviction.to_string(),
         Knob::Recipes => switch(settings.recipes),
         Knob::Sequential => size(settings.sequential_bytes),
         Knob::Compression => settings.compression_mean.to_string(),

@@ -2,7 +2,9 @@
 
 use nitro_console::output::Table;
 use nitro_console::size::Size;
-use nitro_server::control::protocol::{Cache, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume};
+use nitro_server::control::protocol::{
+    Cache, ClassOfContents, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume,
+};
 use std::time::Duration;
 
 /// Parts of the RAM that are shown, the largest; `-o json` has all.
@@ -219,6 +221,10 @@ fn cache(cache: &Cache) -> String {
         ),
     ];
     lines.extend(flash_index(cache).map(|text| ("fingerprints", text)));
+    if !cache.classes.is_empty() {
+        let held = |held: &ClassOfContents| format!("{}: {}", class(held.class), Size(held.cached_bytes));
+        lines.push(("by class", cache.classes.iter().map(held).collect::<Vec<_>>().join(", ")));
+    }
     if let Some(text) = log(cache) {
         lines.insert(4, ("write log", text));
     }
@@ -301,7 +307,29 @@ fn volume(volume: &Volume) -> String {
         ));
     }
     lines.extend(volume.poisoned.iter().map(|reason| ("writes refused", reason.clone())));
-    block(&heading, &lines) + &indented(&latencies(volume).aligned())
+    let classes = if volume.classes.is_empty() { String::new() } else { indented(&classes(volume).aligned()) };
+    block(&heading, &lines) + &classes + &indented(&latencies(volume).aligned())
+}
+
+/// What was asked for, by class.
+fn classes(volume: &Volume) -> Table {
+    let mut table = Table::new(["class", "reads", "read", "hits", "writes", "written"]);
+    for asked in &volume.classes {
+        let (read, written) = (Size(asked.read_bytes), Size(asked.write_bytes));
+        table.row(vec![
+            class(asked.class),
+            asked.reads.to_string(),
+            read.to_string(),
+            percent(asked.read_hit_extents, asked.read_extents),
+            asked.writes.to_string(),
+            written.to_string(),
+        ]);
+    }
+    table
+}
+
+fn class(number: u8) -> String {
+    if number == 0 { "none".to_owned() } else { number.to_string() }
 }
 
 fn latencies(volume: &Volume) -> Table {

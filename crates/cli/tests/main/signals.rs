@@ -46,7 +46,7 @@ fn two_signals_at_once_lose_nothing_that_was_acknowledged() {
 #[test]
 fn a_hang_up_ends_it_in_order() {
     let place = place();
-    let mut server = place.serve(&format!("{WRITE_BACK} --cache-size 32M"));
+    let mut server = place.serve_heeding("HUP", &format!("{WRITE_BACK} --cache-size 32M"));
     let data = noise(1, 1 << 20);
     assert_eq!(place.client().write(0, &data), 0);
     // As a terminal that is closed: nobody reads the log, and both the kernel and the shell send the signal.

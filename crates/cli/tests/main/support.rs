@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take, also on a disk that still writes what a compiler left.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a command that does some work may take on a busy machine.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
@@ -115,19 +115,30 @@ impl Place {
 
     /// The same, of a process that is started with a signal ignored.
     pub fn serve_ignoring(&self, signal: &str, arguments: &str) -> Server {
+        let mut launcher = Command::new("sh");
+        launcher.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
+        self.serve_by(launcher, arguments)
+    }
+
+    /// The same, of a process that is started with a signal as it usually is, though the tests themselves may run with it ignored
+    /// (`nohup`).
+    pub fn serve_heeding(&self, signal: &str, arguments: &str) -> Server {
+        let mut launcher = Command::new("env");
+        launcher.arg(format!("--default-signal={signal}"));
+        self.serve_by(launcher, arguments)
+    }
+
+    /// The same, by way of a program that becomes the one that its arguments name.
+    fn serve_by(&self, mut launcher: Command, arguments: &str) -> Server {
         let nitro = self.command(&format!("serve {arguments}"));
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")])
-            .arg(nitro.get_program())
-            .args(nitro.get_args());
+        launcher.arg(nitro.get_program()).args(nitro.get_args());
         for (name, value) in nitro.get_envs() {
             match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
+                Some(value) => launcher.env(name, value),
+                None => launcher.env_remove(name),
             };
         }
-        Server::start(command.current_dir(self.folder.path()).stdin(Stdio::null()))
+        Server::start(launcher.current_dir(self.folder.path()).stdin(Stdio::null()))
     }
 
     /// A server of a volume of 16 MiB with a cache of 32 MiB.

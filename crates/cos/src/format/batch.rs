@@ -13,7 +13,7 @@
 
 use super::record::Record;
 use super::{BLOCK_BYTES, checksum, u64_at};
-use nitro_engine::format::FormatError;
+use nitro_log::FormatError;
 use nitro_port::buf::BufMut;
 
 const MAGIC: [u8; 4] = *b"NCJB";

@@ -7,6 +7,7 @@ pub(crate) mod record;
 pub(crate) mod region;
 pub(crate) mod superblock;
 
+pub(crate) use nitro_log::{u16_at, u32_at, u64_at};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The format's version; another one is refused with its number.
@@ -20,16 +21,4 @@ pub(crate) const BLOCK_SECTORS: u16 = (BLOCK_BYTES / SECTOR_BYTES) as u16;
 /// The checksum of bytes that stand at `at` in a store of that seed: what was written elsewhere does not pass for them.
 pub(crate) fn checksum(bytes: &[u8], seed: u64, at: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed ^ at.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }

@@ -14,7 +14,7 @@
 
 use super::{u16_at, u64_at};
 use crate::place::{Place, Reference};
-use nitro_engine::format::FormatError;
+use nitro_log::FormatError;
 use nitro_units::Fingerprint;
 
 const MAGIC: [u8; 4] = *b"NCRB";

@@ -13,7 +13,7 @@
 use super::{u16_at, u32_at, u64_at};
 use crate::format::region::ChunkKind;
 use crate::place::{Place, Reference};
-use nitro_engine::format::FormatError;
+use nitro_log::FormatError;
 use nitro_units::Fingerprint;
 
 /// Bytes of an object's record, but for its name.

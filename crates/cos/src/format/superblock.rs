@@ -27,6 +27,8 @@ use nitro_port::codec::Compression;
 
 const MAGIC: [u8; 8] = *b"NITROCOS";
 const SUM_AT: usize = BLOCK_BYTES - 8;
+/// Where the copies stand.
+const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
 /// Bytes of both copies.
 pub(crate) const SUPERBLOCKS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
@@ -121,11 +123,7 @@ impl Superblock {
 
     /// Writes both copies, and has the device make them durable, one after the other.
     pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
-        for copy in 0..2 {
-            device.write(copy * BLOCK_BYTES as u64, self.encode().freeze()).await?;
-            device.flush().await?;
-        }
-        Ok(())
+        Ok(nitro_log::write_both(device, COPIES_AT, &self.encode()).await?)
     }
 
     /// The first copy that is whole.
@@ -133,17 +131,7 @@ impl Superblock {
         if device.geometry().size_bytes < SUPERBLOCKS_BYTES {
             return Err(Error::NotAStore("it is too small for one".to_owned()));
         }
-        let first = match device.read(0, BLOCK_BYTES).await {
-            Ok(page) => Self::decode(&page),
-            Err(error) => Err(error.into()),
-        };
-        match first {
-            Ok(superblock) => Ok(superblock),
-            Err(error) => {
-                let second = device.read(BLOCK_BYTES as u64, BLOCK_BYTES).await?;
-                Self::decode(&second).map_err(|_| error)
-            }
-        }
+        nitro_log::read_first_whole(device, COPIES_AT, BLOCK_BYTES, Self::decode).await
     }
 }
 

@@ -17,7 +17,7 @@
 
 mod arm;
 
-pub use nitro_ssd::hdd::HddModel;
+pub use nitro_model::disk::HddModel;
 
 use arm::{Arm, Request};
 use bytes::Bytes;

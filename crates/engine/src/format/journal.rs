@@ -31,8 +31,8 @@ pub use record::{
     VOLUME_NAME_BYTES_MAX,
 };
 
-use super::field::{Reader, Writer};
-use super::{FORMAT_VERSION, FormatError, crc32c};
+use super::{FORMAT_VERSION, FormatError, crc32c, other_version};
+use nitro_log::{Reader, Writer};
 
 const MAGIC: [u8; 8] = *b"NITROJNL";
 const HEADER: &str = "journal batch header";
@@ -134,7 +134,7 @@ impl Header {
         }
         let version = reader.u32()?;
         if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
+            return Err(other_version(version));
         }
         let crc = crc32c(&bytes[..CRC_AT]);
         if bytes[CRC_AT..] != crc.to_le_bytes() {
@@ -283,6 +283,6 @@ mod tests {
         }
         let mut batch = batch;
         batch[8] = 9;
-        assert_eq!(Header::decode(&batch), Err(FormatError::Version { found: 9 }));
+        assert_eq!(Header::decode(&batch), Err(other_version(9)));
     }
 }

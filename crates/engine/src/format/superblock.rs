@@ -20,12 +20,12 @@
 //! | 109 | 3983 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
-use super::field::{Reader, Writer};
-use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError, crc32c};
+use super::{FORMAT_VERSION, FORMAT_VERSION_LOGGED, FormatError, other_version};
 use crate::journal::Area;
 use crate::settings::EngineSettings;
 use nitro_cache::SettingError;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES};
+use nitro_log::{Reader, Writer, is_sealed, seal};
 use nitro_port::codec::FingerprintHash;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
@@ -37,10 +37,8 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 /// Where the copies stand on a device of `size_bytes`: in its first and in its last whole block of [`SUPERBLOCK_BYTES`].
 #[must_use]
 pub const fn superblock_offsets(size_bytes: u64) -> [u64; 2] {
-    let block = SUPERBLOCK_BYTES as u64;
-    [0, (size_bytes / block).saturating_sub(1) * block]
+    nitro_log::ends(size_bytes, SUPERBLOCK_BYTES)
 }
-const CRC_AT: usize = SUPERBLOCK_BYTES - 4;
 
 /// What a cache device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +99,7 @@ impl Superblock {
             .u64(self.index.map_or(0, |area| area.offset))
             .u64(self.index.map_or(0, |area| area.len))
             .put(&self.identity);
-        let crc = crc32c(&block[..CRC_AT]);
-        block[CRC_AT..SUPERBLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut block[..SUPERBLOCK_BYTES]);
     }
 
     /// Where the last slot ends on the device, in bytes.
@@ -145,9 +142,9 @@ impl Superblock {
         }
         let version = reader.u32()?;
         if version != FORMAT_VERSION && version != FORMAT_VERSION_LOGGED {
-            return Err(FormatError::Version { found: version });
+            return Err(other_version(version));
         }
-        if block[CRC_AT..] != crc32c(&block[..CRC_AT]).to_le_bytes() {
+        if !is_sealed(block) {
             return Err(FormatError::Checksum { structure: NAME });
         }
         let superblock = Self {

@@ -27,13 +27,13 @@
 //! | 28 | 4 | offset of the stored extent within the WEU |
 //! | 32 | 4 | stored length in bytes, prefix included; 0: all zeroes |
 //! | 36 | 4 | checksum: CRC-32C of the payload, mixed with the place that it was written to; 0 if all zeroes |
-//! | 40 | 1 | flags: bit 0, has a fingerprint; bit 1, stored as it is: whole blocks without a prefix |
+//! | 40 | 1 | flags: bit 0, has a fingerprint; bit 1, stored as it is: whole blocks without a prefix; bits 2 to 6, the class |
 //! | 41 | 7 | version: of several entries for one key, the highest counts |
 
-use super::field::{Reader, Writer};
-use super::{FORMAT_VERSION, FormatError, crc32c};
+use super::{FORMAT_VERSION, FormatError, crc32c, other_version};
 use nitro_cache::weu::layout::{BLOCK_BYTES, ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, UNIT_BYTES};
-use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_log::{Reader, Writer};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 
 const MAGIC: [u8; 8] = *b"NITROWEU";
 const HEAD: &str = "WEU head";
@@ -55,12 +55,17 @@ pub struct Entry {
     pub checksum: u32,
     /// Stored as it is, in whole blocks, without a prefix.
     pub raw: bool,
+    /// The class of the request that brought it.
+    pub class: ClassId,
     /// Of several entries for one key, the highest version counts; 56 bits.
     pub version: u64,
 }
 
 const FLAG_FINGERPRINT: u8 = 1;
 const FLAG_RAW: u8 = 2;
+/// The flags that are a class, from this bit on.
+const CLASS_SHIFT: u32 = 2;
+const CLASS_BITS: u8 = 0x1F << CLASS_SHIFT;
 
 /// The head of a WEU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +130,7 @@ impl Head {
         }
         let version = reader.u32()?;
         if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
+            return Err(other_version(version));
         }
         if sector[CRC_AT..] != crc32c(&sector[..CRC_AT]).to_le_bytes() {
             return Err(FormatError::Checksum { structure: HEAD });
@@ -174,7 +179,7 @@ impl Head {
         let fingerprint = Fingerprint(reader.array()?);
         let (offset, stored_bytes, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let flags = reader.u8()?;
-        if flags & !(FLAG_FINGERPRINT | FLAG_RAW) != 0 {
+        if flags & !(FLAG_FINGERPRINT | FLAG_RAW | CLASS_BITS) != 0 {
             return Err(reader.refuse("flags", flags.into()));
         }
         let raw = flags & FLAG_RAW != 0;
@@ -192,7 +197,8 @@ impl Head {
         let fingerprint = (flags & FLAG_FINGERPRINT != 0).then_some(fingerprint);
         let [a, b, c, d, e, f, g] = reader.array()?;
         let version = u64::from_le_bytes([a, b, c, d, e, f, g, 0]);
-        Ok(Entry { key, fingerprint, offset, stored_bytes, checksum, raw, version })
+        let class = ClassId::new((flags & CLASS_BITS) >> CLASS_SHIFT).unwrap_or_default();
+        Ok(Entry { key, fingerprint, offset, stored_bytes, checksum, raw, class, version })
     }
 }
 
@@ -206,7 +212,9 @@ pub fn encode_table(entries: &[Entry], bytes: &mut [u8]) -> u32 {
             .u32(entry.offset)
             .u32(entry.stored_bytes)
             .u32(entry.checksum)
-            .u8(flag(entry.fingerprint.is_some(), FLAG_FINGERPRINT) | flag(entry.raw, FLAG_RAW))
+            .u8(flag(entry.fingerprint.is_some(), FLAG_FINGERPRINT)
+                | flag(entry.raw, FLAG_RAW)
+                | entry.class.number() << CLASS_SHIFT)
             .put(&entry.version.to_le_bytes()[..7]);
     }
     crc32c(bytes)
@@ -227,6 +235,7 @@ mod tests {
             stored_bytes: if n < 15 { n * 100 } else { 8192 },
             checksum: n * 77,
             raw: n >= 15,
+            class: ClassId::new(n as u8 * 3 % 32).unwrap(),
             version: u64::from(n) << 50,
         };
         let entries: Vec<_> = (0..20).map(entry).collect();
@@ -266,7 +275,7 @@ mod tests {
             weu[byte] ^= 0x10;
         }
         weu[8] = 9;
-        assert_eq!(Head::decode(&weu, WEU_BYTES), Err(FormatError::Version { found: 9 }));
+        assert_eq!(Head::decode(&weu, WEU_BYTES), Err(other_version(9)));
     }
 
     #[test]

@@ -41,10 +41,10 @@
 //! The records follow the header, their contents follow the records, in the same order and without gaps, then zeroes up
 //! to the batch's end.
 
-use super::field::{Reader, Writer};
-use super::{FORMAT_VERSION, FormatError, crc32c};
+use super::{FORMAT_VERSION, FormatError, crc32c, other_version};
 use bytes::Bytes;
 use nitro_cache::settings::EXTENT_BYTES;
+use nitro_log::{Reader, Writer};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_units::ExtentKey;
 
@@ -113,7 +113,7 @@ impl Label {
         }
         let version = reader.u32()?;
         if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
+            return Err(other_version(version));
         }
         if block[LABEL_CRC_AT..] != crc32c(&block[..LABEL_CRC_AT]).to_le_bytes() {
             return Err(FormatError::Checksum { structure: LABEL });
@@ -216,7 +216,7 @@ impl Header {
         }
         let version = reader.u32()?;
         if version != FORMAT_VERSION {
-            return Err(FormatError::Version { found: version });
+            return Err(other_version(version));
         }
         if bytes[CRC_AT..] != crc32c(&bytes[..CRC_AT]).to_le_bytes() {
             return Err(FormatError::Checksum { structure: HEADER });

@@ -6,7 +6,7 @@ mod queue;
 mod worker;
 
 pub(crate) use duplicate::Compared;
-pub(crate) use open_weu::{OpenWeu, Parts};
+pub(crate) use open_weu::{Entering, OpenWeu, Parts};
 pub(crate) use queue::{Content, InsertQueue, Job};
 pub(crate) use worker::payload;
 

@@ -7,7 +7,7 @@ use nitro_cache::weu::Stored;
 use nitro_cache::weu::layout::{ENTRIES_MAX, ENTRY_BYTES, HEAD_BYTES, PREFIX_BYTES, UNIT_BYTES};
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Encoding;
-use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -23,6 +23,15 @@ pub(crate) struct Written {
     pub(crate) payload_bytes: u64,
     pub(crate) header_bytes: u64,
     pub(crate) padding_bytes: u64,
+}
+
+/// An extent that enters a WEU.
+pub(crate) struct Entering {
+    pub(crate) key: ExtentKey,
+    /// As it stands on flash.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) class: ClassId,
+    pub(crate) version: u64,
 }
 
 /// The bytes and entries of one WEU.
@@ -67,11 +76,9 @@ impl OpenWeu {
     pub(crate) fn put(
         &mut self,
         place: &Place,
-        key: ExtentKey,
-        fingerprint: Option<Fingerprint>,
+        entering: Entering,
         stored: Stored,
         (encoding, payload): (Encoding, &[u8]),
-        version: u64,
     ) -> &Entry {
         let (stored_bytes, checksum) = match stored {
             Stored::Zero => (0, 0),
@@ -84,7 +91,8 @@ impl OpenWeu {
         };
         self.payload_bytes += payload.len() as u64;
         let raw = matches!(stored, Stored::Raw { .. });
-        let entry = Entry { key, fingerprint, offset: place.offset, stored_bytes, checksum, raw, version };
+        let Entering { key, fingerprint, class, version } = entering;
+        let entry = Entry { key, fingerprint, offset: place.offset, stored_bytes, checksum, raw, class, version };
         let number = self.entries.len();
         self.entries.push(entry);
         &self.entries[number]

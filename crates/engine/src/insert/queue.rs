@@ -5,6 +5,7 @@ use crate::volume::{Flights, Token};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::Location;
+use nitro_cache::admission::Provenance;
 use nitro_port::yielding::attempt_at;
 use nitro_units::{ExtentKey, Fingerprint};
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ pub(crate) enum Content {
 pub(crate) struct Job {
     pub(crate) key: ExtentKey,
     pub(crate) content: Content,
+    /// Where the content comes from.
+    pub(crate) from: Provenance,
     /// Void once the extent has been written to again.
     pub(crate) token: Arc<Token>,
     /// Where to say that it is done.
@@ -130,13 +133,7 @@ impl InsertQueue {
 
     /// Ends when no job waits or is at work.
     pub(crate) async fn drained(&self) {
-        loop {
-            let idle = self.idle.listen();
-            if self.state.lock().is_idle() {
-                return;
-            }
-            idle.await;
-        }
+        attempt_at(&self.idle, || self.state.lock().is_idle().then_some(())).await;
     }
 
     /// Ends when every job is done that had been pushed before; with one worker only.
@@ -149,17 +146,11 @@ impl InsertQueue {
             state.marks += 1;
             state.pushed
         };
-        loop {
-            let idle = self.idle.listen();
-            {
-                let mut state = self.state.lock();
-                if state.finished >= mark {
-                    state.marks -= 1;
-                    return;
-                }
-            }
-            idle.await;
-        }
+        let reach = || {
+            let mut state = self.state.lock();
+            (state.finished >= mark).then(|| state.marks -= 1)
+        };
+        attempt_at(&self.idle, reach).await;
     }
 
     /// Bytes that its jobs keep alive.

@@ -1,7 +1,7 @@
 //! The insertion worker: the paper's six steps (§3, "Cache insertion path").
 
 use super::duplicate::Inserted;
-use super::open_weu::{OpenWeu, Parts};
+use super::open_weu::{Entering, OpenWeu, Parts};
 use super::queue::{Content, Job};
 use super::stored_as;
 use crate::cache::Cache;
@@ -13,6 +13,7 @@ use crate::writeback::Room;
 use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
+use nitro_cache::admission::Lane;
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{Append, CacheManager, Evicted, Location};
 use nitro_port::buf::{BufMut, is_zero};
@@ -35,7 +36,8 @@ const JOBS_PER_TURN: usize = 32;
 struct Worker<'a, F, C> {
     cache: &'a Cache<F, C>,
     compressor: Compressor,
-    open: Option<OpenWeu>,
+    /// By lane.
+    open: [Option<OpenWeu>; Lane::CLEAN.len()],
     writes: FuturesUnordered<LocalBoxFuture<'a, ()>>,
     noted: Noted,
 }
@@ -78,8 +80,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     async fn clean_worker(&self, index: &impl FingerprintIndex) {
         let compressor = Compressor::new(self.settings.compression);
-        let mut worker =
-            Worker { cache: self, compressor, open: None, writes: FuturesUnordered::new(), noted: Noted::default() };
+        let mut worker = Worker {
+            cache: self,
+            compressor,
+            open: Default::default(),
+            writes: FuturesUnordered::new(),
+            noted: Noted::default(),
+        };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
         while let Some((job, known)) = looking.next(&mut worker).await {
@@ -94,8 +101,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
         }
         // What is not full is written too: it is there again after a restart.
-        if worker.open.as_ref().is_some_and(|open| !open.entries().is_empty()) && self.watch.is_caching() {
-            worker.seal().await;
+        for lane in Lane::CLEAN {
+            let is_filled = worker.open[lane.index()].as_ref().is_some_and(|open| !open.entries().is_empty());
+            if is_filled && self.watch.is_caching() {
+                worker.seal(lane).await;
+            }
         }
         while worker.writes.next().await.is_some() {}
     }
@@ -207,8 +217,10 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     async fn next_job(&mut self) -> Option<Job> {
         loop {
             let mut sealing = self.cache.seal_wanted.listen();
-            if self.open.as_ref().is_some_and(|open| self.cache.is_given_up(open.weu)) {
-                self.seal().await;
+            for lane in Lane::CLEAN {
+                if self.open[lane.index()].as_ref().is_some_and(|open| self.cache.is_given_up(open.weu)) {
+                    self.seal(lane).await;
+                }
             }
             let mut take = pin!(self.cache.queue.take());
             while !self.writes.is_empty() {
@@ -251,9 +263,10 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 Inserted::Collides => entered = None,
             }
         }
+        let Some(lane) = cache.manager.lock().admit(job.key, job.from) else { return };
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
         let plain = named.map(|named| named.plain);
-        if let Some(location) = self.append(job, (entered, plain), encoding, payload).await
+        if let Some(location) = self.append(job, lane, (entered, plain), encoding, payload).await
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
@@ -267,24 +280,29 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     async fn append(
         &mut self,
         job: &Job,
+        lane: Lane,
         (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
         encoding: Encoding,
         payload: Bytes,
     ) -> Option<Location> {
         let cache = self.cache;
         let stored = stored_as(encoding, &payload);
-        while let Some(open) = self.opened().await {
+        while let Some(open) = self.opened(lane).await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
             cache.resident.push(open.weu, encoding, payload.clone());
             let (appended, version) = cache
                 .telling(FORGET_BYTES, |manager| {
                     let void = job.token.is_void() || manager.is_dirty(job.key);
                     let appended = (!void).then(|| manager.append(open.weu, job.key, entered.as_ref(), stored));
+                    if let Some(Append::At(location)) = &appended {
+                        manager.classify(location, job.from.class);
+                    }
                     (appended, manager.version())
                 })
                 .await;
             if let Some(Append::At(location)) = appended {
-                open.put(&cache.place(&location), job.key, plain, stored, (encoding, &payload), version);
+                let entering = Entering { key: job.key, fingerprint: plain, class: job.from.class, version };
+                open.put(&cache.place(&location), entering, stored, (encoding, &payload));
                 return Some(location);
             }
             cache.resident.pop(open.weu);
@@ -292,21 +310,22 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 cache.metrics.fills_voided.add(1);
                 return None;
             }
-            self.seal().await;
+            self.seal(lane).await;
         }
         None
     }
 
-    /// The open WEU; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
-    async fn opened(&mut self) -> Option<&mut OpenWeu> {
-        while self.open.is_none() {
+    /// The open WEU of a lane; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
+    async fn opened(&mut self, lane: Lane) -> Option<&mut OpenWeu> {
+        while self.open[lane.index()].is_none() {
             self.cache.make_room().await;
-            let opened = self.cache.manager.lock().open_weu();
+            let opened = self.cache.manager.lock().open_weu_in(lane);
             match opened {
                 Some((weu, generation)) => {
                     self.cache.set_start(weu, self.cache.start);
                     self.cache.resident.open(weu, generation);
-                    self.open = Some(OpenWeu::new(weu, generation, self.cache.settings.manager.weu_bytes, false));
+                    let weu_bytes = self.cache.settings.manager.weu_bytes;
+                    self.open[lane.index()] = Some(OpenWeu::new(weu, generation, weu_bytes, false));
                 }
                 None if self.writes.next().await.is_some() => {}
                 None => {
@@ -320,12 +339,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 }
             }
         }
-        self.open.as_mut()
+        self.open[lane.index()].as_mut()
     }
 
-    /// Closes the open WEU and sends it on its way to the SSD.
-    async fn seal(&mut self) {
-        let Some(open) = self.open.take() else { return };
+    /// Closes a lane's open WEU and sends it on its way to the SSD.
+    async fn seal(&mut self, lane: Lane) {
+        let Some(open) = self.open[lane.index()].take() else { return };
         while self.writes.len() >= WRITES_MAX {
             self.writes.next().await;
         }
@@ -344,16 +363,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
             let evicted = self.ledger.tell(EVICTED_BYTES as u64, |room| {
                 let mut manager = self.manager.lock();
-                let evicted = match manager.wants_eviction() {
-                    true if discard => manager.evict_to_discard(),
-                    true => manager.evict(),
-                    false => None,
-                };
+                let evicted = manager.wants_eviction().then(|| manager.begin_eviction(discard)).flatten();
                 let Evicted { weu, generation } = evicted?;
                 room.push(Record::Evicted { weu, generation });
                 Some(weu)
             });
             let Some(weu) = evicted.await else { break };
+            self.empty(weu);
             if discard {
                 let weu_bytes = u64::from(self.settings.manager.weu_bytes);
                 // A device that cannot discard only loses a hint.
@@ -363,6 +379,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
         }
         while self.manager.lock().clean_step() {}
+    }
+
+    /// Takes the entries of a WEU whose eviction was begun out of the indexes, some at a time: look-ups pass in between.
+    pub(crate) fn empty(&self, weu: WeuId) {
+        while self.manager.lock().evict_step(weu) {}
+        self.room.notify(usize::MAX);
     }
 
     /// Writes parts of a WEU, one after the other.
@@ -402,10 +424,11 @@ async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
             // It may have got there all the same.
             let retire = |room: &Room<'_>| {
                 let mut manager = cache.manager.lock();
-                manager.retire(weu);
+                manager.begin_retiring(weu);
                 room.push(Record::Evicted { weu, generation });
             };
             cache.ledger.tell(EVICTED_BYTES as u64, retire).await;
+            cache.empty(weu);
             cache.watch.write_failed(&error);
         }
     }

@@ -6,7 +6,7 @@ use crate::volume::registry::VolumeEntry;
 use nitro_cache::FORGOTTEN_RUN_MAX;
 use nitro_cache::settings::WEU_BYTES;
 use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
-use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The newest that is known of an extent.
@@ -33,6 +33,7 @@ pub(crate) struct Unsealed {
     pub(crate) checksum: u32,
     pub(crate) raw: bool,
     pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) class: ClassId,
 }
 
 impl Unsealed {
@@ -92,10 +93,20 @@ impl State {
                 stored_bytes,
                 crc,
                 raw_blocks,
+                class,
                 fingerprint,
             } => {
-                let unsealed =
-                    Unsealed { key, version, start, offset, stored_bytes, checksum: crc, raw: raw_blocks, fingerprint };
+                let unsealed = Unsealed {
+                    key,
+                    version,
+                    start,
+                    offset,
+                    stored_bytes,
+                    checksum: crc,
+                    raw: raw_blocks,
+                    class,
+                    fingerprint,
+                };
                 if unsealed.is_possible() {
                     self.unsealed.entry((weu, generation)).or_default().insert(entry, unsealed);
                 }

@@ -287,6 +287,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     position,
                     stored,
                     fingerprint: entry.fingerprint.map(|plain| self.domain(entry.key.object()).within(&plain)),
+                    class: entry.class,
                     version: entry.version,
                     void: entry.version >= limit
                         || state.is_void(weu, generation, number as u16, entry.key, entry.version)
@@ -325,11 +326,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
 }
 
 fn unsealed(entry: &Entry, start: u32) -> Unsealed {
-    let Entry { key, fingerprint, offset, stored_bytes, checksum, raw, version } = *entry;
-    Unsealed { key, version, start, offset, stored_bytes, checksum, raw, fingerprint }
+    let Entry { key, fingerprint, offset, stored_bytes, checksum, raw, class, version } = *entry;
+    Unsealed { key, version, start, offset, stored_bytes, checksum, raw, class, fingerprint }
 }
 
 pub(crate) fn sealed(entry: &Unsealed) -> Entry {
-    let Unsealed { key, version, offset, stored_bytes, checksum, raw, fingerprint, .. } = *entry;
-    Entry { key, fingerprint, offset, stored_bytes, checksum, raw, version }
+    let Unsealed { key, version, offset, stored_bytes, checksum, raw, class, fingerprint, .. } = *entry;
+    Entry { key, fingerprint, offset, stored_bytes, checksum, raw, class, version }
 }

@@ -12,12 +12,12 @@ use futures_util::future::{join_all, select};
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
-use nitro_port::yielding::yield_now;
+use nitro_port::yielding::{attempt_at, yield_now};
 use nitro_port::{Clock, Device, Recipe};
-use nitro_units::{ExtentIndex, Fingerprint, ObjectId};
+use nitro_units::{ExtentIndex, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Extents destaged between two flushes of the origin.
@@ -52,11 +52,11 @@ pub(super) struct Destage {
     wanted: Event,
     /// Callers that want everything destaged, and writers that wait for room.
     drainers: AtomicU32,
-    /// The elevator: where the next round begins.
-    next: AtomicU64,
-    /// The origin refused something since the elevator was at the bottom; and took something.
+    /// The origin refused something in this pass over all that is dirty; and took something.
     refused: AtomicBool,
     took: AtomicBool,
+    /// The policy gave nothing when it was asked last.
+    gave_nothing: AtomicBool,
     /// Rounds under way.
     rounds: AtomicU32,
     round_ended: Event,
@@ -70,14 +70,12 @@ impl Destage {
 
     /// Waits until fewer than [`ROUNDS_MAX`] rounds are under way, and begins one.
     async fn round(&self) -> Round<'_> {
-        loop {
-            let ended = self.round_ended.listen();
-            let begin = |rounds: u32| (rounds < ROUNDS_MAX).then_some(rounds + 1);
-            if self.rounds.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).is_ok() {
-                return Round(self);
-            }
-            ended.await;
-        }
+        let begin = |rounds: u32| (rounds < ROUNDS_MAX).then_some(rounds + 1);
+        let try_begin = || {
+            let began = self.rounds.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin).is_ok();
+            began.then(|| Round(self))
+        };
+        attempt_at(&self.round_ended, try_begin).await
     }
 }
 
@@ -91,14 +89,9 @@ impl Drop for Round<'_> {
     }
 }
 
-/// Which dirty extents are destaged.
-type Choose = fn(&CacheManager, ObjectId, ExtentIndex, u32, usize) -> Vec<DirtyExtent>;
-
 /// How a step of destage went.
 #[derive(Debug)]
 struct Step {
-    /// Where to go on.
-    next: u64,
     /// Extents that others are busy with.
     skipped: usize,
     destaged: Destaged,
@@ -210,8 +203,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         if drained || self.cache.wants_destage_of(self.options.object) {
             return Some(u32::MAX);
         }
-        let age = self.cache.settings.dirty_age.as_secs() as u32;
-        self.cache.seconds().checked_sub(age)
+        self.cache.watermarks().due(false, self.cache.seconds())
     }
 
     /// Brings the origin up to date, however long it takes; ends when it has, durably, all that was written before the
@@ -231,8 +223,13 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let before = self.cache.seconds();
         loop {
             let (mut from, mut skipped, mut failed, mut refusals) = (0, 0, None, 0);
-            while let Some(step) = self.destage_from(from, before, CacheManager::dirty_from).await? {
-                (from, skipped) = (step.next, skipped + step.skipped);
+            loop {
+                let object = self.options.object;
+                let batch = self.cache.manager.lock().dirty_from(object, ExtentIndex(from), before, ROUND_EXTENTS);
+                let Some(last) = batch.last() else { break };
+                from = last.key.index().0 + 1;
+                let step = self.destage_batch(batch).await?;
+                skipped += step.skipped;
                 match (step.destaged.done, step.destaged.failed) {
                     (_, None) => {}
                     (0, error) => (failed, refusals) = (error, refusals + 1),
@@ -283,19 +280,22 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.cache.telling(count * FORGET_BYTES, discard).await
     }
 
-    /// One step of the elevator.
+    /// One round of what the policy chooses.
     async fn destage_round(&self, before: u32) -> Result<(), Error> {
-        let from = self.destage.next.load(Ordering::SeqCst);
-        let step = self.destage_from(from, before, CacheManager::destageable_from).await?;
-        // Also past what the origin refuses: what lies behind may have room there.
-        self.destage.next.store(step.as_ref().map_or(0, |step| step.next), Ordering::SeqCst);
+        let batch = self.cache.manager.lock().destage_next(self.options.object, before, ROUND_EXTENTS);
+        let step = if batch.is_empty() { None } else { Some(self.destage_batch(batch).await?) };
         let Some(Step { destaged: Destaged { done, failed }, .. }) = step else {
             let refused = self.destage.refused.swap(false, Ordering::SeqCst);
             if self.destage.took.swap(false, Ordering::SeqCst) && !refused {
                 self.destage_recovered();
             }
+            // A pass that gives nothing although something is due must not repeat itself without end.
+            if self.destage.gave_nothing.swap(true, Ordering::SeqCst) {
+                self.cache.clock.sleep(SKIPPED_WAIT).await;
+            }
             return Ok(());
         };
+        self.destage.gave_nothing.store(false, Ordering::SeqCst);
         self.destage.took.fetch_or(done > 0, Ordering::SeqCst);
         self.destage.refused.fetch_or(failed.is_some(), Ordering::SeqCst);
         match failed {
@@ -307,12 +307,8 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         Ok(())
     }
 
-    /// Destages up to [`ROUND_EXTENTS`] from an extent on; `None` at the end.
-    async fn destage_from(&self, from: u64, before: u32, choose: Choose) -> Result<Option<Step>, Error> {
-        let object = self.options.object;
-        let batch = choose(&self.cache.manager.lock(), object, ExtentIndex(from), before, ROUND_EXTENTS);
-        let Some(last) = batch.last() else { return Ok(None) };
-        let next = last.key.index().0 + 1;
+    /// Destages some extents, in order of offset.
+    async fn destage_batch(&self, batch: Vec<DirtyExtent>) -> Result<Step, Error> {
         let count = batch.len();
         let mut guards = Vec::new();
         let mut taken = Vec::new();
@@ -326,7 +322,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         }
         let skipped = count - taken.len();
         let destaged = self.destage_extents(taken).await?;
-        Ok(Some(Step { next, skipped, destaged }))
+        Ok(Step { skipped, destaged })
     }
 
     /// Brings the origin up to date with what is dirty of a range that the caller keeps all other writes from.

@@ -2,7 +2,7 @@
 //! cache. This is what keeps a fill from overwriting a newer write, and two misses from reading the origin twice.
 
 use super::contents::DirtyContents;
-use super::patience::Patience;
+use super::context::RequestContext;
 use crate::error::Error;
 use crate::kept::Kept;
 use bytes::Bytes;
@@ -129,7 +129,7 @@ struct Writer {
     id: u64,
     extents: Range<u64>,
     touches: Touches,
-    patience: Patience,
+    context: RequestContext,
     /// Reads see what it writes already.
     visible: bool,
 }
@@ -155,7 +155,7 @@ impl State {
 
     /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
     fn is_unsettled(&self, extents: &Range<u64>) -> bool {
-        let unsettled = |w: &Writer| w.touches == Touches::Origin && w.patience.is_over() && w.overlaps(extents);
+        let unsettled = |w: &Writer| w.touches == Touches::Origin && w.context.is_given_up() && w.overlaps(extents);
         self.writers.iter().any(unsettled)
     }
 
@@ -302,7 +302,7 @@ impl Flights {
         self: &Arc<Self>,
         extents: Range<u64>,
         touches: Touches,
-        patience: &Patience,
+        context: &RequestContext,
         mut found: impl FnMut(u64, Bytes),
     ) -> Writing {
         loop {
@@ -312,7 +312,7 @@ impl Flights {
                     if touches == Touches::Origin {
                         state.void(&extents, &mut found);
                     }
-                    return self.enter(&mut state, extents, touches, patience.clone());
+                    return self.enter(&mut state, extents, touches, context.clone());
                 }
                 self.released.listen()
             };
@@ -323,7 +323,8 @@ impl Flights {
     /// Begins a write if no other touches these extents.
     pub(super) fn try_begin_write(self: &Arc<Self>, extents: Range<u64>, touches: Touches) -> Option<Writing> {
         let mut state = self.state.lock();
-        (!state.excludes(&extents, touches)).then(|| self.enter(&mut state, extents, touches, Patience::default()))
+        (!state.excludes(&extents, touches))
+            .then(|| self.enter(&mut state, extents, touches, RequestContext::default()))
     }
 
     /// Ends when all writes have ended whose contents reads see by now: what a client has read, and then flushed, must be
@@ -356,11 +357,11 @@ impl Flights {
         state: &mut State,
         extents: Range<u64>,
         touches: Touches,
-        patience: Patience,
+        context: RequestContext,
     ) -> Writing {
         state.writer_next += 1;
         let id = state.writer_next;
-        state.writers.push(Writer { id, extents, touches, patience, visible: false });
+        state.writers.push(Writer { id, extents, touches, context, visible: false });
         self.update(state);
         Writing { flights: self.clone(), id }
     }

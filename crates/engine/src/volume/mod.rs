@@ -4,11 +4,11 @@
 //! `flights` keeps the two from passing each other; `readahead` runs ahead of sequential readers.
 
 mod contents;
+mod context;
 mod destage;
 mod flights;
 mod mode;
 mod origin;
-mod patience;
 mod read;
 mod readahead;
 mod recipe;
@@ -18,11 +18,11 @@ mod room;
 mod write;
 mod write_back;
 
+pub(crate) use context::GIVEN_UP_BYTES_MAX;
+use context::Waits;
+pub use context::{Change, Rest};
 pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
-pub(crate) use patience::GIVEN_UP_BYTES_MAX;
-use patience::Waits;
-pub use patience::{Change, Rest};
 pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};
 pub(crate) use regions::{REGION_BYTES, Regions, WHOLE};
 pub(crate) use registry::Registry;
@@ -34,24 +34,23 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::FORGET_BYTES;
 use crate::kept::OVERHEAD_BYTES;
+use crate::metrics::{ClassCounters, ClassesMetrics};
 use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
 use bytes::Bytes;
 use destage::Destage;
 pub(crate) use destage::{ROUNDS_MAX as DESTAGE_ROUNDS_MAX, round_bytes as destage_round_bytes};
 use nitro_cache::CacheManager;
 use nitro_cache::pattern::StreamDetector;
+pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Allocation, Clock, Device};
-use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use readahead::ReadaheadQueue;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// The data of a read, in order.
-pub type Pieces = smallvec::SmallVec<[Bytes; 2]>;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// A run of a volume that is cached, or is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +59,8 @@ pub struct CachedRun {
     pub len: u64,
     /// On the SSD, or on its way there.
     pub cached: bool,
+    /// Only the cache has its newest bytes.
+    pub dirty: bool,
 }
 
 /// What a volume is opened with.
@@ -97,6 +98,8 @@ pub struct Volume<F, O, C> {
     writes_back: AtomicBool,
     attached: AtomicBool,
     may_be_dirty: AtomicBool,
+    /// The class of requests that do not say theirs.
+    class: AtomicU8,
     /// Writes of the origin that have returned, and how many of them a flush has made durable.
     origin_writes: AtomicU64,
     origin_durable: AtomicU64,
@@ -108,6 +111,7 @@ pub struct Volume<F, O, C> {
     destage_state: DestageState,
     /// What it did.
     pub metrics: VolumeMetrics,
+    classes: ClassesMetrics,
     latencies: VolumeLatencies,
 }
 
@@ -135,6 +139,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
             may_be_dirty: AtomicBool::new(may_be_dirty),
             attached: AtomicBool::new(true),
+            class: AtomicU8::new(ClassId::UNCLASSIFIED.number()),
             // What an earlier start wrote may not be durable either.
             origin_writes: AtomicU64::new(1),
             origin_durable: AtomicU64::new(0),
@@ -148,6 +153,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             readahead: ReadaheadQueue::default(),
             write_epochs: (0..WRITE_EPOCHS).map(|_| AtomicU32::new(0)).collect(),
             metrics: VolumeMetrics::default(),
+            classes: ClassesMetrics::default(),
             latencies: VolumeLatencies::default(),
             cache,
             origin,
@@ -163,6 +169,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Whether it refuses whatever would change it.
     pub fn read_only(&self) -> bool {
         self.options.read_only
+    }
+
+    /// The class of requests that do not say theirs.
+    pub fn class(&self) -> ClassId {
+        ClassId::new(self.class.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Sets the class of requests that do not say theirs, from now on.
+    pub fn set_class(&self, class: ClassId) {
+        self.class.store(class.number(), Ordering::Relaxed);
+    }
+
+    /// What was asked for, by class; without classes of which nothing was.
+    pub fn class_counters(&self) -> Vec<(ClassId, ClassCounters)> {
+        self.classes.counters()
     }
 
     /// The origin.
@@ -195,13 +216,21 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let mut runs: Vec<CachedRun> = Vec::new();
         for turn in steps(self.extents(offset, len), EXTENTS_PER_TURN) {
             for step in steps(turn.clone(), EXTENTS_PER_LOCK) {
+                // First what is on its way, then what is there: an extent goes from the one to the other.
+                let coming: BTreeSet<u64> = match self.may_be_dirty() {
+                    true => self.flights.dirty(&step).into_iter().collect(),
+                    false => BTreeSet::new(),
+                };
                 let manager = self.cache.manager.lock();
                 for index in step {
-                    let cached = manager.peek(self.key(index)).is_some();
+                    let key = self.key(index);
+                    let is_coming = coming.contains(&index);
+                    let (cached, dirty) =
+                        (is_coming || manager.peek(key).is_some(), is_coming || manager.is_dirty(key));
                     let len = end.min((index + 1) * extent_bytes) - offset.max(index * extent_bytes);
                     match runs.last_mut() {
-                        Some(last) if last.cached == cached => last.len += len,
-                        _ => runs.push(CachedRun { len, cached }),
+                        Some(last) if (last.cached, last.dirty) == (cached, dirty) => last.len += len,
+                        _ => runs.push(CachedRun { len, cached, dirty }),
                     }
                 }
             }

@@ -9,10 +9,11 @@ use crate::kept::{Kept, Room, for_reply, settle};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_cache::Location;
+use nitro_cache::admission::Provenance;
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, Recipe};
-use nitro_units::{ExtentIndex, ExtentKey, Fingerprint};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const WARM_BYTES: u64 = 1 << 20;
 
 /// What becomes of an extent that was read from the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fill {
+enum Then {
     /// It is inserted, unless the queue is full.
     Insert,
     /// It is inserted; whoever asked waits for room in the queue.
@@ -36,11 +37,25 @@ enum Fill {
     HoldBack,
 }
 
+/// What becomes of extents that were read from the origin, and what class read them.
+#[derive(Debug, Clone, Copy)]
+struct Fill {
+    then: Then,
+    class: ClassId,
+}
+
 /// Where a run of extents is.
 enum Source {
     Here(Bytes),
     Ssd(SsdRun),
     Origin(u64),
+}
+
+impl Source {
+    /// Extents that the cache has not got.
+    const fn missing(&self) -> u64 {
+        if let Self::Origin(count) = self { *count } else { 0 }
+    }
 }
 
 /// Extents that lie near one another on the SSD.
@@ -85,8 +100,16 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// [`Error::OutOfRange`], or [`Error::Origin`] where the origin was needed and failed.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Pieces, Error> {
+        self.read_as(self.class(), offset, len).await
+    }
+
+    /// As [`read`](Self::read), by a request of that class.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn read_as(&self, class: ClassId, offset: u64, len: u64) -> Result<Pieces, Error> {
         let begun = self.cache.clock.now();
-        let result = self.read_inner(offset, len).await;
+        let result = self.read_inner(class, offset, len).await;
         match &result {
             Ok((_, hit)) => {
                 let recorder = if *hit { &self.latencies.read_hit } else { &self.latencies.read_miss };
@@ -99,6 +122,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
 
     /// Reads a range if all of it is in the RAM cache; a caller that gets `None` goes on to [`read`](Self::read).
     pub fn try_read(&self, offset: u64, len: u64) -> Option<Pieces> {
+        self.try_read_as(self.class(), offset, len)
+    }
+
+    /// As [`try_read`](Self::try_read), by a request of that class.
+    pub fn try_read_as(&self, class: ClassId, offset: u64, len: u64) -> Option<Pieces> {
         if self.cache.settings.ram_cache_bytes == 0 || self.check_range(offset, len).is_err() || self.flights.is_busy()
         {
             return None;
@@ -113,6 +141,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         drop(ram);
         let count = extents.end - extents.start;
         self.note_read(offset, len);
+        self.classes.read(class, len, (count, count));
         self.cache.metrics.ram_hits.add(count);
         self.metrics.read_hit_extents.add(count);
         Some(pieces)
@@ -137,7 +166,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             }
             let missing = |i: &u64| self.cache.manager.lock().peek(self.key(*i)).is_none();
             let end = (index..extents.end.min(index + run_max)).take_while(missing).last().map_or(index, |i| i) + 1;
-            self.read_through(index..end, Fill::Wait, (offset, len)).await?;
+            self.read_through(index..end, Fill { then: Then::Wait, class: self.class() }, (offset, len)).await?;
             index = end;
         }
         Ok(())
@@ -149,15 +178,18 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         self.streams.lock().read(offset, len)
     }
 
-    async fn read_inner(&self, offset: u64, len: u64) -> Result<(Pieces, bool), Error> {
+    async fn read_inner(&self, class: ClassId, offset: u64, len: u64) -> Result<(Pieces, bool), Error> {
         self.check_range(offset, len)?;
         if len == 0 {
             return Ok((Pieces::new(), true));
         }
         let access = self.note_read(offset, len);
-        let fill = if access.sequential { Fill::HoldBack } else { Fill::Insert };
+        let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class };
         let range = self.extents(offset, len);
-        let sources = self.locate(range.clone(), (offset, len));
+        let sources = self.locate(range.clone(), (offset, len), class);
+        let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
+        let count = range.end - range.start;
+        self.classes.read(class, len, (count - missing, count));
         self.want_ahead(access.readahead);
         let mut hit = true;
         let mut pieces = Pieces::new();
@@ -195,7 +227,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
-    fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64)) -> SmallVec<[(Source, u64); 1]> {
+    fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> SmallVec<[(Source, u64); 1]> {
         let mut sources: SmallVec<[(Source, u64); 1]> = SmallVec::new();
         let caching = self.is_cached();
         for index in extents {
@@ -204,7 +236,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             let epoch = self.write_epoch(index).load(Ordering::SeqCst);
             // Only now: a write that raised the epoch had registered what it writes before.
             let busy = self.flights.is_busy();
-            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, epoch) {
+            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, (epoch, class)) {
                 sources.push((Source::Here(bytes), index));
                 continue;
             }
@@ -229,7 +261,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
-    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, epoch: u32) -> Option<Bytes> {
+    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, (epoch, class): (u32, ClassId)) -> Option<Bytes> {
         if let Some(kept) = busy.then(|| self.flights.pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
             return Some(kept.for_reply());
@@ -242,13 +274,13 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let (kept, again) = self.take_ahead(index, within)?;
         self.cache.metrics.readahead_hits.add(1);
         if again {
-            self.promote(index, kept.detached(), epoch);
+            self.promote(index, kept.detached(), epoch, class);
         }
         Some(kept.for_reply())
     }
 
     /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
-    fn promote(&self, index: u64, bytes: Bytes, epoch: u32) {
+    fn promote(&self, index: u64, bytes: Bytes, epoch: u32, class: ClassId) {
         if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
             // From here on a write makes the fill void; one that came before has raised the epoch.
             if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
@@ -257,7 +289,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             let mut keep = vec![Kept::own(bytes.clone())];
             let Some(room) = self.admit_fills(&mut keep) else { return };
             for (index, kept, token) in reading.finish(Ok(vec![bytes]), keep) {
-                self.enqueue(index, Content::Whole(kept, None), token, &room);
+                self.enqueue(index, Content::Whole(kept, None), token, (Provenance::read(class), &room));
             }
         }
     }
@@ -392,27 +424,28 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             Ok(extents) if self.is_cached() => Kept::parts(extents, &self.cache.zero_extent),
             _ => Vec::new(),
         };
-        match fill {
-            Fill::Insert => {
+        let from = Provenance::read(fill.class);
+        match fill.then {
+            Then::Insert => {
                 let room = self.admit_fills(&mut keep);
                 for (index, kept, token) in reading.finish(result, keep) {
                     if let Some(room) = &room {
-                        self.enqueue(index, Content::Whole(kept, known(index)), token, room);
+                        self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room));
                     }
                 }
             }
-            Fill::Wait => {
+            Then::Wait => {
                 let held = settle(keep.iter_mut());
                 let kept = reading.finish(result, keep);
                 let room = self.cache.queue.admit_wait(held).await;
                 for (index, kept, token) in kept {
                     match &room {
-                        Some(room) => self.enqueue(index, Content::Whole(kept, known(index)), token, room),
+                        Some(room) => self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room)),
                         None => self.flights.settle(index, &token),
                     }
                 }
             }
-            Fill::HoldBack => {
+            Then::HoldBack => {
                 let room = self.cache.prefetched_bytes.take(settle(keep.iter_mut()));
                 for (index, kept, token) in reading.finish(result, keep) {
                     self.metrics.bypassed_extents.add(1);
@@ -435,13 +468,26 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         room
     }
 
-    pub(super) fn job(&self, index: u64, content: Content, token: Arc<super::Token>, room: &Arc<Room>) -> Job {
-        Job { key: self.key(index), content, token, flights: self.flights.clone(), _room: Some(room.clone()) }
+    pub(super) fn job(
+        &self,
+        index: u64,
+        content: Content,
+        token: Arc<super::Token>,
+        (from, room): (Provenance, &Arc<Room>),
+    ) -> Job {
+        let (key, flights) = (self.key(index), self.flights.clone());
+        Job { key, content, from, token, flights, _room: Some(room.clone()) }
     }
 
     /// Hands an extent to insertion.
-    pub(super) fn enqueue(&self, index: u64, content: Content, token: Arc<super::Token>, room: &Arc<Room>) {
-        if let Err(job) = self.cache.queue.push(self.job(index, content, token, room)) {
+    pub(super) fn enqueue(
+        &self,
+        index: u64,
+        content: Content,
+        token: Arc<super::Token>,
+        origin: (Provenance, &Arc<Room>),
+    ) {
+        if let Err(job) = self.cache.queue.push(self.job(index, content, token, origin)) {
             self.cache.metrics.fills_dropped.add(1);
             self.flights.settle(index, &job.token);
         }

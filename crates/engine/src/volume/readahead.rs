@@ -7,6 +7,7 @@ use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use nitro_port::yielding::attempt_at;
 use nitro_port::{Clock, Device};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -47,13 +48,7 @@ impl ReadaheadQueue {
     }
 
     async fn take(&self) -> Range<u64> {
-        loop {
-            let pushed = self.pushed.listen();
-            if let Some(range) = self.ranges.lock().pop_front() {
-                return range;
-            }
-            pushed.await;
-        }
+        attempt_at(&self.pushed, || self.ranges.lock().pop_front()).await
     }
 }
 

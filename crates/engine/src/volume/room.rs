@@ -1,7 +1,7 @@
 //! Room for what a volume writes in write-back, and what becomes of its writes while its destage fails.
 
 use super::Volume;
-use super::patience::Patience;
+use super::context::RequestContext;
 use crate::error::Error;
 use crate::writeback::DirtyShare;
 use futures_util::future::select;
@@ -121,7 +121,11 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// [`Error::Destage`] then; [`Error::Poisoned`] where nothing can be made durable any more; [`Error::Origin`] where the
     /// request was given up.
-    pub(super) async fn admit_dirty(&self, extents: u64, patience: &Patience) -> Result<Admitted<'_, F, C>, Error> {
+    pub(super) async fn admit_dirty(
+        &self,
+        extents: u64,
+        context: &RequestContext,
+    ) -> Result<Admitted<'_, F, C>, Error> {
         let mut starved = None;
         if let Some(admitted) = self.try_admit(extents) {
             return Ok(admitted);
@@ -131,7 +135,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             if let Some(admitted) = self.try_admit(extents) {
                 return Ok(admitted);
             }
-            self.check_room(patience)?;
+            self.check_room(context)?;
             starved.get_or_insert_with(|| self.destage.starved());
             self.cache.metrics.dirty_stalls.add(1);
             select(room, pin!(self.cache.clock.sleep(ROOM_WAIT))).await;
@@ -164,9 +168,9 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     }
 
     /// Whether there is any use in waiting for room.
-    fn check_room(&self, patience: &Patience) -> Result<(), Error> {
+    fn check_room(&self, context: &RequestContext) -> Result<(), Error> {
         self.check_poisoned()?;
-        patience.check(0, 0)?;
+        context.check(0, 0)?;
         if let Some(reason) = self.cache.ledger.failed() {
             return Err(Error::Poisoned { reason });
         }

@@ -2,15 +2,16 @@
 //! No read returns the older bytes from then on. What is dirty of their extents is destaged before.
 
 use super::Volume;
+use super::context::RequestContext;
 use super::flights::{Token, Touches, Writing};
 use super::mode::WriteMode;
-use super::patience::Patience;
 use super::regions::Intent;
 use crate::error::Error;
 use crate::insert::Content;
 use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
 use nitro_cache::Location;
+use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind};
 use nitro_units::Fingerprint;
@@ -72,7 +73,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// Waits for the origin however long it takes; see [`change`](Self::change). The future must be polled to its end: one
     /// that is dropped may leave its write under way on the origin, and its extents locked.
     pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
-        self.write_with(offset, data, fua, &Patience::default()).await
+        self.write_with(offset, data, fua, &RequestContext::patient(self.class())).await
     }
 
     pub(super) async fn write_with(
@@ -80,12 +81,13 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         offset: u64,
         data: Bytes,
         fua: bool,
-        patience: &Patience,
+        context: &RequestContext,
     ) -> Result<(), Error> {
         let begun = self.cache.clock.now();
         self.metrics.writes.add(1);
         self.metrics.write_bytes.add(data.len() as u64);
-        let result = self.write_inner(offset, data, fua, patience).await;
+        self.classes.written(context.class, data.len() as u64);
+        let result = self.write_inner(offset, data, fua, context).await;
         self.latencies.write.record(self.cache.clock.now().saturating_sub(begun));
         self.counted(result)
     }
@@ -108,12 +110,18 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// As [`write`](Self::write).
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), Error> {
-        self.trim_with(offset, len, fua, &Patience::default()).await
+        self.trim_with(offset, len, fua, &RequestContext::patient(self.class())).await
     }
 
-    pub(super) async fn trim_with(&self, offset: u64, len: u64, fua: bool, patience: &Patience) -> Result<(), Error> {
+    pub(super) async fn trim_with(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        context: &RequestContext,
+    ) -> Result<(), Error> {
         self.metrics.trims.add(1);
-        let result = self.trim_inner(offset, len, fua, patience).await;
+        let result = self.trim_inner(offset, len, fua, context).await;
         self.counted(result)
     }
 
@@ -131,7 +139,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         fast: bool,
         fua: bool,
     ) -> Result<(), Error> {
-        self.zero_with(offset, len, (may_unmap, fast), fua, &Patience::default()).await
+        self.zero_with(offset, len, (may_unmap, fast), fua, &RequestContext::patient(self.class())).await
     }
 
     pub(super) async fn zero_with(
@@ -140,10 +148,10 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         len: u64,
         (may_unmap, fast): (bool, bool),
         fua: bool,
-        patience: &Patience,
+        context: &RequestContext,
     ) -> Result<(), Error> {
         self.metrics.write_zeroes.add(1);
-        let result = self.zero_inner(offset, len, (may_unmap, fast), fua, patience).await;
+        let result = self.zero_inner(offset, len, (may_unmap, fast), fua, context).await;
         // That it would not be fast is an answer, not a failure.
         if fast && result.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::Unsupported) {
             return result;
@@ -201,20 +209,20 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
     async fn begin_origin_write(
         &self,
         extents: Range<u64>,
-        patience: &Patience,
+        context: &RequestContext,
         found: impl FnMut(u64, Bytes),
     ) -> Result<OriginWrite<'_, F, C>, Error> {
-        let writing = self.flights.begin_write(extents.clone(), Touches::Origin, patience, found).await;
+        let writing = self.flights.begin_write(extents.clone(), Touches::Origin, context, found).await;
         self.drain(&extents).await?;
         // What the log holds of them must not come back over what the origin is about to get.
         self.cache.void_in_log(self.key(extents.start), extents.end - extents.start).await?;
         let intent = self.intend(extents.clone()).await?;
         let (offset, len) = (extents.start * self.extent_bytes(), (extents.end - extents.start) * self.extent_bytes());
-        patience.check(offset, len)?;
+        context.check(offset, len)?;
         Ok(OriginWrite { writing: Some(writing), intent, under_way: false })
     }
 
-    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool, patience: &Patience) -> Result<(), Error> {
+    async fn write_inner(&self, offset: u64, data: Bytes, fua: bool, context: &RequestContext) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_write(offset, len)?;
         if len == 0 {
@@ -225,14 +233,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
                 return Err(Error::Poisoned { reason });
             }
             if self.is_cached() {
-                return self.write_back(offset, data, fua, patience).await;
+                return self.write_back(offset, data, fua, context).await;
             }
         }
         let extents = self.extents(offset, len);
         let mut before = Before::default();
         let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
         let found = |index, bytes| drop(is_edge(index).then(|| before.bytes.insert(index, bytes)));
-        let mut begun = self.begin_origin_write(extents.clone(), patience, found).await?;
+        let mut begun = self.begin_origin_write(extents.clone(), context, found).await?;
         for index in [extents.start, extents.end - 1] {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
                 before.bytes.insert(index, bytes.clone());
@@ -260,13 +268,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             Vec::new()
         };
         drop((data, before));
+        let from = Provenance::written(context.class);
         let Some(room) = self.admit(&mut contents) else { return Ok(()) };
         let tokens = begun.finish(contents.iter().map(|(index, content)| match content {
             Content::Whole(kept, _) => (*index, Some(kept.clone())),
             Content::Merge { .. } => (*index, None),
         }));
         for ((index, token), (_, content)) in tokens.into_iter().zip(contents) {
-            self.enqueue(index, content, token, &room);
+            self.enqueue(index, content, token, (from, &room));
         }
         Ok(())
     }
@@ -319,7 +328,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         before.locations.get(&index).map(|base| Content::Merge { base: *base, at, patch })
     }
 
-    async fn trim_inner(&self, offset: u64, len: u64, fua: bool, patience: &Patience) -> Result<(), Error> {
+    async fn trim_inner(&self, offset: u64, len: u64, fua: bool, context: &RequestContext) -> Result<(), Error> {
         self.check_write(offset, len)?;
         let block = u64::from(self.origin.geometry().block_bytes);
         let (start, end) = (offset.next_multiple_of(block), (offset + len) / block * block);
@@ -327,7 +336,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             return Ok(());
         }
         let extents = self.extents(start, end - start);
-        let mut begun = self.begin_origin_write(extents.clone(), patience, |_, _| {}).await?;
+        let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
         self.forget_cached(extents, |_, _| {}).await;
         match begun.during(self.answered(self.origin.discard(start, end - start))).await {
             Err(error) if error.kind == DeviceErrorKind::Unsupported => return Ok(()),
@@ -343,14 +352,14 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         len: u64,
         (may_unmap, fast): (bool, bool),
         fua: bool,
-        patience: &Patience,
+        context: &RequestContext,
     ) -> Result<(), Error> {
         self.check_write(offset, len)?;
         if len == 0 {
             return Ok(());
         }
         let extents = self.extents(offset, len);
-        let mut begun = self.begin_origin_write(extents.clone(), patience, |_, _| {}).await?;
+        let mut begun = self.begin_origin_write(extents.clone(), context, |_, _| {}).await?;
         self.forget_cached(extents.clone(), |_, _| {}).await;
         begun.during(self.zero_origin(offset, len, may_unmap, fast)).await?;
         self.heal(extents, offset, len).await?;

@@ -1,8 +1,8 @@
 //! Writes in write-back: acknowledged when the cache has them in RAM (paper §3).
 
 use super::Volume;
+use super::context::RequestContext;
 use super::flights::{Touches, Writing};
-use super::patience::Patience;
 use super::room::Admitted;
 use crate::error::Error;
 use crate::format::write_log::Entry;
@@ -11,6 +11,7 @@ use crate::kept::{Kept, settle};
 use crate::write_log::Logged;
 use bytes::Bytes;
 use nitro_cache::Location;
+use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device};
 use std::ops::Range;
@@ -25,18 +26,18 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         offset: u64,
         mut data: Bytes,
         fua: bool,
-        patience: &Patience,
+        context: &RequestContext,
     ) -> Result<(), Error> {
         let mut extents = self.extents(offset, data.len() as u64);
         self.may_be_dirty.store(true, Ordering::SeqCst);
-        let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, patience, |_, _| {}).await;
+        let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, context, |_, _| {}).await;
         let mut logged = true;
         while !extents.is_empty() {
-            let admitted = self.admit_dirty(extents.end - extents.start, patience).await?;
+            let admitted = self.admit_dirty(extents.end - extents.start, context).await?;
             let part = extents.start..extents.start + admitted.extents;
             extents.start = part.end;
             let data = if extents.is_empty() { std::mem::take(&mut data) } else { data.clone() };
-            logged &= self.buffer(&writing, part, (offset, data), admitted, patience).await?;
+            logged &= self.buffer(&writing, part, (offset, data), admitted, context).await?;
         }
         drop(writing);
         if fua && !logged { self.flush_buffered().await } else { Ok(()) }
@@ -49,7 +50,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         extents: Range<u64>,
         (offset, data): (u64, Bytes),
         mut admitted: Admitted<'_, F, C>,
-        patience: &Patience,
+        context: &RequestContext,
     ) -> Result<bool, Error> {
         let mut contents = Vec::new();
         for index in extents.clone() {
@@ -60,11 +61,12 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         let held = settle(contents.iter_mut().map(|(_, kept)| kept));
         let Some(room) = self.cache.dirty_queue.admit_wait(held).await else { return Err(self.poison(&CLOSED)) };
         // After the last wait: a write that was given up must not appear later.
-        patience.check(offset, len)?;
+        context.check(offset, len)?;
         let tokens = writing.replace(contents.iter().cloned());
         self.forget_ram(extents);
         for ((index, kept), token) in contents.iter().cloned().zip(tokens.iter().cloned()) {
-            let job = self.job(index, Content::Whole(kept, None), token, &room);
+            let from = Provenance::written(context.class);
+            let job = self.job(index, Content::Whole(kept, None), token, (from, &room));
             if let Err(job) = self.cache.dirty_queue.push(job) {
                 self.flights.settle(index, &job.token);
                 return Err(self.poison(&CLOSED));

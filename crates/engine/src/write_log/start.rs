@@ -10,6 +10,7 @@ use crate::insert::{Content, Job};
 use crate::kept::{Kept, OVERHEAD_BYTES};
 use bytes::Bytes;
 use nitro_cache::SettingError;
+use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device};
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
@@ -153,7 +154,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let _room = Some(self.dirty_queue.admit_over(kept.bytes().len() as u64 + OVERHEAD_BYTES));
             self.shares.admit_over(object, 1);
             // Nobody has closed the queue yet.
-            let _ = self.dirty_queue.push(Job { key, content: Content::Whole(kept, None), token, flights, _room });
+            let _ = self.dirty_queue.push(Job {
+                key,
+                content: Content::Whole(kept, None),
+                from: Provenance::default(),
+                token,
+                flights,
+                _room,
+            });
         }
         tokens
     }

@@ -5,10 +5,11 @@ use super::ledger::Room;
 use crate::cache::Cache;
 use crate::domain::Named;
 use crate::format::journal::{DIRTY_BASE_BYTES_MAX, DIRTY_DUP_BYTES, FORGET_BYTES, Record};
-use crate::insert::{Compared, Content, Job, OpenWeu, payload, stored_as};
+use crate::insert::{Compared, Content, Entering, Job, OpenWeu, payload, stored_as};
 use crate::journal::{DIRTY_BYTES, UNSEALED_BYTES};
 use bytes::Bytes;
 use futures_util::future::select;
+use nitro_cache::destage::{DirtyUse, Watermarks};
 use nitro_cache::{Append, CacheManager};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::{Compressor, Encoding};
@@ -94,7 +95,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let index = job.key.index().0;
         while let Some((kept, token)) = job.flights.newest_dirty(index) {
             let (content, flights) = (Content::Whole(kept, None), job.flights.clone());
-            let newest = Job { key: job.key, content, token, flights, _room: None };
+            let newest = Job { key: job.key, content, from: job.from, token, flights, _room: None };
             // Where it has no place any more, RAM goes on to have it.
             if !self.insert_dirty(inserting, &newest).await {
                 return;
@@ -237,11 +238,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.resident.pop(weu);
             return Put::NoRoom;
         };
+        manager.classify(&location, job.from.class);
         if let Some(fingerprint) = plain {
             job.flights.dirty_contents.note(job.key.index().0, version, fingerprint);
         }
         drop(manager);
-        let entry = open.put(&self.place(&location), job.key, plain, stored, (encoding, payload), version);
+        let (key, class) = (job.key, job.from.class);
+        let entering = Entering { key, fingerprint: plain, class, version };
+        let entry = open.put(&self.place(&location), entering, stored, (encoding, payload));
         room.push(Record::DirtyBase {
             key: job.key,
             version,
@@ -253,6 +257,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             stored_bytes: entry.stored_bytes,
             crc: entry.checksum,
             raw_blocks: entry.raw,
+            class,
             fingerprint: plain,
         });
         Put::Done
@@ -305,12 +310,24 @@ impl<F: Device, C: Clock> Cache<F, C> {
         true
     }
 
+    /// When destage runs.
+    pub(crate) fn watermarks(&self) -> Watermarks {
+        let age = self.settings.dirty_age.as_secs();
+        Watermarks {
+            start_percent: self.settings.dirty_start_percent,
+            max_percent: self.settings.dirty_max_percent,
+            age_seconds: u32::try_from(age).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn dirty_use(&self, pinned: u32, dirty: u64) -> DirtyUse {
+        DirtyUse { pinned, weus: self.weu_count(), dirty, extents: self.extents_raw() }
+    }
+
     /// Whether dirty extents have all the room that they may take.
     fn is_full_of_dirty(&self) -> bool {
         let manager = self.manager.lock();
-        let percent = u64::from(self.settings.dirty_max_percent);
-        let weus = u64::from(manager.pinned_count()) * 100 >= u64::from(self.weu_count()) * percent;
-        weus || manager.dirty_count() * 100 >= self.extents_raw() * percent
+        self.watermarks().is_full(self.dirty_use(manager.pinned_count(), manager.dirty_count()))
     }
 
     /// Whether destage should run, whatever the age of what is dirty.
@@ -324,11 +341,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Whether so many WEUs, or dirty extents, are more than what destage leaves alone.
     pub(super) fn is_beyond_start(&self, pinned: u32, dirty: u64) -> bool {
-        let percent = u64::from(self.settings.dirty_start_percent);
-        let weus = u64::from(pinned) * 100 > u64::from(self.weu_count()) * percent;
         // As `is_room_in_journal` finds it once there is no WEU without header.
         let journal = (dirty + 1) * DIRTY_BYTES + UNSEALED_BYTES > self.budget.dirty_bytes(self.weu_count());
-        weus || journal || dirty * 100 > self.extents_raw() * percent
+        journal || self.watermarks().is_beyond_start(self.dirty_use(pinned, dirty))
     }
 
     /// Extents that the cache holds if none shrinks; fewer, where its journal has no room for so many dirty ones.

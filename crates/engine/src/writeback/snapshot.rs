@@ -240,6 +240,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                     stored_bytes: entry.stored_bytes,
                     crc: entry.checksum,
                     raw_blocks: entry.raw,
+                    class: entry.class,
                     fingerprint: entry.fingerprint,
                 });
                 if !self.manager.lock().is_dirty_at(key, version) {

@@ -58,7 +58,12 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
                 // Half of them are duplicates.
                 volume.write(index * APART, content(index / 2), false).await.unwrap();
             }
+            // On their way into the cache, and there.
+            let is_dirty = async |index: u64| volume.cached_runs(index * APART, EXTENT).await.unwrap()[0].dirty;
+            assert!(is_dirty(0).await && is_dirty(EXTENTS - 1).await);
             volume.flush().await.unwrap();
+            assert!(is_dirty(0).await && is_dirty(EXTENTS - 1).await);
+            assert!(!volume.cached_runs(EXTENT, EXTENT).await.unwrap()[0].dirty, "nobody wrote there");
             let fail = Fault::new(Effect::Fail(ErrorKind::Io)).on(Operation::Read);
             cache.flash().faults().inject(fail.times(2));
             let lost = volume.destage_all().await.unwrap_err();
@@ -67,6 +72,7 @@ fn nothing_is_left_of_discarded_data_not_even_of_what_cannot_be_read() {
             assert!(!volume.lost_ranges().is_empty());
             volume.discard_dirty().await.unwrap();
             assert_eq!((volume.dirty_extents(), volume.lost_ranges()), (0, Vec::new()));
+            assert!(!volume.cached_runs(0, EXTENT).await.unwrap()[0].dirty);
             cache.forget_volume(object).await.unwrap();
             let stats = cache.status().manager;
             assert_eq!((stats.cached_extents, stats.dirty_extents, stats.weus_pinned), (0, 0, 0));

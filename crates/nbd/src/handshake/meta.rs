@@ -1,6 +1,6 @@
 //! The metadata contexts of a connection ("Metadata querying" in proto.md).
 
-use crate::export::Context;
+use crate::context::Context;
 
 /// Every context that the server knows, by the number and the name it has on the wire.
 const KNOWN: [(Context, u32, &str); 2] =

@@ -6,7 +6,6 @@ mod options;
 pub(crate) use meta::Contexts;
 
 use crate::error::{NbdError, Phase};
-use crate::export::{ExportInfo, Exports};
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::protocol::{
@@ -15,6 +14,7 @@ use crate::protocol::{
 };
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::BytesMut;
+use nitro_frontend::{DiskInfo, Disks, Requester};
 use options::{Negotiation, Step};
 use rustls::ServerConfig;
 use std::sync::Arc;
@@ -33,9 +33,10 @@ pub(crate) enum Security {
 
 /// What client and server agreed on.
 pub(crate) struct Negotiated<E> {
-    pub(crate) export: Arc<E>,
+    pub(crate) disk: Arc<E>,
+    pub(crate) requester: Requester,
     pub(crate) name: String,
-    pub(crate) info: ExportInfo,
+    pub(crate) info: DiskInfo,
     /// `TRANSMIT_*` bits.
     pub(crate) flags: u16,
     pub(crate) structured: bool,
@@ -74,13 +75,13 @@ pub(crate) async fn greet<R: ReadHalf, W: WriteHalf>(link: &mut Link<R, W>) -> R
 }
 
 /// Answers options until one of them ends the handshake.
-pub(crate) async fn negotiate<X: Exports, R: ReadHalf, W: WriteHalf>(
+pub(crate) async fn negotiate<X: Disks, R: ReadHalf, W: WriteHalf>(
     link: &mut Link<R, W>,
     exports: &X,
     limits: &Limits,
     security: &Security,
     client: ClientFlags,
-) -> Result<Outcome<X::Export>, NbdError> {
+) -> Result<Outcome<X::Disk>, NbdError> {
     let mut negotiation = Negotiation::new(exports, security, limits.request_bytes_max, client.zeroes);
     let mut out = BytesMut::new();
     for _ in 0..limits.options_max {
@@ -102,7 +103,7 @@ pub(crate) async fn negotiate<X: Exports, R: ReadHalf, W: WriteHalf>(
         }
         if let Step::Transmit(negotiated) = &step {
             // Before the client can tell anyone that it is connected.
-            exports.begin(&negotiated.export);
+            exports.begin(&negotiated.disk);
         }
         let sent = link.send(&mut out).await;
         match step {

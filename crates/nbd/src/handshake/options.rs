@@ -3,7 +3,6 @@
 use super::meta::Contexts;
 use super::{Negotiated, Security};
 use crate::error::NbdError;
-use crate::export::{Export, ExportInfo, Exports};
 use crate::protocol::{
     EXPORT_NAME_ZEROES, InfoItem, InfoRequest, InfoWanted, MetaRequest, OptionCode, OptionError, OptionReply,
     STRING_BYTES_MAX, TRANSMIT_CAN_MULTI_CONN, TRANSMIT_HAS_FLAGS, TRANSMIT_READ_ONLY, TRANSMIT_ROTATIONAL,
@@ -11,6 +10,7 @@ use crate::protocol::{
     TRANSMIT_SEND_TRIM, TRANSMIT_SEND_WRITE_ZEROES, parse_name, put_info, put_meta_context, put_reply, put_server,
 };
 use bytes::{BufMut as _, BytesMut};
+use nitro_frontend::{Disk, DiskInfo, Disks, Opened};
 use rustls::ServerConfig;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(super) struct Negotiation<'a, X> {
     contexts_of: String,
 }
 
-impl<'a, X: Exports> Negotiation<'a, X> {
+impl<'a, X: Disks> Negotiation<'a, X> {
     pub(super) fn new(exports: &'a X, security: &'a Security, request_bytes_max: u32, zeroes: bool) -> Self {
         let (contexts, contexts_of) = (Contexts::NONE, String::new());
         Self { exports, security, request_bytes_max, zeroes, structured: false, contexts, contexts_of }
@@ -53,7 +53,7 @@ impl<'a, X: Exports> Negotiation<'a, X> {
         code: OptionCode,
         payload: &[u8],
         out: &mut BytesMut,
-    ) -> Result<Step<X::Export>, NbdError> {
+    ) -> Result<Step<X::Disk>, NbdError> {
         if code == OptionCode::ExportName {
             return self.export_name(payload, out).map(Step::Transmit);
         }
@@ -70,7 +70,7 @@ impl<'a, X: Exports> Negotiation<'a, X> {
         }
     }
 
-    fn dispatch(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Step<X::Export>, Refusal> {
+    fn dispatch(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Step<X::Disk>, Refusal> {
         let free = matches!(code, OptionCode::Abort | OptionCode::StartTls);
         if matches!(self.security, Security::MustUpgrade(_)) && !free {
             return Err((OptionReply::TlsRequired, "this server requires TLS"));
@@ -94,7 +94,7 @@ impl<'a, X: Exports> Negotiation<'a, X> {
         Ok(Step::Next)
     }
 
-    fn start_tls(&self, payload: &[u8]) -> Result<Step<X::Export>, Refusal> {
+    fn start_tls(&self, payload: &[u8]) -> Result<Step<X::Disk>, Refusal> {
         expect_empty(payload)?;
         match self.security {
             Security::MayUpgrade(config) | Security::MustUpgrade(config) => Ok(Step::StartTls(Arc::clone(config))),
@@ -112,7 +112,7 @@ impl<'a, X: Exports> Negotiation<'a, X> {
     }
 
     /// `NBD_OPT_INFO` and `NBD_OPT_GO`, which differ only in what follows.
-    fn info(&self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Export>, Refusal> {
+    fn info(&self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Disk>, Refusal> {
         let InfoRequest { name, wanted } = InfoRequest::parse(payload).map_err(malformed)?;
         let negotiated = self.open(name).ok_or(UNKNOWN_EXPORT)?;
         let Negotiated { info, flags, .. } = &negotiated;
@@ -143,7 +143,7 @@ impl<'a, X: Exports> Negotiation<'a, X> {
         Ok(())
     }
 
-    fn export_name(&self, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Export>, NbdError> {
+    fn export_name(&self, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Disk>, NbdError> {
         let name = parse_name(payload)?;
         let refused = |reason| NbdError::Refused { name: name.to_owned(), reason };
         if matches!(self.security, Security::MustUpgrade(_)) {
@@ -159,27 +159,27 @@ impl<'a, X: Exports> Negotiation<'a, X> {
     }
 
     /// Finds an export under the name it is listed by.
-    fn find(&self, name: &str) -> Option<(String, Arc<X::Export>)> {
-        if let Some(export) = self.exports.open(name) {
-            return Some((name.to_owned(), export));
+    fn find(&self, name: &str) -> Option<(String, Opened<X::Disk>)> {
+        if let Some(opened) = self.exports.open(name) {
+            return Some((name.to_owned(), opened));
         }
         if !name.is_empty() {
             return None;
         }
         let only: [_; 1] = self.exports.list().try_into().ok()?;
         let [only] = only;
-        let export = self.exports.open(&only.name)?;
-        Some((only.name, export))
+        let opened = self.exports.open(&only.name)?;
+        Some((only.name, opened))
     }
 
-    fn open(&self, name: &str) -> Option<Negotiated<X::Export>> {
-        let (name, export) = self.find(name)?;
-        let mut info = export.info();
+    fn open(&self, name: &str) -> Option<Negotiated<X::Disk>> {
+        let (name, Opened { disk, requester }) = self.find(name)?;
+        let mut info = disk.info();
         info.block_preferred_bytes = info.block_preferred_bytes.clamp(512, 32 << 20).next_power_of_two();
         info.block_max_bytes = info.block_max_bytes.min(self.request_bytes_max).min(REQUEST_BYTES_CEILING);
         let contexts = if self.contexts_of == name { self.contexts } else { Contexts::NONE };
         let flags = transmission_flags(&info, self.structured);
-        Some(Negotiated { export, name, info, flags, structured: self.structured, contexts })
+        Some(Negotiated { disk, requester, name, info, flags, structured: self.structured, contexts })
     }
 }
 
@@ -221,7 +221,7 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(STRING_BYTES_MAX)]
 }
 
-fn transmission_flags(info: &ExportInfo, structured: bool) -> u16 {
+fn transmission_flags(info: &DiskInfo, structured: bool) -> u16 {
     let writable = !info.read_only;
     let flags = [
         (info.read_only, TRANSMIT_READ_ONLY),

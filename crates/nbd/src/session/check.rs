@@ -1,8 +1,8 @@
 //! Whether a request is in order, and if not, what its client is told.
 
 use crate::errno::NbdErrno;
-use crate::export::{ExportInfo, ZeroFlags};
 use crate::protocol::{COMMAND_DF, COMMAND_FAST_ZERO, COMMAND_FUA, COMMAND_NO_HOLE, COMMAND_REQ_ONE, Command, Request};
+use nitro_frontend::{DiskInfo, ZeroFlags};
 
 /// A request in order: its range is not empty and lies within the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) struct Refusal {
 /// What requests are checked against.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
-    pub(super) info: &'a ExportInfo,
+    pub(super) info: &'a DiskInfo,
     pub(super) structured: bool,
     pub(super) has_contexts: bool,
 }
@@ -138,14 +138,14 @@ mod tests {
     use super::*;
     use crate::protocol::Cookie;
 
-    fn check(info: &ExportInfo, command: Command, flags: u16, offset: u64, len: u32) -> Result<Action, NbdErrno> {
+    fn check(info: &DiskInfo, command: Command, flags: u16, offset: u64, len: u32) -> Result<Action, NbdErrno> {
         let facts = Facts { info, structured: false, has_contexts: false };
         facts.check(&Request { flags, command, cookie: Cookie(1), offset, len }).map_err(|refusal| refusal.errno)
     }
 
     #[test]
     fn the_end_of_the_export_is_exact() {
-        let info = ExportInfo::new(1000);
+        let info = DiskInfo::new(1000);
         assert_eq!(check(&info, Command::Read, 0, 999, 1), Ok(Action::Read { offset: 999, len: 1 }));
         assert_eq!(check(&info, Command::Read, 0, 999, 2), Err(NbdErrno::Invalid));
         assert_eq!(check(&info, Command::Write, 0, 999, 2), Err(NbdErrno::NoSpace));
@@ -156,18 +156,18 @@ mod tests {
 
     #[test]
     fn flags_belong_to_their_commands() {
-        let info = ExportInfo::new(1000);
+        let info = DiskInfo::new(1000);
         assert_eq!(check(&info, Command::Read, COMMAND_FUA, 0, 1), Ok(Action::Read { offset: 0, len: 1 }));
         assert_eq!(check(&info, Command::Read, COMMAND_DF, 0, 1), Err(NbdErrno::Invalid));
         assert_eq!(check(&info, Command::Write, COMMAND_NO_HOLE, 0, 1), Err(NbdErrno::Invalid));
         assert_eq!(check(&info, Command::Trim, 1 << 5, 0, 1), Err(NbdErrno::Invalid));
-        let slow = ExportInfo { can_fast_zero: false, ..info };
+        let slow = DiskInfo { can_fast_zero: false, ..info };
         assert_eq!(check(&slow, Command::WriteZeroes, COMMAND_FAST_ZERO, 0, 1), Err(NbdErrno::Invalid));
     }
 
     #[test]
     fn read_only_comes_before_the_range() {
-        let info = ExportInfo { read_only: true, ..ExportInfo::new(10) };
+        let info = DiskInfo { read_only: true, ..DiskInfo::new(10) };
         for command in [Command::Write, Command::Trim, Command::WriteZeroes] {
             assert_eq!(check(&info, command, 0, 100, 1), Err(NbdErrno::Permission));
         }

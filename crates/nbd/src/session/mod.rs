@@ -8,7 +8,6 @@ mod status;
 
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
-use crate::export::Export;
 use crate::handshake::Negotiated;
 use crate::link::Link;
 use crate::memory::Turn;
@@ -17,6 +16,8 @@ use crate::transport::{ReadHalf, WriteHalf};
 use check::Action;
 use futures_util::future::FusedFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use nitro_frontend::Disk;
+use nitro_port::yielding::yield_now;
 use reader::{Started, read_requests};
 use state::Session;
 use std::cell::RefCell;
@@ -53,7 +54,7 @@ const ROUNDS_MAX: usize = 16;
 
 /// Serves requests until the client leaves or `stop` fires; then finishes those in flight, and sends their replies as
 /// long as the client takes them.
-pub(crate) async fn transmit<E: Export, R: ReadHalf, W: WriteHalf>(
+pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     link: Link<R, W>,
     negotiated: &Negotiated<E>,
     options: &ServerOptions,
@@ -149,28 +150,30 @@ async fn write_replies<E>(session: &Session<'_, E>, writer: &mut impl WriteHalf)
 }
 
 /// Runs one request and queues its reply.
-async fn execute<E: Export>(session: &Session<'_, E>, started: Started) {
+async fn execute<E: Disk>(session: &Session<'_, E>, started: Started) {
     let Started { request, action, payload, cost } = started;
-    let export = &*session.negotiated.export;
+    let (disk, from) = (&*session.negotiated.disk, session.negotiated.requester);
     let result = match action {
         Action::Read { offset, len } => {
-            let result = export.read(offset, len).await;
-            return session.reply_read(cost, &request, result);
+            let result = disk.read(from, offset, len).await;
+            return session.reply_read(cost, &request, result.map_err(NbdErrno::from));
         }
         Action::BlockStatus { one, .. } => return status::block_status(session, cost, &request, one).await,
-        Action::Write { offset, fua, .. } => export.write(offset, payload, fua).await,
-        Action::Flush => export.flush().await,
-        Action::Trim { offset, len, fua } => export.trim(offset, len, fua).await,
-        Action::WriteZeroes { offset, len, flags } => export.write_zeroes(offset, len, flags).await,
-        Action::Cache { offset, len } => cache(session, offset, len).await,
+        Action::Cache { offset, len } => {
+            return session.reply_done(cost, request.cookie, cache(session, offset, len).await);
+        }
+        Action::Write { offset, fua, .. } => disk.write(from, offset, payload, fua).await,
+        Action::Flush => disk.flush(from).await,
+        Action::Trim { offset, len, fua } => disk.trim(from, offset, len, fua).await,
+        Action::WriteZeroes { offset, len, flags } => disk.write_zeroes(from, offset, len, flags).await,
         // The reader answers these itself.
         Action::Nothing { .. } | Action::Disconnect => Ok(()),
     };
-    session.reply_done(cost, request.cookie, result);
+    session.reply_done(cost, request.cookie, result.map_err(NbdErrno::from));
 }
 
 /// Has the export cache a range, step by step: for a client that has left, no further step is begun.
-async fn cache<E: Export>(session: &Session<'_, E>, offset: u64, len: u32) -> Result<(), NbdErrno> {
+async fn cache<E: Disk>(session: &Session<'_, E>, offset: u64, len: u32) -> Result<(), NbdErrno> {
     let (mut at, end) = (offset, offset + u64::from(len));
     while at < end {
         if session.is_leaving() {
@@ -178,22 +181,9 @@ async fn cache<E: Export>(session: &Session<'_, E>, offset: u64, len: u32) -> Re
         }
         // Steps end where extents do, so that none is read twice.
         let next = (at / CACHE_STEP_BYTES + 1).saturating_mul(CACHE_STEP_BYTES).min(end);
-        session.negotiated.export.cache(at, (next - at) as u32).await?;
+        session.negotiated.disk.cache(session.negotiated.requester, at, (next - at) as u32).await?;
         at = next;
         yield_now().await;
     }
     Ok(())
-}
-
-/// Lets other tasks have their turn.
-async fn yield_now() {
-    let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

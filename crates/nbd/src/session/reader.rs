@@ -4,13 +4,14 @@ use super::check::{Action, Refusal};
 use super::queue::Cost;
 use super::state::{Session, count};
 use super::{End, status};
+use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
-use crate::export::Export;
 use crate::link::Receiver;
 use crate::memory::Turn;
 use crate::protocol::{Command, REQUEST_BYTES, Request};
 use crate::transport::ReadHalf;
 use bytes::Bytes;
+use nitro_frontend::Disk;
 
 /// So much of a payload must be there before there is memory for it: announced alone, it costs nothing.
 const PAYLOAD_BEGUN_BYTES: usize = 4096;
@@ -24,7 +25,7 @@ pub(super) struct Started {
 }
 
 /// Runs until the client leaves or fails. `start` gets each request that cannot be answered at once.
-pub(super) async fn read_requests<E: Export, R: ReadHalf>(
+pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
     session: &Session<'_, E>,
     mut receiver: Receiver<R>,
     mut start: impl FnMut(Started),
@@ -62,8 +63,8 @@ pub(super) async fn read_requests<E: Export, R: ReadHalf>(
                 continue;
             }
             Action::Read { offset, len } => {
-                if let Some(result) = session.negotiated.export.try_read(offset, len) {
-                    session.reply_read(cost, &request, result);
+                if let Some(result) = session.negotiated.disk.try_read(session.negotiated.requester, offset, len) {
+                    session.reply_read(cost, &request, result.map_err(NbdErrno::from));
                     continue;
                 }
             }

@@ -6,13 +6,13 @@
 use super::check::{Facts, Refusal};
 use super::queue::{Batch, Cost, OutQueue};
 use crate::errno::NbdErrno;
-use crate::export::Pieces;
 use crate::handshake::Negotiated;
 use crate::limits::Limits;
 use crate::memory::Share;
 use crate::protocol::{Cookie, Request, put_error, put_none, put_offset_data, put_simple};
 use crate::server::ServerOptions;
 use bytes::Bytes;
+use nitro_frontend::Pieces;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::Poll;

@@ -2,10 +2,11 @@
 
 use super::queue::Cost;
 use super::state::Session;
+use crate::context::Context;
 use crate::errno::NbdErrno;
-use crate::export::{Export, StatusExtent};
 use crate::protocol::{Request, put_block_status};
 use bytes::BytesMut;
+use nitro_frontend::{Disk, Run};
 
 /// Runs in one chunk; the client asks again for what is left out. Bounds a reply's memory.
 const RUNS_MAX: usize = 8192;
@@ -18,18 +19,18 @@ pub(super) fn cost(contexts: usize) -> Cost {
 }
 
 /// Asks the export for each context and answers, with one chunk a context.
-pub(super) async fn block_status<E: Export>(session: &Session<'_, E>, cost: Cost, request: &Request, one: bool) {
+pub(super) async fn block_status<E: Disk>(session: &Session<'_, E>, cost: Cost, request: &Request, one: bool) {
     let negotiated = session.negotiated;
     let Request { offset, len, cookie, .. } = *request;
     let mut chunks = BytesMut::new();
     let mut contexts = negotiated.contexts.iter().peekable();
     while let Some((context, id, _)) = contexts.next() {
-        let runs = match negotiated.export.block_status(context, offset, len).await {
-            Ok(extents) => normalize(&extents, len, if one { 1 } else { RUNS_MAX }),
-            Err(errno) => return session.reply_error(cost, cookie, errno.into()),
+        let runs = match negotiated.disk.status(context.asked(), offset, len).await {
+            Ok(runs) => normalize(context, &runs, len, if one { 1 } else { RUNS_MAX }),
+            Err(error) => return session.reply_error(cost, cookie, NbdErrno::from(error).into()),
         };
         if runs.is_empty() {
-            tracing::error!(offset, len, ?context, "the export returned no status");
+            tracing::error!(offset, len, ?context, "the disk returned no status");
             return session.reply_error(cost, cookie, NbdErrno::Io.into());
         }
         put_block_status(&mut chunks, cookie, contexts.peek().is_none(), id, &runs);
@@ -38,19 +39,19 @@ pub(super) async fn block_status<E: Export>(session: &Session<'_, E>, cost: Cost
 }
 
 /// Merges neighbours of equal flags, cuts off what lies past `len` bytes, and keeps at most `max` runs.
-fn normalize(extents: &[StatusExtent], len: u32, max: usize) -> Vec<(u32, u32)> {
+fn normalize(context: Context, given: &[Run], len: u32, max: usize) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut left = len;
-    for extent in extents {
-        let taken = u32::try_from(extent.len).unwrap_or(u32::MAX).min(left);
+    for run in given {
+        let (taken, its_flags) = (u32::try_from(run.len).unwrap_or(u32::MAX).min(left), context.flags(run));
         if taken == 0 {
             continue;
         }
         let count = runs.len();
         match runs.last_mut() {
-            Some((run, flags)) if *flags == extent.flags => *run += taken,
+            Some((run, flags)) if *flags == its_flags => *run += taken,
             _ if count == max => break,
-            _ => runs.push((taken, extent.flags)),
+            _ => runs.push((taken, its_flags)),
         }
         left -= taken;
     }
@@ -64,7 +65,9 @@ mod tests {
     #[test]
     fn runs_are_merged_cut_and_counted() {
         let extents = [(5, 1), (0, 3), (5, 1), (7, 0), (u64::MAX, 1), (1, 0)];
-        let extents = extents.map(|(len, flags)| StatusExtent { len, flags });
+        let extents =
+            extents.map(|(len, flags)| Run { len, cached: flags & 1 != 0, dirty: flags & 2 != 0, ..Run::default() });
+        let normalize = |runs: &[Run], len, max| normalize(Context::NitroCache, runs, len, max);
         assert_eq!(normalize(&extents, 100, 10), [(10, 1), (7, 0), (83, 1)]);
         assert_eq!(normalize(&extents, 100, 1), [(10, 1)]);
         assert_eq!(normalize(&extents, 3, 10), [(3, 1)]);

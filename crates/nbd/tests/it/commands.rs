@@ -3,7 +3,8 @@
 use crate::support::client::{Answer, be64};
 use crate::support::export::MemoryExport;
 use crate::support::{converse, pattern, with_client};
-use nitro_nbd::{ExportInfo, NbdErrno};
+use nitro_frontend::{DiskError, DiskInfo};
+use nitro_nbd::NbdErrno;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -105,7 +106,7 @@ fn refused_commands_leave_the_stream_in_step() {
 #[test]
 fn read_only_exports_refuse_to_change() {
     let mut export = MemoryExport::new(vec![1; 100]);
-    export.info = ExportInfo { read_only: true, ..export.info };
+    export.info = DiskInfo { read_only: true, ..export.info };
     let export = Arc::new(export);
     converse(&export, |mut client| async move {
         client.go("disk").await;
@@ -123,7 +124,7 @@ fn read_only_exports_refuse_to_change() {
 fn errors_of_the_export_reach_the_client() {
     for structured in [false, true] {
         let mut export = MemoryExport::new(vec![1; 100]);
-        (export.failure, export.inline) = (Some(NbdErrno::Io), false);
+        (export.failure, export.inline) = (Some(DiskError::Io), false);
         converse(&Arc::new(export), move |mut client| async move {
             if structured {
                 client.use_structured().await;

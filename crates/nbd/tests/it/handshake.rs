@@ -4,7 +4,8 @@ use crate::support::client::{ACK, Client, ERROR, be16, be32, be64, info_payload,
 use crate::support::export::{MemoryExport, MemoryExports};
 use crate::support::stream::{PlainStream, Stream as _};
 use crate::support::{converse, pattern, run, with_client};
-use nitro_nbd::{End, ExportInfo, NbdError, ServerOptions};
+use nitro_frontend::DiskInfo;
+use nitro_nbd::{End, NbdError, ServerOptions};
 use std::future::pending;
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ fn flags_tell_what_the_export_can() {
         client.disconnect().await;
     });
     let mut export = MemoryExport::new(vec![0; 512]);
-    let info = ExportInfo { read_only: true, rotational: true, can_multi_conn: false, can_cache: false, ..export.info };
+    let info = DiskInfo { read_only: true, rotational: true, can_multi_conn: false, can_cache: false, ..export.info };
     export.info = info;
     converse(&Arc::new(export), |mut client| async move {
         client.use_structured().await;

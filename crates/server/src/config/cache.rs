@@ -2,6 +2,9 @@
 
 use super::span::Span;
 use nitro_cache::Settings;
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::destage::DestageKind;
+use nitro_cache::eviction::EvictionKind;
 use nitro_console::size::Size;
 use nitro_engine::{EngineSettings, WriteMode};
 use nitro_port::codec::{Compression, FingerprintHash};
@@ -48,6 +51,12 @@ pub struct CacheConfig {
     pub fingerprint_index: Option<FingerprintIndexName>,
     /// RAM of the index on flash; four bytes an entry if not given.
     pub fingerprint_index_ram: Option<Size>,
+    /// What new content is taken: `all`, `second-miss`, `by-source`.
+    pub admission: Option<AdmissionKind>,
+    /// Which dirty extents are destaged next: `elevator`, `oldest`.
+    pub destage: Option<DestageKind>,
+    /// Which write-evict unit is evicted next: `lru`, `fifo`.
+    pub eviction: Option<EvictionKind>,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
     /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
@@ -192,6 +201,9 @@ impl CacheConfig {
             fingerprint_index_ratio: None,
             fingerprint_index: None,
             fingerprint_index_ram: None,
+            admission: None,
+            destage: None,
+            eviction: None,
             sequential_threshold: None,
             dirty_start: None,
             dirty_max: None,
@@ -214,6 +226,9 @@ impl CacheConfig {
         let on_flash = self.fingerprint_index.is_some_and(FingerprintIndexName::is_on_flash);
         let percent = if on_flash { FLASH_INDEX_RATIO } else { manager.fingerprint_index_percent };
         manager.fingerprint_index_percent = self.fingerprint_index_ratio.unwrap_or(percent);
+        manager.admission = self.admission.unwrap_or_default();
+        manager.destage = self.destage.unwrap_or_default();
+        manager.eviction = self.eviction.unwrap_or_default();
         if let Some(threshold) = self.sequential_threshold {
             manager.streams.threshold_bytes = threshold.0;
         }

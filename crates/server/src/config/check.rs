@@ -7,6 +7,7 @@ use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::DirtyShare;
+use nitro_units::ClassId;
 use std::collections::BTreeMap;
 
 /// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
@@ -171,6 +172,10 @@ impl VolumeConfig {
             let what = format!("volume.{name}.dedup_domain");
             return Err(Error::new(what, format_args!("a name has 1 to {NAME_BYTES_MAX} bytes"))
                 .or("leave it out to share with all volumes that name none"));
+        }
+        if let Some(class) = self.class.filter(|class| ClassId::new(*class).is_none()) {
+            return Err(Error::new(format_args!("volume.{name}.class = {class}"), "classes are 0 to 31")
+                .or("leave it out, or choose one of them"));
         }
         if self.read_only && self.mode == Some(Mode::WriteBack) {
             let what = format!("volume.{name}.mode");

@@ -102,7 +102,7 @@ pub enum TlsMode {
     /// Plaintext only.
     #[default]
     Off,
-    /// As the client likes.
+    /// Clients choose.
     On,
     /// TLS only.
     Required,

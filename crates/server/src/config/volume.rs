@@ -3,6 +3,7 @@
 use super::Mode;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
+use nitro_units::ClassId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub struct VolumeConfig {
     pub description: String,
     /// Share cached contents only with volumes of the same domain; with those that name none, if not given.
     pub dedup_domain: Option<String>,
+    /// The class, 1 to 31, of requests that do not say theirs; not classified if not given.
+    pub class: Option<u8>,
     /// Make the origin as slow as a hard disk.
     pub emulate_disk: Option<Emulation>,
     /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back.
@@ -44,6 +47,12 @@ impl VolumeConfig {
 }
 
 impl VolumeConfig {
+    /// The class of requests that do not say theirs.
+    #[must_use]
+    pub fn class(&self) -> ClassId {
+        self.class.and_then(ClassId::new).unwrap_or_default()
+    }
+
     /// The volumes that it shares cached contents with.
     #[must_use]
     pub fn domain(&self) -> DedupDomain {

@@ -114,6 +114,9 @@ pub struct AddVolume {
     /// With which volumes it shares cached contents.
     #[serde(default)]
     pub dedup_domain: Option<String>,
+    /// The class of requests that do not say theirs.
+    #[serde(default)]
+    pub class: Option<u8>,
     /// Slow the origin down to a disk of that kind.
     pub emulate_disk: Option<Emulation>,
     /// See [`dirty_share_min`](Volume::dirty_share_min).
@@ -266,6 +269,8 @@ pub struct Cache {
     pub capacity_bytes: u64,
     /// Bytes of volumes that can be had from the cache.
     pub cached_bytes: u64,
+    /// The classes that it was brought for; empty: nothing was classified.
+    pub classes: Vec<ClassOfContents>,
     /// Cached bytes over the SSD space that holds them.
     pub effective_capacity: f64,
     /// Extent look-ups answered, and not, by the index.
@@ -278,6 +283,8 @@ pub struct Cache {
     pub compression_ratio: f64,
     /// Extents inserted.
     pub insertions: u64,
+    /// New contents that the policy of admission refused.
+    pub rejections: u64,
     /// Bytes of the extents inserted.
     pub inserted_bytes: u64,
     /// Write-evict units.
@@ -423,6 +430,36 @@ pub struct Recovered {
     pub outlived: bool,
 }
 
+/// What a cache holds for one class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClassOfContents {
+    /// Its number; 0: what was not classified.
+    pub class: u8,
+    /// Bytes of volumes that can be had from the cache.
+    pub cached_bytes: u64,
+}
+
+/// What requests of one class asked of a volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClassOfRequests {
+    /// Its number; 0: those that were not classified.
+    pub class: u8,
+    /// Reads.
+    pub reads: u64,
+    /// Bytes of reads.
+    pub read_bytes: u64,
+    /// Extents of reads.
+    pub read_extents: u64,
+    /// Of those, extents that were found in RAM or SSD.
+    pub read_hit_extents: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of writes.
+    pub write_bytes: u64,
+}
+
 /// A volume.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -441,6 +478,10 @@ pub struct Volume {
     pub mode: String,
     /// With which volumes it shares cached contents; `null`: with all that name none.
     pub dedup_domain: Option<String>,
+    /// The class of requests that do not say theirs; 0: not classified.
+    pub class: u8,
+    /// What was asked for, by class; empty: nothing was classified.
+    pub classes: Vec<ClassOfRequests>,
     /// What the origin has not got.
     pub dirty_bytes: u64,
     /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.

@@ -1,12 +1,16 @@
 //! The engine's counters as the control protocol tells them.
 
-use super::protocol::{Cache, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server, Status, Volume};
+use super::protocol::{
+    Cache, ClassOfContents, ClassOfRequests, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server,
+    Status, Volume,
+};
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
 use nitro_console::error::why;
 use nitro_console::logging;
 use nitro_engine::metrics;
 use nitro_port::Device;
+use nitro_units::ClassId;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -74,12 +78,14 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         dirty_stalls: counters.dirty_stalls,
         capacity_bytes: if absent { 0 } else { stats.weus * u64::from(settings.weu_bytes) },
         cached_bytes,
+        classes: classes_of_contents(&cache.cached_by_class(), extent_bytes),
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         hits: stats.hits,
         misses: stats.misses,
         dedup_ratio: stats.dedup_ratio(),
         compression_ratio: stats.compression_ratio(),
         insertions: stats.insertions,
+        rejections: stats.rejections,
         inserted_bytes: stats.inserted_bytes,
         weus: stats.weus,
         weus_free: stats.weus_free,
@@ -150,6 +156,30 @@ fn word(value: &impl Serialize) -> String {
     }
 }
 
+/// What a cache holds by class, if anything was classified.
+fn classes_of_contents(extents: &[u64; ClassId::COUNT], extent_bytes: u64) -> Vec<ClassOfContents> {
+    let all = ClassId::all().zip(extents).filter(|(_, extents)| **extents > 0);
+    let all: Vec<_> = all
+        .map(|(class, extents)| ClassOfContents { class: class.number(), cached_bytes: extents * extent_bytes })
+        .collect();
+    if all.iter().any(|held| held.class > 0) { all } else { Vec::new() }
+}
+
+/// What was asked of a volume by class, if anything was classified.
+fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
+    let asked = |(class, counters): (ClassId, metrics::ClassCounters)| ClassOfRequests {
+        class: class.number(),
+        reads: counters.reads,
+        read_bytes: counters.read_bytes,
+        read_extents: counters.read_extents,
+        read_hit_extents: counters.read_hit_extents,
+        writes: counters.writes,
+        write_bytes: counters.write_bytes,
+    };
+    let all: Vec<_> = export.volume.class_counters().into_iter().map(asked).collect();
+    if all.iter().any(|asked| asked.class > 0) { all } else { Vec::new() }
+}
+
 fn volume_status(export: &VolumeExport) -> Volume {
     let extent_bytes = u64::from(export.volume.cache().settings().manager.extent_bytes);
     let lost = export.volume.lost_ranges();
@@ -163,6 +193,8 @@ fn volume_status(export: &VolumeExport) -> Volume {
         origin: export.origin.display().to_string(),
         mode: export.volume.mode().to_string(),
         dedup_domain: export.dedup_domain.clone(),
+        class: export.volume.class().number(),
+        classes: classes_of_requests(export),
         dirty_bytes: export.dirty_bytes(),
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),

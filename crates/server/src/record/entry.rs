@@ -1,9 +1,10 @@
 //! A request as it waits to be recorded, and what is recorded of it.
 
 use bytes::{Bytes, BytesMut};
-use nitro_nbd::Pieces;
+use nitro_frontend::Pieces;
 use nitro_port::codec::{Compression, Compressor, FingerprintHash};
 use nitro_trace::{Op, Request};
+use nitro_units::ClassId;
 
 /// The unit of fingerprints: fine enough for extents of every size to be simulated.
 pub(super) const BLOCK_BYTES: u32 = 4096;
@@ -14,6 +15,7 @@ pub(super) struct Entry {
     pub(super) object: u32,
     pub(super) offset: u64,
     pub(super) len: u32,
+    pub(super) class: ClassId,
     pub(super) content: Content,
 }
 
@@ -53,6 +55,7 @@ impl Entry {
             object: self.object,
             offset: self.offset,
             len: self.len.into(),
+            class: self.class,
             ..Request::default()
         };
         let data = self.content.whole();
@@ -92,7 +95,7 @@ mod tests {
         let data = pieces.iter().map(|piece| Bytes::from(piece.clone())).collect();
         let len = pieces.iter().map(Vec::len).sum::<usize>() as u32;
         let content = Content { data, extent_bytes: 8192 };
-        Entry { time_ns: 1, op: Op::Write, object: 2, offset, len, content }
+        Entry { time_ns: 1, op: Op::Write, object: 2, offset, len, class: ClassId::UNCLASSIFIED, content }
     }
 
     #[test]

@@ -7,8 +7,9 @@ mod scribe;
 use crate::files;
 use entry::{Content, Entry};
 use nitro_console::error::Error;
-use nitro_nbd::Pieces;
+use nitro_frontend::Pieces;
 use nitro_trace::Op;
+use nitro_units::ClassId;
 use parking_lot::Mutex;
 use scribe::Scribe;
 use std::path::{Path, PathBuf};
@@ -122,14 +123,19 @@ pub struct VolumeRecorder {
     counts: Arc<Counts>,
 }
 
-/// When a request came, in nanoseconds of the Unix epoch.
+/// When a request came, and its class.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival(u64);
+pub struct Arrival {
+    /// Nanoseconds of the Unix epoch.
+    time_ns: u64,
+    class: ClassId,
+}
 
 impl VolumeRecorder {
-    /// Now.
-    pub fn arrival(&self) -> Arrival {
-        Arrival(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
+    /// Of a request of that class, now.
+    pub fn arrival(&self, class: ClassId) -> Arrival {
+        let time_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        Arrival { time_ns, class }
     }
 
     /// A read, with what it read.
@@ -152,7 +158,8 @@ impl VolumeRecorder {
         let bytes: u64 = data.iter().map(|piece| piece.len() as u64).sum();
         let waiting = self.counts.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let content = Content { data, extent_bytes: self.extent_bytes };
-        let entry = Entry { time_ns: arrival.0, op, object: self.object, offset, len, content };
+        let Arrival { time_ns, class } = arrival;
+        let entry = Entry { time_ns, op, object: self.object, offset, len, class, content };
         let fits = waiting + bytes <= WAITING_BYTES_MAX && !self.counts.failed.load(Ordering::Relaxed);
         if !fits || self.sender.try_send(Message::Request(entry)).is_err() {
             self.counts.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);

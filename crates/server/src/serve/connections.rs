@@ -14,6 +14,7 @@ use nitro_nbd::ServerOptions;
 use nitro_nbd::transport::{ReadHalf, WriteHalf};
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
+use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::fmt::Display;
@@ -62,13 +63,7 @@ impl Count {
 
     /// Ends when there are none.
     pub(super) async fn none(&self) {
-        loop {
-            let ended = self.ended.listen();
-            if self.now() == 0 {
-                return;
-            }
-            ended.await;
-        }
+        attempt_at(&self.ended, || (self.now() == 0).then_some(())).await;
     }
 
     /// Waits until there are none; has those `cut` off that take longer than `time_max`.

@@ -1,6 +1,7 @@
 //! A signal that, once set, stays so, and wakes whoever waits on any thread.
 
 use event_listener::Event;
+use nitro_port::yielding::attempt_at;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Default)]
@@ -25,12 +26,6 @@ impl Latch {
     }
 
     pub async fn wait(&self) {
-        loop {
-            let listener = self.event.listen();
-            if self.is_set() {
-                return;
-            }
-            listener.await;
-        }
+        attempt_at(&self.event, || self.is_set().then_some(())).await;
     }
 }

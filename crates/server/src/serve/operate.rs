@@ -256,6 +256,7 @@ impl Served {
             read_only: wanted.read_only,
             description: wanted.description,
             dedup_domain: wanted.dedup_domain,
+            class: wanted.class,
             emulate_disk: wanted.emulate_disk,
             dirty_share_min: wanted.dirty_share_min,
             dirty_share_max: wanted.dirty_share_max,

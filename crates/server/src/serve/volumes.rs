@@ -216,6 +216,7 @@ pub(super) async fn admit(
     let device = OriginDevice::new(origin.device, export.heart);
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
     volume.set_dirty_share(config.dirty_share());
+    volume.set_class(config.class());
     Ok(VolumeExport::new(name, config, volume, entry, export.guard))
 }
 

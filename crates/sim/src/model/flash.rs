@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::settings::{Settings, Variant};
-use nitro_ssd::{
+use nitro_model::{
     AnyFtl, CoDesignedSettings, Counters, Ftl, FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings,
     PageRun, Ssd, Timing, VictimPolicy,
 };

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::Stats;
-use nitro_ssd::{Counters, Nanos};
+use nitro_model::{Counters, Nanos};
 
 /// What a cache has done so far.
 #[derive(Debug, Clone, Copy, Default)]

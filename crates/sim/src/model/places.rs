@@ -6,7 +6,7 @@ use crate::policies::nodes::{List, NONE, Nodes};
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::Stats;
-use nitro_ssd::Nanos;
+use nitro_model::Nanos;
 
 /// Of the places, the share that is kept free where the SSD is told what holds nothing: 7 %, as much as SSDs reserve.
 const FREE_PERCENT: u32 = 7;

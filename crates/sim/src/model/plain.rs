@@ -7,7 +7,7 @@ use crate::policies::{Policy, PolicyKind};
 use crate::settings::Settings;
 use crate::workload::Piece;
 use nitro_cache::Stats;
-use nitro_ssd::{Counters, Nanos};
+use nitro_model::{Counters, Nanos};
 use nitro_trace::Op;
 
 /// Extents that a cache has room for.

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::settings::Settings;
 use crate::workload::Piece;
 use nitro_cache::Stats;
-use nitro_ssd::Nanos;
+use nitro_model::Nanos;
 use nitro_units::ExtentKey;
 
 /// No extent: no key has all bits set, since objects are numbered from 0.

@@ -5,12 +5,13 @@ use super::{Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
+use nitro_cache::admission::{Lane, Provenance};
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Evicted, Location};
-use nitro_ssd::Nanos;
+use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
-use nitro_units::WeuId;
+use nitro_units::{ClassId, WeuId};
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
 const SAVING_MIN: u32 = 16;
@@ -19,7 +20,8 @@ const SAVING_MIN: u32 = 16;
 pub(crate) struct Weus {
     manager: CacheManager,
     flash: Flash,
-    open: Option<WeuId>,
+    /// By lane.
+    open: [Option<WeuId>; Lane::CLEAN.len()],
     variant: Variant,
     dedup: bool,
     compress: bool,
@@ -36,7 +38,7 @@ impl Weus {
         Ok(Self {
             manager: CacheManager::new(manager)?,
             flash,
-            open: None,
+            open: Default::default(),
             variant: settings.variant,
             dedup: settings.dedup,
             compress: settings.compress,
@@ -91,16 +93,16 @@ impl Weus {
         Ok(())
     }
 
-    fn opened(&mut self) -> Result<Option<WeuId>, Error> {
-        if self.open.is_none() {
+    fn opened(&mut self, lane: Lane) -> Result<Option<WeuId>, Error> {
+        if self.open[lane.index()].is_none() {
             self.make_room()?;
-            self.open = self.manager.open_weu().map(|(weu, _)| weu);
+            self.open[lane.index()] = self.manager.open_weu_in(lane).map(|(weu, _)| weu);
         }
-        Ok(self.open)
+        Ok(self.open[lane.index()])
     }
 
-    fn seal(&mut self, weu: WeuId) -> Result<(), Error> {
-        self.open = None;
+    fn seal(&mut self, lane: Lane, weu: WeuId) -> Result<(), Error> {
+        self.open[lane.index()] = None;
         self.manager.seal(weu);
         self.flash.write(u64::from(weu.0) * self.weu_bytes, self.weu_bytes)?;
         self.manager.stored(weu);
@@ -138,11 +140,14 @@ impl Model for Weus {
         {
             return Ok(true);
         }
+        let class = ClassId::UNCLASSIFIED;
+        let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
+        let Some(lane) = self.manager.admit(piece.key, from) else { return Ok(false) };
         let stored = self.stored(piece);
-        while let Some(weu) = self.opened()? {
+        while let Some(weu) = self.opened(lane)? {
             match self.manager.append(weu, piece.key, fingerprint, stored) {
                 Append::At(_) => break,
-                Append::Full => self.seal(weu)?,
+                Append::Full => self.seal(lane, weu)?,
             }
         }
         Ok(false)

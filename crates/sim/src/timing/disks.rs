@@ -1,8 +1,8 @@
 //! The origin's disks in virtual time: an arm each, with the mechanics and the order of requests of the server's emulated disk
-//! ([`nitro_ssd::hdd`]). Work in the foreground comes before work in the background.
+//! ([`nitro_model::disk`]). Work in the foreground comes before work in the background.
 
 use super::settings::Disks;
-use nitro_ssd::hdd::HddModel;
+use nitro_model::disk::HddModel;
 use std::collections::VecDeque;
 use std::time::Duration;
 

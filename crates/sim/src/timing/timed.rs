@@ -12,7 +12,7 @@ use crate::replay::{Run, Watch};
 use crate::settings::{Settings, Variant};
 use crate::workload::{Piece, Pieces};
 use hashbrown::HashMap;
-use nitro_ssd::Nanos;
+use nitro_model::Nanos;
 use nitro_trace::Op;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

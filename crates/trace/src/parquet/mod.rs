@@ -10,6 +10,7 @@
 //! | `fingerprint` | BYTE_ARRAY, optional | 20 bytes for each block of the request |
 //! | `block` | INT32 (unsigned), optional | bytes that a fingerprint stands for |
 //! | `compressed` | INT32 (unsigned), optional | bytes of the request when compressed |
+//! | `class` | INT32 (unsigned), optional | 1 to 31, of classified requests |
 //!
 //! A file that is [recoverable](ParquetWriter::recoverable) has a mark behind each row group, in a gap that other readers
 //! pass over; after its writer was killed it is read up to the last whole one.
@@ -40,7 +41,7 @@ const VERSION: &str = "1";
 const PRINT_BYTES: usize = 20;
 
 /// The columns in order: name, type, meaning, whether it may be missing from a row.
-const COLUMNS: [(&str, Physical, ConvertedType, bool); 8] = [
+const COLUMNS: [(&str, Physical, ConvertedType, bool); 9] = [
     ("time", Physical::INT64, ConvertedType::NONE, false),
     ("op", Physical::BYTE_ARRAY, ConvertedType::UTF8, false),
     ("object", Physical::INT32, ConvertedType::UINT_32, false),
@@ -49,6 +50,7 @@ const COLUMNS: [(&str, Physical, ConvertedType, bool); 8] = [
     ("fingerprint", Physical::BYTE_ARRAY, ConvertedType::NONE, true),
     ("block", Physical::INT32, ConvertedType::UINT_32, true),
     ("compressed", Physical::INT32, ConvertedType::UINT_32, true),
+    ("class", Physical::INT32, ConvertedType::UINT_32, true),
 ];
 
 fn schema() -> Result<Type> {

@@ -11,7 +11,7 @@ use ::parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use ::parquet::errors::{ParquetError, Result as ParquetResult};
 use ::parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use ::parquet::file::serialized_reader::SerializedFileReader;
-use nitro_units::Fingerprint;
+use nitro_units::{ClassId, Fingerprint};
 
 /// Rows decoded at a time.
 const BATCH_ROWS: u64 = 4096;
@@ -58,6 +58,7 @@ pub struct ParquetReader {
     fingerprint: Source<ByteArrayType>,
     block: Source<Int32Type>,
     compressed: Source<Int32Type>,
+    class: Source<Int32Type>,
     next_group: usize,
     /// Rows of the group that are not decoded yet.
     group_rows: u64,
@@ -130,7 +131,7 @@ impl ParquetReader {
             }
         };
         let ((file, columns), is_torn) = damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
-        let [time, op, object, offset, len, fingerprint, block, compressed] = columns;
+        let [time, op, object, offset, len, fingerprint, block, compressed, class] = columns;
         Ok(Self {
             file,
             is_torn,
@@ -142,6 +143,7 @@ impl ParquetReader {
             fingerprint: Source::new(fingerprint.0, fingerprint.1),
             block: Source::new(block.0, block.1),
             compressed: Source::new(compressed.0, compressed.1),
+            class: Source::new(class.0, class.1),
             next_group: 0,
             group_rows: 0,
             batch_rows: 0,
@@ -199,6 +201,7 @@ impl ParquetReader {
             self.fingerprint.enter(&*group)?;
             self.block.enter(&*group)?;
             self.compressed.enter(&*group)?;
+            self.class.enter(&*group)?;
         }
         self.batch_rows = self.group_rows.min(BATCH_ROWS);
         self.group_rows -= self.batch_rows;
@@ -210,7 +213,8 @@ impl ParquetReader {
         self.len.read(rows)?;
         self.fingerprint.read(rows)?;
         self.block.read(rows)?;
-        self.compressed.read(rows).map(|()| true)
+        self.compressed.read(rows)?;
+        self.class.read(rows).map(|()| true)
     }
 
     /// Fills `request` from the next row. All columns are taken from whatever the row says, to stay in step.
@@ -222,6 +226,7 @@ impl ParquetReader {
         let len = self.len.take().copied();
         let block = self.block.take().copied();
         request.compressed_bytes = self.compressed.take().map(|&bytes| bytes as u32);
+        let class = self.class.take().map_or(0, |&class| class as u32);
         let prints = self.fingerprint.take().map_or(&[][..], |prints| prints.data());
         let unsigned = |value: Option<i64>, name| {
             value.and_then(|value| u64::try_from(value).ok()).ok_or(Problem::new(name, "missing or negative"))
@@ -234,6 +239,8 @@ impl ParquetReader {
         request.block_bytes = if prints.is_empty() { 0 } else { block.unwrap_or(0) as u32 };
         request.time_ns = unsigned(time, "time")?;
         request.op = op.ok_or(Problem::new("op", "not an operation"))?;
+        let class = u8::try_from(class).ok().and_then(ClassId::new);
+        request.class = class.ok_or(Problem::new("class", "above 31"))?;
         request.object = object.unwrap_or(0) as u32;
         request.place(unsigned(offset, "offset")?, 1, unsigned(len, "length")?, 1)
     }

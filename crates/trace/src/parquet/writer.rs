@@ -32,6 +32,7 @@ pub struct ParquetWriter<W: Write + Send> {
     fingerprint: Column<ByteArrayType>,
     block: Column<Int32Type>,
     compressed: Column<Int32Type>,
+    class: Column<Int32Type>,
     /// Rows held.
     rows: usize,
     /// Bytes of fingerprints held.
@@ -97,6 +98,7 @@ impl<W: Write + Send> ParquetWriter<W> {
             fingerprint: Column::new(true),
             block: Column::new(true),
             compressed: Column::new(true),
+            class: Column::new(true),
             rows: 0,
             print_bytes: 0,
             requests: 0,
@@ -158,6 +160,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         }));
         self.block.push(has_prints.then_some(request.block_bytes as i32));
         self.compressed.push(request.compressed_bytes.map(|bytes| bytes as i32));
+        self.class.push(request.class.is_classified().then(|| request.class.number().into()));
         self.rows += 1;
         self.requests += 1;
         self.print_bytes += request.fingerprints.len() * super::PRINT_BYTES;
@@ -177,6 +180,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.fingerprint.write(&mut group)?;
         self.block.write(&mut group)?;
         self.compressed.write(&mut group)?;
+        self.class.write(&mut group)?;
         group.close()?;
         if let Some(before) = self.marked {
             self.marked = Some(torn::mark(&mut self.file, Some(self.notes.clone()), before)?);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use nitro_trace::parquet::{ParquetReader, ParquetWriter};
 use nitro_trace::synth::FiuLike;
 use nitro_trace::{BadRecords, ErrorKind, Op, Options, Reader, Request, TraceError, convert, open, summarize};
-use nitro_units::Fingerprint;
+use nitro_units::{ClassId, Fingerprint};
 use proptest::prelude::*;
 
 fn written(requests: &[Request]) -> Bytes {
@@ -21,11 +21,21 @@ fn read(bytes: Bytes) -> Result<Vec<Request>, TraceError> {
 
 fn request() -> impl Strategy<Value = Request> {
     let prints = prop::collection::vec(any::<[u8; 20]>().prop_map(Fingerprint), 0..4);
-    (0..i64::MAX as u64, 0..5usize, any::<u32>(), 0..u64::from(u32::MAX), 0u64..1 << 30, prints, any::<Option<u32>>())
-        .prop_map(|(time_ns, op, object, offset, len, fingerprints, compressed_bytes)| {
+    (
+        0..i64::MAX as u64,
+        0..5usize,
+        any::<u32>(),
+        0..u64::from(u32::MAX),
+        0u64..1 << 30,
+        prints,
+        any::<Option<u32>>(),
+        0u8..32,
+    )
+        .prop_map(|(time_ns, op, object, offset, len, fingerprints, compressed_bytes, class)| {
             let block_bytes = if fingerprints.is_empty() { 0 } else { 4096 };
             let len = if fingerprints.is_empty() { len } else { fingerprints.len() as u64 * 4096 - len % 4096 };
-            Request { time_ns, op: Op::ALL[op], object, offset, len, block_bytes, fingerprints, compressed_bytes }
+            let (op, class) = (Op::ALL[op], ClassId::new(class).unwrap());
+            Request { time_ns, op, object, offset, len, class, block_bytes, fingerprints, compressed_bytes }
         })
 }
 

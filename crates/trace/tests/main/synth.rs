@@ -15,7 +15,8 @@ fn digest(reader: &mut dyn Reader) -> [u8; 32] {
     let mut hasher = sha1::Sha1::new();
     let mut request = Request::default();
     while reader.next(&mut request).unwrap() {
-        hasher.update(format!("{request:?}"));
+        // Generators give no class, and the first digests were made of requests without.
+        hasher.update(format!("{request:?}").replace("class: ClassId(0), ", ""));
     }
     let mut digest = [0; 32];
     digest[..20].copy_from_slice(&hasher.finalize());

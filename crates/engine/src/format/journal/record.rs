@@ -14,7 +14,7 @@
 //! | 30 | 4 | offset of the stored extent within the WEU |
 //! | 34 | 4 | stored length in bytes; 0: all zeroes |
 //! | 38 | 4 | checksum of the payload, mixed with its place |
-//! | 42 | 1 | flags: bit 0, has a fingerprint; bit 1, raw blocks without a prefix |
+//! | 42 | 1 | flags: bit 0, has a fingerprint; bit 1, raw blocks without a prefix; bits 2 to 6, the class |
 //! | 43 | 20 | fingerprint, where there is one |
 //!
 //! DirtyDup:
@@ -106,14 +106,17 @@
 //! | 25 | 8 | its offset within the ring, or 0 if it does not fit there |
 
 use super::super::FormatError;
-use super::super::field::{Reader, Writer};
 use crate::domain::DedupDomain;
 use nitro_cache::weu::layout::ENTRIES_MAX;
-use nitro_units::{ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_log::{Reader, Writer};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 
 const NAME: &str = "journal record";
 const FINGERPRINTED: u8 = 1;
 const RAW_BLOCKS: u8 = 2;
+/// The flags that are a class, from this bit on.
+const CLASS_SHIFT: u32 = 2;
+const CLASS_BITS: u8 = 0x1F << CLASS_SHIFT;
 const DIRTY_BASE_BYTES: usize = 43;
 const VOLUME_BYTES: usize = 29;
 /// Added to the mode of a volume that has a domain of its own.
@@ -186,6 +189,8 @@ pub enum Record {
         crc: u32,
         /// The content stands in blocks of its own, without a prefix.
         raw_blocks: bool,
+        /// The class of the request that brought it.
+        class: ClassId,
         /// The content's fingerprint, where deduplication is on.
         fingerprint: Option<Fingerprint>,
     },
@@ -345,11 +350,13 @@ impl Record {
                 stored_bytes,
                 crc,
                 raw_blocks,
+                class,
                 fingerprint,
             } => {
                 writer.u64(key.raw()).put(&version_field(*version)).u32(weu.0).u32(generation.0).u32(*start);
                 writer.put(&entry.to_le_bytes()).u32(*offset).u32(*stored_bytes).u32(*crc);
-                writer.u8(u8::from(fingerprint.is_some()) * FINGERPRINTED + u8::from(*raw_blocks) * RAW_BLOCKS);
+                let flags = u8::from(fingerprint.is_some()) * FINGERPRINTED + u8::from(*raw_blocks) * RAW_BLOCKS;
+                writer.u8(flags | class.number() << CLASS_SHIFT);
                 writer.put(fingerprint.as_ref().map_or(&[][..], |f| &f.0))
             }
             Self::DirtyDup { key, version, weu, generation, entry } => {
@@ -444,10 +451,11 @@ fn dirty_base(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
     let (weu, generation, start) = (WeuId(reader.u32()?), Generation(reader.u32()?), reader.u32()?);
     let (entry, offset, stored_bytes, crc) = (number16(reader)?, reader.u32()?, reader.u32()?, reader.u32()?);
     let flags = reader.u8()?;
-    if flags & !(FINGERPRINTED | RAW_BLOCKS) != 0 {
+    if flags & !(FINGERPRINTED | RAW_BLOCKS | CLASS_BITS) != 0 {
         return Err(reader.refuse("flags", flags.into()));
     }
     let raw_blocks = flags & RAW_BLOCKS != 0;
+    let class = ClassId::new((flags & CLASS_BITS) >> CLASS_SHIFT).unwrap_or_default();
     let fingerprint = if flags & FINGERPRINTED != 0 { Some(Fingerprint(reader.array()?)) } else { None };
     Ok(Record::DirtyBase {
         key,
@@ -460,6 +468,7 @@ fn dirty_base(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
         stored_bytes,
         crc,
         raw_blocks,
+        class,
         fingerprint,
     })
 }

@@ -9,7 +9,7 @@ use nitro_engine::journal::{
     AppendError, Area, Budget, Counts, Identity, Journal, Record, Replay, SNAPSHOT_PART_BYTES,
 };
 use nitro_port::Device;
-use nitro_units::{ExtentKey, Generation, WeuId};
+use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
 use std::collections::BTreeMap;
 use std::future::Future;
 
@@ -287,6 +287,7 @@ fn dirty_base(n: u64) -> Record {
         stored_bytes: 4096,
         crc: 5,
         raw_blocks: true,
+        class: ClassId::UNCLASSIFIED,
         fingerprint: Some(nitro_units::Fingerprint([6; 20])),
     }
 }

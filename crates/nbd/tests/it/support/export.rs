@@ -1,7 +1,7 @@
 //! An export in memory with the vices of a real one.
 
 use bytes::Bytes;
-use nitro_nbd::{Context, Export, ExportInfo, ExportName, Exports, NbdErrno, Pieces, StatusExtent, ZeroFlags};
+use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
 use nitro_port::buf::is_aligned;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 pub struct MemoryExport {
-    pub info: ExportInfo,
+    pub info: DiskInfo,
     pub data: Mutex<Vec<u8>>,
     /// Reads at even offsets are answered at once.
     pub inline: bool,
     /// What was asked other than reads, in words.
     pub log: Mutex<Vec<String>>,
     /// What every command but inline reads ends with.
-    pub failure: Option<NbdErrno>,
+    pub failure: Option<DiskError>,
     /// Commands wait while this is set.
     pub held: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
@@ -26,7 +26,7 @@ pub struct MemoryExport {
 
 impl MemoryExport {
     pub fn new(data: Vec<u8>) -> Self {
-        let info = ExportInfo { description: "in memory".into(), ..ExportInfo::new(data.len() as u64) };
+        let info = DiskInfo { description: "in memory".into(), ..DiskInfo::new(data.len() as u64) };
         Self {
             info,
             data: Mutex::new(data),
@@ -50,7 +50,7 @@ impl MemoryExport {
     }
 
     /// Takes a few turns, so that commands overlap and end out of order.
-    async fn run(&self, turns: u64, words: String) -> Result<(), NbdErrno> {
+    async fn run(&self, turns: u64, words: String) -> Result<(), DiskError> {
         self.running_max.fetch_max(self.running.fetch_add(1, Relaxed) + 1, Relaxed);
         let mut left = turns % 5;
         poll_fn(|context| {
@@ -84,60 +84,62 @@ impl MemoryExport {
     }
 }
 
-impl Export for MemoryExport {
-    fn info(&self) -> ExportInfo {
+impl Disk for MemoryExport {
+    fn info(&self) -> DiskInfo {
         self.info.clone()
     }
 
-    fn try_read(&self, offset: u64, len: u32) -> Option<Result<Pieces, NbdErrno>> {
+    fn try_read(&self, _: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         (self.inline && offset.is_multiple_of(2)).then(|| Ok(self.pieces(offset, len)))
     }
 
-    async fn read(&self, offset: u64, len: u32) -> Result<Pieces, NbdErrno> {
+    async fn read(&self, _: Requester, offset: u64, len: u32) -> Result<Pieces, DiskError> {
         self.run(offset, String::new()).await.map(|()| self.pieces(offset, len))
     }
 
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), NbdErrno> {
+    async fn write(&self, _: Requester, offset: u64, data: Bytes, fua: bool) -> Result<(), DiskError> {
         assert!(is_aligned(&data), "payloads are page-aligned");
         self.run(offset, format!("write {offset}+{} fua={fua}", data.len())).await?;
         self.fill(offset, &data);
         Ok(())
     }
 
-    async fn flush(&self) -> Result<(), NbdErrno> {
+    async fn flush(&self, _: Requester) -> Result<(), DiskError> {
         self.run(0, "flush".into()).await
     }
 
-    async fn trim(&self, offset: u64, len: u32, fua: bool) -> Result<(), NbdErrno> {
+    async fn trim(&self, _: Requester, offset: u64, len: u32, fua: bool) -> Result<(), DiskError> {
         self.run(offset, format!("trim {offset}+{len} fua={fua}")).await
     }
 
-    async fn write_zeroes(&self, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), NbdErrno> {
+    async fn write_zeroes(&self, _: Requester, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), DiskError> {
         let ZeroFlags { fua, no_hole, fast } = flags;
         self.run(offset, format!("zero {offset}+{len} fua={fua} no_hole={no_hole} fast={fast}")).await?;
         if fast {
-            return Err(NbdErrno::NotSupported);
+            return Err(DiskError::Unsupported);
         }
         self.fill(offset, &vec![0; len as usize]);
         Ok(())
     }
 
-    async fn cache(&self, offset: u64, len: u32) -> Result<(), NbdErrno> {
+    async fn cache(&self, _: Requester, offset: u64, len: u32) -> Result<(), DiskError> {
         self.run(offset, format!("cache {offset}+{len}")).await
     }
 
-    async fn block_status(&self, context: Context, offset: u64, len: u32) -> Result<Vec<StatusExtent>, NbdErrno> {
-        self.run(offset, format!("status {context:?} {offset}+{len}")).await?;
-        let unit = match context {
-            Context::BaseAllocation => 1000,
-            Context::NitroCache => 700,
+    async fn status(&self, of: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {
+        self.run(offset, format!("status {of:?} {offset}+{len}")).await?;
+        let unit = match of {
+            StatusOf::Allocation => 1000,
+            StatusOf::Cache => 700,
         };
         let end = offset + u64::from(len);
         let mut extents = Vec::new();
         let mut at = offset;
         while at < end {
             let next = (at / unit + 1) * unit;
-            extents.push(StatusExtent { len: next - at, flags: (at / unit % 4) as u32 });
+            let flags = at / unit % 4;
+            let (one, two) = (flags & 1 != 0, flags & 2 != 0);
+            extents.push(Run { len: next - at, hole: one, zero: two, cached: one, dirty: two });
             at = next;
         }
         Ok(extents)
@@ -154,18 +156,19 @@ impl MemoryExports {
     }
 }
 
-impl Exports for MemoryExports {
-    type Export = MemoryExport;
+impl Disks for MemoryExports {
+    type Disk = MemoryExport;
 
-    fn list(&self) -> Vec<ExportName> {
-        let entry = |(name, export): &(String, Arc<MemoryExport>)| ExportName {
+    fn list(&self) -> Vec<DiskName> {
+        let entry = |(name, export): &(String, Arc<MemoryExport>)| DiskName {
             name: name.clone(),
             description: export.info.description.clone(),
         };
         self.0.iter().map(entry).collect()
     }
 
-    fn open(&self, name: &str) -> Option<Arc<MemoryExport>> {
-        self.0.iter().find(|(listed, _)| listed == name).map(|(_, export)| Arc::clone(export))
+    fn open(&self, name: &str) -> Option<Opened<MemoryExport>> {
+        let (_, export) = self.0.iter().find(|(listed, _)| listed == name)?;
+        Some(Opened { disk: Arc::clone(export), requester: Requester::default() })
     }
 }

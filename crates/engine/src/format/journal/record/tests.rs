@@ -1,4 +1,5 @@
 use super::*;
+use nitro_units::ClassId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -14,9 +15,10 @@ fn located() -> impl Strategy<Value = (ExtentKey, u64, WeuId, Generation, u16)> 
 }
 
 fn dirty_bases() -> impl Strategy<Value = Record> {
-    let stored = any::<(u32, u32, u32, u32, bool, Option<[u8; 20]>)>();
+    let stored = (any::<(u32, u32, u32, u32, bool, Option<[u8; 20]>)>(), 0u8..32);
     (located(), stored).prop_map(|((key, version, weu, generation, entry), stored)| {
-        let (start, offset, stored_bytes, crc, raw_blocks, fingerprint) = stored;
+        let ((start, offset, stored_bytes, crc, raw_blocks, fingerprint), class) = stored;
+        let class = ClassId::new(class).unwrap();
         let fingerprint = fingerprint.map(Fingerprint);
         Record::DirtyBase {
             key,
@@ -29,6 +31,7 @@ fn dirty_bases() -> impl Strategy<Value = Record> {
             stored_bytes,
             crc,
             raw_blocks,
+            class,
             fingerprint,
         }
     })
@@ -118,6 +121,6 @@ fn records_have_the_sizes_of_the_document() {
     assert_eq!((DIRTY_BASE_BYTES_MAX, VOLUME_BYTES_MAX, DEAD_BYTES_MAX), (63, 300, 1024));
     let mut bytes = vec![0; 63];
     bytes[0] = 1;
-    bytes[42] = 4;
+    bytes[42] = 0x80;
     assert!(Record::decode(&bytes).is_err(), "an unknown flag");
 }

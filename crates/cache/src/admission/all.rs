@@ -1,0 +1,18 @@
+//! Everything: the paper's policy.
+
+use super::{Admission, Lane, Provenance};
+use nitro_units::ExtentKey;
+
+/// Takes whatever comes (Nitro §3.1).
+#[derive(Debug)]
+pub struct All;
+
+impl Admission for All {
+    fn admit(&mut self, _key: ExtentKey, _from: Provenance) -> Option<Lane> {
+        Some(Lane::Main)
+    }
+
+    fn ram_bytes(&self) -> usize {
+        0
+    }
+}

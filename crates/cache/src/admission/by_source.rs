@@ -1,0 +1,22 @@
+//! What is read and what is written, apart from one another.
+
+use super::{Admission, Lane, Provenance, Source};
+use nitro_units::ExtentKey;
+
+/// Takes whatever comes; what clients write fills units of its own. Where what was written is soon written again, its units empty
+/// by themselves, and those of what is read have no holes.
+#[derive(Debug)]
+pub struct BySource;
+
+impl Admission for BySource {
+    fn admit(&mut self, _key: ExtentKey, from: Provenance) -> Option<Lane> {
+        match from.source {
+            Source::Read => Some(Lane::Main),
+            Source::Write => Some(Lane::Side),
+        }
+    }
+
+    fn ram_bytes(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,199 @@
+//! What deserves the SSD: whether new content is taken, and which open unit it goes to.
+//!
+//! A policy is asked after duplicates were found: what is cached already costs nothing. Content that the origin has not got
+//! (write-back) has to be taken, so nobody is asked about it.
+
+mod all;
+mod by_source;
+mod second_miss;
+
+pub use all::All;
+pub use by_source::BySource;
+pub use second_miss::SecondMiss;
+
+use crate::manager::CacheManager;
+use nitro_units::{ClassId, ExtentKey};
+use std::fmt;
+
+/// What brings content to the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Source {
+    /// It was read, and missing.
+    #[default]
+    Read,
+    /// It was written.
+    Write,
+}
+
+/// Where content comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Provenance {
+    /// What brings it.
+    pub source: Source,
+    /// The request's class.
+    pub class: ClassId,
+}
+
+impl Provenance {
+    /// Of what a request of that class read.
+    #[must_use]
+    pub const fn read(class: ClassId) -> Self {
+        Self { source: Source::Read, class }
+    }
+
+    /// Of what a request of that class wrote.
+    #[must_use]
+    pub const fn written(class: ClassId) -> Self {
+        Self { source: Source::Write, class }
+    }
+}
+
+/// Which open unit content goes to: units of different lanes fill side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Lane {
+    /// What is expected to stay.
+    #[default]
+    Main,
+    /// What a policy wants apart from the rest.
+    Side,
+    /// What the origin has not got. Policies of admission do not choose it.
+    Dirty,
+}
+
+impl Lane {
+    /// The lanes that policies choose among.
+    pub const CLEAN: [Self; 2] = [Self::Main, Self::Side];
+
+    /// Its place among [`CLEAN`](Self::CLEAN).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Main | Self::Dirty => 0,
+            Self::Side => 1,
+        }
+    }
+}
+
+/// A policy of admission.
+pub trait Admission: fmt::Debug + Send {
+    /// Whether new content of an extent is taken, and into which lane; `None`: it is not.
+    fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Lane>;
+
+    /// RAM in bytes.
+    fn ram_bytes(&self) -> usize;
+}
+
+/// The policies that can be chosen by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum AdmissionKind {
+    /// See [`All`].
+    #[default]
+    All,
+    /// See [`SecondMiss`].
+    SecondMiss,
+    /// See [`BySource`].
+    BySource,
+}
+
+impl AdmissionKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::All, Self::SecondMiss, Self::BySource];
+
+    /// Its name in configurations and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::SecondMiss => "second-miss",
+            Self::BySource => "by-source",
+        }
+    }
+
+    /// The policy of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// A policy for a cache of so many extents; `seed` keeps clients from aiming at collisions.
+    #[must_use]
+    pub fn build(self, extents: u64, seed: u64) -> Box<dyn Admission> {
+        match self {
+            Self::All => Box::new(All),
+            Self::SecondMiss => Box::new(SecondMiss::new(extents, seed)),
+            Self::BySource => Box::new(BySource),
+        }
+    }
+
+    /// The most RAM in bytes that it takes for a cache of so many extents.
+    #[must_use]
+    pub const fn ram_bytes_max(self, extents: u64) -> u64 {
+        match self {
+            Self::All | Self::BySource => 0,
+            Self::SecondMiss => SecondMiss::ram_bytes_max(extents),
+        }
+    }
+
+    /// Lanes that may be open at once.
+    #[must_use]
+    pub const fn lanes(self) -> usize {
+        match self {
+            Self::All | Self::SecondMiss => 1,
+            Self::BySource => 2,
+        }
+    }
+}
+
+crate::settings::by_name!(AdmissionKind, "policy of admission");
+
+impl CacheManager {
+    /// Whether new content of an extent is taken, and into which lane. To be asked when no duplicate of it was found.
+    pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Lane> {
+        let lane = self.admission.admit(key, from);
+        self.stats.rejections += u64::from(lane.is_none());
+        lane
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_units::{ExtentIndex, ObjectId};
+
+    fn key(number: u64) -> ExtentKey {
+        ExtentKey::new(ObjectId(1), ExtentIndex(number))
+    }
+
+    fn read() -> Provenance {
+        Provenance::read(ClassId::UNCLASSIFIED)
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        assert!(AdmissionKind::ALL.into_iter().all(|kind| AdmissionKind::named(kind.name()) == Some(kind)));
+        assert_eq!(AdmissionKind::named("tiny-lfu"), None);
+    }
+
+    #[test]
+    fn a_scan_is_kept_out_and_what_comes_again_is_taken() {
+        let mut policy = AdmissionKind::SecondMiss.build(1000, 1);
+        let taken = (0..100_000).filter(|number| policy.admit(key(*number), read()).is_some()).count();
+        assert_eq!(taken, 0, "nothing came twice");
+        let (first, again) = (policy.admit(key(7), read()), policy.admit(key(7), read()));
+        assert_eq!((first, again), (None, Some(Lane::Main)));
+        assert_eq!(policy.admit(key(7), read()), None, "it was taken; now it begins anew");
+        // Most of what was seen within as many extents as the cache has is remembered.
+        for number in 0..500 {
+            let _ = policy.admit(key(number), read());
+        }
+        let remembered = (0..500).filter(|number| policy.admit(key(*number), read()).is_some()).count();
+        assert!(remembered > 250, "{remembered}");
+    }
+
+    #[test]
+    fn what_is_read_and_what_is_written_fill_units_of_their_own() {
+        let mut policy = AdmissionKind::BySource.build(1000, 1);
+        assert_eq!(policy.admit(key(1), read()), Some(Lane::Main));
+        assert_eq!(policy.admit(key(1), Provenance::written(ClassId::UNCLASSIFIED)), Some(Lane::Side));
+    }
+}

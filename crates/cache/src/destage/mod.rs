@@ -1,0 +1,244 @@
+//! Destage: which dirty extents the origin gets next (write-back, Nitro §3), and when.
+
+mod elevator;
+mod oldest;
+
+pub use elevator::Elevator;
+pub use oldest::Oldest;
+
+use crate::dirty::{DirtyExtent, Held};
+use crate::manager::CacheManager;
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The dirty extents of one object that can be read, as far as is known.
+#[derive(Debug, Clone, Copy)]
+pub struct DirtyExtents<'a>(Option<&'a BTreeMap<ExtentIndex, Held>>);
+
+impl DirtyExtents<'_> {
+    /// Those from an extent on, in order of offset, each with the second since which it is dirty.
+    pub fn from(&self, index: ExtentIndex) -> impl Iterator<Item = (ExtentIndex, u32)> + '_ {
+        let all = self.0.into_iter().flat_map(move |all| all.range(index..));
+        all.filter(|(_, held)| held.is_readable()).map(|(index, held)| (*index, held.since))
+    }
+
+    /// Since which second an extent is dirty; `None`: it is not.
+    #[must_use]
+    pub fn since(&self, index: ExtentIndex) -> Option<u32> {
+        self.0?.get(&index).filter(|held| held.is_readable()).map(|held| held.since)
+    }
+
+    /// How many are dirty, those that cannot be read included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.map_or(0, BTreeMap::len)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A policy: the order in which the dirty extents of one object are destaged.
+pub trait Destage: fmt::Debug + Send {
+    /// An extent became dirty at that second. Called again only where that changes: an overwrite of what is dirty already leaves
+    /// it as it is, one while the older version is being destaged does not. Seconds do not go back, but for clocks that do.
+    fn dirtied(&mut self, _index: ExtentIndex, _since: u32) {}
+
+    /// Up to `count` extents to destage next, of those that became dirty at second `before` or earlier. None: this pass is over;
+    /// the next call begins another one. What is given stays dirty until the origin has it, so it may be given again.
+    fn next(&mut self, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex>;
+
+    /// RAM in bytes.
+    fn ram_bytes(&self) -> usize;
+}
+
+/// The policies that can be chosen by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DestageKind {
+    /// See [`Elevator`].
+    #[default]
+    Elevator,
+    /// See [`Oldest`].
+    Oldest,
+}
+
+impl DestageKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Elevator, Self::Oldest];
+
+    /// Its name in configurations and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Elevator => "elevator",
+            Self::Oldest => "oldest",
+        }
+    }
+
+    /// The policy of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The most RAM in bytes that it takes for so many dirty extents of one object.
+    #[must_use]
+    pub const fn ram_bytes_max(self, dirty: u64) -> u64 {
+        match self {
+            Self::Elevator => 0,
+            Self::Oldest => Oldest::ram_bytes_max(dirty),
+        }
+    }
+
+    /// A policy for one object.
+    #[must_use]
+    pub fn build(self) -> Box<dyn Destage> {
+        match self {
+            Self::Elevator => Box::new(Elevator::default()),
+            Self::Oldest => Box::new(Oldest::default()),
+        }
+    }
+}
+
+crate::settings::by_name!(DestageKind, "policy of destage");
+
+/// When destage runs: by how much is dirty, and by how long it has been.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Percentage of the cache that may be dirty before destage runs whatever the age.
+    pub start_percent: u8,
+    /// Percentage at which writers wait for destage.
+    pub max_percent: u8,
+    /// What has been dirty for so many seconds is destaged.
+    pub age_seconds: u32,
+}
+
+/// How much of a cache is dirty, of how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirtyUse {
+    /// Units that may not be evicted, of all.
+    pub pinned: u32,
+    /// Units.
+    pub weus: u32,
+    /// Dirty extents.
+    pub dirty: u64,
+    /// Dirty extents that there is room for.
+    pub extents: u64,
+}
+
+impl Watermarks {
+    /// Whether so much is dirty that destage runs, whatever the age.
+    #[must_use]
+    pub fn is_beyond_start(&self, used: DirtyUse) -> bool {
+        let percent = u64::from(self.start_percent);
+        u64::from(used.pinned) * 100 > u64::from(used.weus) * percent || used.dirty * 100 > used.extents * percent
+    }
+
+    /// Whether dirty extents have all the room that they may take.
+    #[must_use]
+    pub fn is_full(&self, used: DirtyUse) -> bool {
+        let percent = u64::from(self.max_percent);
+        u64::from(used.pinned) * 100 >= u64::from(used.weus) * percent || used.dirty * 100 >= used.extents * percent
+    }
+
+    /// Up to which second what became dirty is destaged, at second `now`; `None`: nothing is old enough.
+    #[must_use]
+    pub fn due(&self, is_wanted: bool, now: u32) -> Option<u32> {
+        if is_wanted { Some(u32::MAX) } else { now.checked_sub(self.age_seconds) }
+    }
+}
+
+impl CacheManager {
+    /// The dirty extents of an object that its policy destages next, in order of offset: up to `count` of those that became dirty
+    /// at second `before` or earlier. None: a pass over all of them is over.
+    pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<DirtyExtent> {
+        let kind = self.settings.destage;
+        let policy = self.destage.entry(object).or_insert_with(|| kind.build());
+        let mut chosen = policy.next(DirtyExtents(self.dirty.all_of(object)), before, count);
+        chosen.sort_unstable();
+        chosen.dedup();
+        let held = |index| {
+            let key = ExtentKey::new(object, index);
+            self.dirty.get(key).map(|held| self.dirty_extent(key, held))
+        };
+        chosen.into_iter().filter_map(held).collect()
+    }
+
+    /// Notes for an object's policy that an extent became dirty.
+    pub(crate) fn note_dirtied(&mut self, key: ExtentKey, since: u32) {
+        let kind = self.settings.destage;
+        self.destage.entry(key.object()).or_insert_with(|| kind.build()).dirtied(key.index(), since);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Whatever the policy: within two passes all that is old enough is given, and nothing else.
+        #[test]
+        fn every_policy_gives_all_that_is_due(
+            extents in prop::collection::btree_map(0u64..200, (0u32..20, any::<bool>()), 0..100),
+            cleaned in prop::collection::btree_set(0u64..200, 0..50),
+            before in 0u32..20,
+            count in 1usize..20,
+        ) {
+            for kind in DestageKind::ALL {
+                let (mut policy, mut all) = (kind.build(), BTreeMap::new());
+                let mut in_order: Vec<_> = extents.iter().collect();
+                in_order.sort_by_key(|(_, (since, _))| *since);
+                for (index, (since, is_readable)) in in_order {
+                    let target = is_readable.then_some((nitro_units::WeuId(0), 0));
+                    all.insert(ExtentIndex(*index), Held::new(1, target, *since));
+                    policy.dirtied(ExtentIndex(*index), *since);
+                }
+                all.retain(|index, _| !cleaned.contains(&index.0));
+                let due = |held: &Held| held.is_readable() && held.since <= before;
+                let expected: BTreeSet<_> = all.iter().filter(|(_, held)| due(held)).map(|(index, _)| *index).collect();
+                let mut given = BTreeSet::new();
+                let mut passes = 0;
+                while passes < 2 {
+                    let some = policy.next(DirtyExtents(Some(&all)), before, count);
+                    prop_assert!(some.len() <= count, "{}", kind);
+                    passes += usize::from(some.is_empty());
+                    // They reach the origin.
+                    all.retain(|index, _| !some.contains(index));
+                    given.extend(some);
+                }
+                prop_assert_eq!(&given, &expected, "{}", kind);
+            }
+        }
+    }
+
+    #[test]
+    fn the_elevator_goes_by_offset_and_the_other_by_age() {
+        let mut all = BTreeMap::new();
+        let mut policies = DestageKind::ALL.map(DestageKind::build);
+        for (index, since) in [(9, 1), (5, 2), (7, 3), (1, 4)] {
+            all.insert(ExtentIndex(index), Held::new(1, Some((nitro_units::WeuId(0), 0)), since));
+            policies.iter_mut().for_each(|policy| policy.dirtied(ExtentIndex(index), since));
+        }
+        let mut two = |policy: usize| {
+            policies[policy].next(DirtyExtents(Some(&all)), 3, 2).iter().map(|i| i.0).collect::<Vec<_>>()
+        };
+        assert_eq!((two(0), two(0), two(0)), (vec![5, 7], vec![9], vec![]));
+        assert_eq!((two(1), two(1)), (vec![9, 5], vec![7]));
+    }
+
+    #[test]
+    fn watermarks_count_units_and_extents() {
+        let marks = Watermarks { start_percent: 20, max_percent: 60, age_seconds: 30 };
+        let used = |pinned, dirty| DirtyUse { pinned, weus: 100, dirty, extents: 1000 };
+        assert!(!marks.is_beyond_start(used(20, 200)) && marks.is_beyond_start(used(21, 0)));
+        assert!(marks.is_beyond_start(used(0, 201)) && !marks.is_full(used(59, 599)));
+        assert!(marks.is_full(used(60, 0)) && marks.is_full(used(0, 600)));
+        assert_eq!((marks.due(true, 3), marks.due(false, 29), marks.due(false, 31)), (Some(u32::MAX), None, Some(1)));
+    }
+}

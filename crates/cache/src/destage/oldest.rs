@@ -1,0 +1,62 @@
+//! By age.
+
+use super::{Destage, DirtyExtents};
+use nitro_units::ExtentIndex;
+use std::collections::BTreeSet;
+
+/// Entries of extents that are clean since, beyond as many as are dirty, before the queue is tidied.
+const STALE_MAX: usize = 1024;
+/// RAM of an entry, with the slack of the tree.
+const ENTRY_BYTES: usize = 48;
+
+/// Gives the extents first that became dirty first.
+#[derive(Debug, Default)]
+pub struct Oldest {
+    /// With the second since which each is dirty. Entries whose extent is dirty since another second are void.
+    queue: BTreeSet<(u32, ExtentIndex)>,
+    /// What this pass has given.
+    given: BTreeSet<(u32, ExtentIndex)>,
+}
+
+impl Oldest {
+    pub(super) const fn ram_bytes_max(dirty: u64) -> u64 {
+        (2 * dirty + STALE_MAX as u64) * ENTRY_BYTES as u64
+    }
+
+    /// Removes void entries, if they are many.
+    fn tidy(&mut self, dirty: DirtyExtents<'_>) {
+        if self.queue.len() + self.given.len() > 2 * dirty.len() + STALE_MAX {
+            let is_valid = |(since, index): &(u32, ExtentIndex)| dirty.since(*index) == Some(*since);
+            self.queue.retain(is_valid);
+            self.given.retain(is_valid);
+        }
+    }
+}
+
+impl Destage for Oldest {
+    fn dirtied(&mut self, index: ExtentIndex, since: u32) {
+        self.queue.insert((since, index));
+    }
+
+    fn next(&mut self, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex> {
+        self.tidy(dirty);
+        let mut chosen = Vec::new();
+        while chosen.len() < count
+            && let Some(entry) = self.queue.first().copied().filter(|(since, _)| *since <= before)
+        {
+            self.queue.remove(&entry);
+            if dirty.since(entry.1) == Some(entry.0) {
+                chosen.push(entry.1);
+                self.given.insert(entry);
+            }
+        }
+        if chosen.is_empty() {
+            self.queue.append(&mut self.given);
+        }
+        chosen
+    }
+
+    fn ram_bytes(&self) -> usize {
+        (self.queue.len() + self.given.len()) * ENTRY_BYTES
+    }
+}

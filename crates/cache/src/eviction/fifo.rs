@@ -1,0 +1,60 @@
+//! First in, first out: what log-structured caches do (Flashield; CacheLib's large-object cache).
+
+use super::Eviction;
+use nitro_units::WeuId;
+use std::collections::BTreeSet;
+
+/// Evicts the unit that was filled first, whatever was hit since. Units keep their place while they are pinned.
+#[derive(Debug)]
+pub struct Fifo {
+    /// When each unit was filled; those found at a restart are before all others.
+    filled: Vec<i64>,
+    candidates: BTreeSet<(i64, u32)>,
+    /// Units filled so far.
+    next: i64,
+    /// Units found at restarts so far, negated.
+    before: i64,
+}
+
+impl Fifo {
+    /// Over so many units.
+    #[must_use]
+    pub fn new(count: u32) -> Self {
+        Self { filled: vec![0; count as usize], candidates: BTreeSet::new(), next: 0, before: 0 }
+    }
+}
+
+impl Eviction for Fifo {
+    fn sealed(&mut self, weu: WeuId) {
+        self.next += 1;
+        self.filled[weu.0 as usize] = self.next;
+    }
+
+    fn touched(&mut self, _weu: WeuId) {}
+
+    fn enter(&mut self, weu: WeuId) {
+        self.candidates.insert((self.filled[weu.0 as usize], weu.0));
+    }
+
+    fn restored(&mut self, weu: WeuId) {
+        self.before -= 1;
+        self.filled[weu.0 as usize] = self.before;
+        self.enter(weu);
+    }
+
+    fn leave(&mut self, weu: WeuId) {
+        self.candidates.remove(&(self.filled[weu.0 as usize], weu.0));
+    }
+
+    fn victim(&mut self) -> Option<WeuId> {
+        self.candidates.first().map(|(_, weu)| WeuId(*weu))
+    }
+
+    fn grow(&mut self, count: u32) {
+        self.filled.resize((count as usize).max(self.filled.len()), 0);
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.filled.capacity() * size_of::<i64>() + self.candidates.len() * 2 * size_of::<(i64, u32)>()
+    }
+}

@@ -1,0 +1,49 @@
+//! Least recently used first: the paper's order (Nitro §3.2).
+
+use super::Eviction;
+use super::list::LruList;
+use nitro_units::WeuId;
+
+/// Evicts the unit that was not hit for longest. A unit whose last pin goes counts as hit then.
+#[derive(Debug)]
+pub struct Lru(LruList);
+
+impl Lru {
+    /// Over so many units.
+    #[must_use]
+    pub fn new(count: u32) -> Self {
+        Self(LruList::new(count))
+    }
+}
+
+impl Eviction for Lru {
+    fn touched(&mut self, weu: WeuId) {
+        if self.0.contains(weu.0) {
+            self.0.touch(weu.0);
+        }
+    }
+
+    fn enter(&mut self, weu: WeuId) {
+        self.0.touch(weu.0);
+    }
+
+    fn restored(&mut self, weu: WeuId) {
+        self.0.put_oldest(weu.0);
+    }
+
+    fn leave(&mut self, weu: WeuId) {
+        self.0.remove(weu.0);
+    }
+
+    fn victim(&mut self) -> Option<WeuId> {
+        self.0.least_recent().map(WeuId)
+    }
+
+    fn grow(&mut self, count: u32) {
+        self.0.grow(count);
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.0.ram_bytes()
+    }
+}

@@ -1,0 +1,50 @@
+//! `nitro reproduce`: the papers' evaluations again, ours beside theirs.
+
+use crate::args::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
+use nitro_console::error::Error;
+use nitro_papers::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper, clam, nitro, silt, store};
+
+/// Runs what is asked for, and writes the report.
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Error> {
+    match &args.paper {
+        None => nitro::evaluation(&args.settings()),
+        Some(Paper::Clam(args)) => clam::run(&args.settings()),
+        Some(Paper::Silt(args)) => silt::run(&args.settings()),
+        Some(Paper::Cos(args)) => store::run(&args.settings()),
+    }
+}
+
+impl ReproduceArgs {
+    fn settings(&self) -> Evaluation {
+        let (only, folder) = (self.only.clone(), self.folder.clone());
+        let (quick, scale, threads, seed) = (self.quick, self.scale, self.threads, self.seed);
+        Evaluation { quick, scale, only, folder, threads, seed, format: self.output.format }
+    }
+}
+
+impl IndexPaperArgs {
+    fn settings(&self) -> IndexPaper {
+        let (folder, file) = (self.folder.clone(), self.file.clone());
+        let (quick, entries, ram, threads) = (self.quick, self.entries, self.ram, self.threads);
+        IndexPaper { quick, entries, ram, folder, file, threads, format: self.output.format }
+    }
+}
+
+impl ClamArgs {
+    fn settings(&self) -> ClamPaper {
+        ClamPaper { common: self.common.settings(), dollars: self.dollars }
+    }
+}
+
+impl SiltArgs {
+    fn settings(&self) -> SiltPaper {
+        SiltPaper { common: self.common.settings() }
+    }
+}
+
+impl CosPaperArgs {
+    fn settings(&self) -> StorePaper {
+        let (quick, scale, folder) = (self.quick, self.scale, self.folder.clone());
+        StorePaper { quick, scale, folder, format: self.output.format }
+    }
+}

@@ -1,0 +1,320 @@
+//! An origin that does not answer: a request that was given up goes on unseen, since what it wrote could still arrive,
+//! and what it writes to is neither read nor written until it has ended.
+
+use super::Volume;
+use crate::error::Error;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{Either, LocalBoxFuture, select};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
+use nitro_units::ClassId;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Requests of a volume that were given up and have not ended, at most, and the bytes that they are to write: beyond that its
+/// requests fail at once.
+const GIVEN_UP_MAX: usize = 256;
+pub(crate) const GIVEN_UP_BYTES_MAX: u64 = 64 << 20;
+
+/// What is left to do of a request that was answered with an error: to be polled to its end by the thread that began it.
+/// It ends when the origin answers, if ever; dropped sooner, the extents that it was writing to stay locked.
+pub type Rest = LocalBoxFuture<'static, ()>;
+
+/// A request that changes a volume, or makes changes durable.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// See [`Volume::write`].
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What is written.
+        data: Bytes,
+        /// Durable before the answer.
+        fua: bool,
+    },
+    /// See [`Volume::flush`].
+    Flush,
+    /// See [`Volume::trim`].
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Durable before the answer.
+        fua: bool,
+    },
+    /// See [`Volume::write_zeroes`].
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Length in bytes.
+        len: u64,
+        /// The origin may release storage.
+        may_unmap: bool,
+        /// Fail rather than take long.
+        fast: bool,
+        /// Durable before the answer.
+        fua: bool,
+    },
+}
+
+impl Change {
+    /// Bytes that it keeps in RAM.
+    fn held_bytes(&self) -> u64 {
+        if let Self::Write { data, .. } = self { data.len() as u64 } else { 0 }
+    }
+
+    fn timed_out(&self) -> Error {
+        let (operation, offset, len) = match self {
+            Self::Write { offset, data, .. } => (Operation::Write, *offset, data.len() as u64),
+            Self::Flush => (Operation::Flush, 0, 0),
+            Self::Trim { offset, len, .. } => (Operation::Discard, *offset, *len),
+            Self::WriteZeroes { offset, len, .. } => (Operation::WriteZeroes, *offset, *len),
+        };
+        timed_out(operation, offset, len)
+    }
+}
+
+fn timed_out(operation: Operation, offset: u64, len: u64) -> Error {
+    Error::Origin(DeviceError::new(ErrorKind::TimedOut, operation, offset, len))
+}
+
+/// What a request brings along: its class, and whether somebody still waits for its end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RequestContext {
+    pub(super) class: ClassId,
+    /// Set when nobody waits any more; `None`: the request cannot be given up.
+    given_up: Option<Arc<AtomicBool>>,
+}
+
+impl RequestContext {
+    /// Of a request that is not given up.
+    pub(super) fn patient(class: ClassId) -> Self {
+        Self { class, given_up: None }
+    }
+
+    fn limited(class: ClassId) -> Self {
+        Self { class, given_up: Some(Arc::default()) }
+    }
+
+    fn give_up(&self) {
+        if let Some(given_up) = &self.given_up {
+            given_up.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.as_ref().is_some_and(|given_up| given_up.load(Ordering::SeqCst))
+    }
+
+    /// To be asked before a request changes anything: one that was given up is not begun any more.
+    pub(super) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
+        if self.is_given_up() { Err(timed_out(Operation::Write, offset, len)) } else { Ok(()) }
+    }
+}
+
+/// The requests that an origin has not answered.
+#[derive(Debug, Default)]
+pub(super) struct Waits(Mutex<Unanswered>);
+
+#[derive(Debug, Default)]
+struct Unanswered {
+    next: u64,
+    /// When each began.
+    begun: BTreeMap<u64, Duration>,
+    /// When the first began that was given up, if nothing has been answered since.
+    given_up: Option<Duration>,
+    /// Requests that were given up and have not ended, and the bytes that they hold.
+    left: (usize, u64),
+}
+
+/// A request that was given up, until it has ended.
+struct Left {
+    waits: Arc<Waits>,
+    bytes: u64,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        let (count, bytes) = &mut self.waits.0.lock().left;
+        (*count, *bytes) = (*count - 1, *bytes - self.bytes);
+    }
+}
+
+/// One of them, until dropped.
+struct Wait<'a> {
+    waits: &'a Waits,
+    number: u64,
+    answered: bool,
+}
+
+impl Waits {
+    fn begin(&self, now: Duration) -> Wait<'_> {
+        let mut all = self.0.lock();
+        all.next += 1;
+        let number = all.next;
+        all.begun.insert(number, now);
+        Wait { waits: self, number, answered: false }
+    }
+
+    /// Whether so much was given up that nothing more may be begun.
+    fn is_full(&self) -> bool {
+        let (count, bytes) = self.0.lock().left;
+        count >= GIVEN_UP_MAX || bytes >= GIVEN_UP_BYTES_MAX
+    }
+
+    fn leave(self: &Arc<Self>, bytes: u64) -> Left {
+        let (count, sum) = &mut self.0.lock().left;
+        (*count, *sum) = (*count + 1, *sum + bytes);
+        Left { waits: Arc::clone(self), bytes }
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        let all = self.0.lock();
+        all.begun.values().copied().chain(all.given_up).min()
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut all = self.waits.0.lock();
+        let begun = all.begun.remove(&self.number);
+        all.given_up = if self.answered { None } else { all.given_up.or(begun) };
+    }
+}
+
+impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+    /// For how long the origin has owed an answer: zero when it owes none.
+    pub fn origin_owes(&self) -> Duration {
+        self.waits.oldest().map_or(Duration::ZERO, |since| self.cache.clock.now().saturating_sub(since))
+    }
+
+    /// Ends when the origin has owed an answer for `limit`.
+    pub async fn origin_silent(&self, limit: Duration) {
+        loop {
+            match limit.saturating_sub(self.origin_owes()) {
+                Duration::ZERO => return,
+                left => self.cache.clock.sleep(left).await,
+            }
+        }
+    }
+
+    /// Awaits the origin's answer to a request.
+    pub(super) async fn answered<T>(&self, request: impl Future<Output = T>) -> T {
+        let mut wait = self.waits.begin(self.cache.clock.now());
+        let result = request.await;
+        wait.answered = true;
+        result
+    }
+
+    /// Runs a request; answers with an error of kind [`TimedOut`](ErrorKind::TimedOut) when it has waited for
+    /// [`origin_timeout`](crate::EngineSettings::origin_timeout), if there is one, and so has something at the origin. What
+    /// is left to do of it then is handed out. Where too much is left of earlier ones, it is not begun.
+    ///
+    /// # Errors
+    /// As the method that the change names.
+    pub async fn change(self: &Arc<Self>, change: Change) -> (Result<(), Error>, Option<Rest>) {
+        self.change_as(self.class(), change).await
+    }
+
+    /// As [`change`](Self::change), by a request of that class.
+    ///
+    /// # Errors
+    /// As [`change`](Self::change).
+    pub async fn change_as(self: &Arc<Self>, class: ClassId, change: Change) -> (Result<(), Error>, Option<Rest>) {
+        if self.cache.settings.origin_timeout.is_none() {
+            return (self.apply(change, &RequestContext::patient(class)).await, None);
+        }
+        let (volume, context, timed_out) = (Arc::clone(self), RequestContext::limited(class), change.timed_out());
+        if self.waits.is_full() {
+            self.metrics.errors.add(1);
+            return (Err(timed_out), None);
+        }
+        let (limited, held_bytes) = (context.clone(), change.held_bytes());
+        let request = async move { volume.apply(change, &limited).await };
+        match self.in_time(request).await {
+            Ok(result) => (result, None),
+            Err(request) => {
+                context.give_up();
+                self.metrics.errors.add(1);
+                let left = self.waits.leave(held_bytes);
+                let rest = async move {
+                    let _left = left;
+                    drop(request.await);
+                };
+                (Err(timed_out), Some(rest.boxed_local()))
+            }
+        }
+    }
+
+    /// As [`change`](Self::change), for a request of the operator's that ends when the origin is up to date.
+    pub async fn while_it_answers<T: 'static>(
+        self: &Arc<Self>,
+        request: impl Future<Output = Result<T, Error>> + 'static,
+    ) -> (Result<T, Error>, Option<Rest>) {
+        match self.in_time(request).await {
+            Ok(result) => (result, None),
+            Err(request) => (Err(timed_out(Operation::Write, 0, 0)), Some(request.map(drop).boxed_local())),
+        }
+    }
+
+    /// Runs a request until it ends, or gives it back.
+    async fn in_time<T: 'static>(
+        &self,
+        request: impl Future<Output = T> + 'static,
+    ) -> Result<T, LocalBoxFuture<'static, T>> {
+        let mut request = request.boxed_local();
+        let Some(timeout) = self.cache.settings.origin_timeout else { return Ok(request.await) };
+        let begun = self.cache.clock.now();
+        loop {
+            // An origin that answers, however slowly, is waited for.
+            let waited = self.cache.clock.now().saturating_sub(begun).min(self.origin_owes());
+            let left = timeout.saturating_sub(waited);
+            if left.is_zero() {
+                self.metrics.origin_timeouts.add(1);
+                return Err(request);
+            }
+            let slept = pin!(self.cache.clock.sleep(left));
+            if let Either::Left((result, _)) = select(&mut request, slept).await {
+                return Ok(result);
+            }
+        }
+    }
+
+    async fn apply(&self, change: Change, context: &RequestContext) -> Result<(), Error> {
+        match change {
+            Change::Write { offset, data, fua } => self.write_with(offset, data, fua, context).await,
+            Change::Flush => self.flush().await,
+            Change::Trim { offset, len, fua } => self.trim_with(offset, len, fua, context).await,
+            Change::WriteZeroes { offset, len, may_unmap, fast, fua } => {
+                self.zero_with(offset, len, (may_unmap, fast), fua, context).await
+            }
+        }
+    }
+
+    /// Ends when none of some extents is being written to by a request that was given up.
+    ///
+    /// # Errors
+    /// [`Error::Origin`]: that takes too long.
+    pub(super) async fn settled(&self, extents: &Range<u64>) -> Result<(), Error> {
+        let settled = pin!(self.flights.settled_writes(extents));
+        let Some(timeout) = self.cache.settings.origin_timeout else {
+            settled.await;
+            return Ok(());
+        };
+        match select(settled, pin!(self.cache.clock.sleep(timeout))).await {
+            Either::Left(_) => Ok(()),
+            Either::Right(_) => {
+                self.metrics.origin_timeouts.add(1);
+                let extent_bytes = self.extent_bytes();
+                let (first, count) = (extents.start, extents.end - extents.start);
+                Err(timed_out(Operation::Read, first * extent_bytes, count * extent_bytes))
+            }
+        }
+    }
+}

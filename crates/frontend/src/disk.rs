@@ -1,0 +1,166 @@
+//! The port: what a front end asks of a disk.
+
+use crate::{DiskError, Requester, Run, Scatter, StatusOf};
+use bytes::Bytes;
+pub use nitro_port::buf::Pieces;
+use std::future::Future;
+use std::sync::Arc;
+
+/// What a client is told of a disk. Constant for a connection, as most protocols have no way to tell of changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskInfo {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// For humans; sent when asked for.
+    pub description: String,
+    /// Writing commands are refused with [`DiskError::ReadOnly`].
+    pub read_only: bool,
+    /// Positioning is slow, as on a hard disk.
+    pub rotational: bool,
+    /// A flush on one connection covers the acknowledged writes of all, and reads of all see them.
+    pub can_multi_conn: bool,
+    /// [`Disk::trim`] is offered.
+    pub can_trim: bool,
+    /// [`ZeroFlags::fast`] is offered.
+    pub can_fast_zero: bool,
+    /// [`Disk::cache`] is offered.
+    pub can_cache: bool,
+    /// The request size in bytes from which the export is at its best. Rounded up to a power of two of at least 512.
+    pub block_preferred_bytes: u32,
+    /// Longest read or write in bytes; the connection's limit applies too. (The least is always one byte.)
+    pub block_max_bytes: u32,
+}
+
+impl DiskInfo {
+    /// A writable export of `size_bytes` that offers everything.
+    #[must_use]
+    pub fn new(size_bytes: u64) -> Self {
+        Self {
+            size_bytes,
+            description: String::new(),
+            read_only: false,
+            rotational: false,
+            can_multi_conn: true,
+            can_trim: true,
+            can_fast_zero: true,
+            can_cache: true,
+            block_preferred_bytes: 4096,
+            block_max_bytes: 32 << 20,
+        }
+    }
+}
+
+/// How to write zeroes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ZeroFlags {
+    /// Durable before the reply.
+    pub fua: bool,
+    /// Storage must stay allocated.
+    pub no_hole: bool,
+    /// Fail with [`DiskError::Unsupported`], at once and without effect, if it is not faster than writing.
+    pub fast: bool,
+}
+
+/// A block device as a client sees it. Ranges are never empty and lie within [`DiskInfo::size_bytes`]; offsets and lengths
+/// need no alignment. Futures may be dropped when the server itself ends, not when only the client does.
+pub trait Disk {
+    /// What clients are told. Asked once for a connection.
+    fn info(&self) -> DiskInfo;
+
+    /// Like [`read`](Self::read), but only if it can be answered at once, as when the data is in RAM. `None` leads to a
+    /// call of [`read`](Self::read). Must not block.
+    fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
+        let _ = (from, offset, len);
+        None
+    }
+
+    /// Reads exactly `len` bytes at `offset`.
+    fn read(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<Pieces, DiskError>>;
+
+    /// Writes `data` (at a page-aligned address) at `offset`; with `fua`, durably.
+    fn write(
+        &self,
+        from: Requester,
+        offset: u64,
+        data: Bytes,
+        fua: bool,
+    ) -> impl Future<Output = Result<(), DiskError>>;
+
+    /// Makes every write that was answered durable.
+    fn flush(&self, from: Requester) -> impl Future<Output = Result<(), DiskError>>;
+
+    /// The client has no more use for a range of `len` bytes.
+    fn trim(&self, from: Requester, offset: u64, len: u32, fua: bool) -> impl Future<Output = Result<(), DiskError>>;
+
+    /// Makes a range of `len` bytes read as zeroes.
+    fn write_zeroes(
+        &self,
+        from: Requester,
+        offset: u64,
+        len: u32,
+        flags: ZeroFlags,
+    ) -> impl Future<Output = Result<(), DiskError>>;
+
+    /// The client will soon read a range of `len` bytes. Long ranges are asked for in steps, until the client leaves.
+    fn cache(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<(), DiskError>>;
+
+    /// The status of a range of `len` bytes: at least one run from `offset` on, in order. It may end early.
+    fn status(&self, of: StatusOf, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Run>, DiskError>>;
+
+    /// As [`read`](Self::read), into memory of the client's. `false`: the disk gave another number of bytes than it was asked for.
+    fn read_into(
+        &self,
+        from: Requester,
+        offset: u64,
+        into: &mut impl Scatter,
+    ) -> impl Future<Output = Result<bool, DiskError>> {
+        async move {
+            let (mut at, len) = (0, into.len());
+            let pieces = self.read(from, offset, len).await?;
+            if pieces.iter().map(Bytes::len).sum::<usize>() != len as usize {
+                return Ok(false);
+            }
+            for piece in pieces {
+                into.put(at, &piece);
+                at += piece.len();
+            }
+            Ok(true)
+        }
+    }
+}
+
+/// An entry of the list of disks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskName {
+    /// What clients ask for; at most 4096 bytes.
+    pub name: String,
+    /// For humans.
+    pub description: String,
+}
+
+/// A disk that a client has found, and who the client is.
+#[derive(Debug)]
+pub struct Opened<D> {
+    /// The disk.
+    pub disk: Arc<D>,
+    /// To go with the client's requests.
+    pub requester: Requester,
+}
+
+/// The disks of a server.
+pub trait Disks {
+    /// Their type.
+    type Disk: Disk;
+
+    /// All that may be listed.
+    fn list(&self) -> Vec<DiskName>;
+
+    /// Finds a disk. The empty name asks for the default one; where that finds nothing and only one is
+    /// listed, front ends take that.
+    fn open(&self, name: &str) -> Option<Opened<Self::Disk>>;
+
+    /// The client has chosen `disk` for good: once it has the reply, the handshake is over.
+    fn begin(&self, disk: &Arc<Self::Disk>) {
+        let _ = disk;
+    }
+}

@@ -1,0 +1,27 @@
+//! What a front end serves: a [`Disk`] as its clients see it. NBD, and later vhost-user, iSCSI and FUSE, translate their
+//! protocols into its calls; the server implements it for volumes behind a cache, and tests do in memory.
+//!
+//! docs/adding-a-front-end.md shows how to write another front end.
+#![forbid(unsafe_code)]
+
+mod disk;
+mod error;
+mod requester;
+mod scatter;
+mod status;
+
+pub use disk::{Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
+pub use error::DiskError;
+pub use requester::Requester;
+pub use scatter::{Scatter, Slices};
+pub use status::{Run, StatusOf};
+
+/// docs/adding-a-front-end.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-front-end.md")]
+struct AddingAFrontEnd;
+
+/// docs/adding-a-classifier.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-classifier.md")]
+struct AddingAClassifier;

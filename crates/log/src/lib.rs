@@ -1,0 +1,13 @@
+//! What formats on a device share: fields one after the other, blocks sealed with a checksum, superblocks of which there are two.
+//! Little-endian throughout.
+#![forbid(unsafe_code)]
+
+mod error;
+mod field;
+mod pair;
+mod seal;
+
+pub use error::FormatError;
+pub use field::{Reader, Writer, u16_at, u32_at, u64_at};
+pub use pair::{ends, read_first_whole, write_both};
+pub use seal::{CHECKSUM_BYTES, crc32c, is_sealed, seal};

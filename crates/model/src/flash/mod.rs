@@ -1,0 +1,30 @@
+//! An SSD: its chips, the translation layers above them, wear and time.
+
+mod chips;
+mod counters;
+#[cfg(feature = "device")]
+pub mod device;
+mod divisor;
+pub mod ftl;
+mod geometry;
+mod ids;
+mod lists;
+mod medium;
+mod ssd;
+mod timeline;
+mod timing;
+
+pub use counters::{Counters, Merges, Wear};
+
+pub use chips::Flash;
+#[cfg(feature = "device")]
+pub use device::SsdDevice;
+pub use ftl::{
+    AnyFtl, CoDesigned, CoDesignedSettings, Ftl, FtlSettings, Hybrid, HybridSettings, PageMapped, PageMappedSettings,
+    VictimPolicy,
+};
+pub use geometry::Geometry;
+pub use ids::{BlockId, Lpn, Nanos, PageRun, Ppn};
+pub use medium::Medium;
+pub use ssd::Ssd;
+pub use timing::Timing;

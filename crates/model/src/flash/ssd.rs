@@ -1,0 +1,162 @@
+//! An SSD: a translation layer in virtual time.
+
+use crate::flash::timeline::Timeline;
+use crate::{Counters, Error, Flash, Ftl, Geometry, Lpn, Nanos, PageRun, Timing, Wear};
+
+/// A modelled SSD. Requests are given in the order in which they arrive, and may overlap: each is told when it arrives and
+/// answers when it is done. One that is given with an earlier time than the one before it counts as arriving with that.
+#[derive(Debug)]
+pub struct Ssd<F> {
+    ftl: F,
+    timeline: Timeline,
+}
+
+impl<F: Ftl> Ssd<F> {
+    /// Idle, with what `ftl` holds.
+    #[must_use]
+    pub fn new(ftl: F, timing: Timing) -> Self {
+        let timeline = Timeline::new(*ftl.flash().geometry(), timing);
+        Self { ftl, timeline }
+    }
+
+    /// The translation layer.
+    #[must_use]
+    pub const fn ftl(&self) -> &F {
+        &self.ftl
+    }
+
+    /// The state of the flash.
+    #[must_use]
+    pub fn flash(&self) -> &Flash {
+        self.ftl.flash()
+    }
+
+    /// How the flash is laid out.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        self.flash().geometry()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        self.flash().counters()
+    }
+
+    /// How evenly the blocks are worn.
+    #[must_use]
+    pub fn wear(&self) -> Wear {
+        self.flash().wear()
+    }
+
+    /// Bytes that the host may use.
+    #[must_use]
+    pub fn logical_bytes(&self) -> u64 {
+        u64::from(self.ftl.logical_pages()) * u64::from(self.geometry().page_bytes)
+    }
+
+    /// The WEU that the SSD would have evicted: [`Ftl::victim`].
+    #[must_use]
+    pub fn victim(&self) -> Option<PageRun> {
+        self.ftl.victim()
+    }
+
+    /// Writes pages; returns when the last is programmed.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn write(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
+        self.check(run)?;
+        self.timeline.begin(arrival);
+        self.ftl.write(run, &mut self.timeline);
+        Ok(self.timeline.end())
+    }
+
+    /// Reads pages; returns when the host has the last.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn read(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
+        self.check(run)?;
+        self.timeline.begin(arrival);
+        for lpn in run.range() {
+            match self.ftl.lookup(Lpn(lpn)) {
+                Some(ppn) => self.timeline.read(ppn),
+                None => self.timeline.read_nothing(),
+            }
+        }
+        self.ftl.read(run);
+        Ok(self.timeline.end())
+    }
+
+    /// Trims pages; returns when the command is done, which erasing is not waited for.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn trim(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
+        self.check(run)?;
+        self.timeline.begin(arrival);
+        self.ftl.trim(run, &mut self.timeline);
+        Ok(self.timeline.end())
+    }
+
+    /// Writes bytes. The rest of a page that is written in part is read first.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn write_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
+        let run = self.covering(offset, len)?;
+        self.timeline.begin(arrival);
+        let page_bytes = u64::from(self.geometry().page_bytes);
+        let end = offset + len;
+        let head = (!offset.is_multiple_of(page_bytes) && len > 0).then_some(offset / page_bytes);
+        let tail =
+            (!end.is_multiple_of(page_bytes) && len > 0).then_some(end / page_bytes).filter(|t| Some(*t) != head);
+        for page in [head, tail].into_iter().flatten() {
+            self.ftl.note_partial(1);
+            if let Some(ppn) = self.ftl.lookup(Lpn(page as u32)) {
+                self.timeline.fetch(ppn);
+            }
+        }
+        self.ftl.write(run, &mut self.timeline);
+        Ok(self.timeline.end())
+    }
+
+    /// Reads bytes, in whole pages.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn read_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
+        let run = self.covering(offset, len)?;
+        self.read(arrival, run)
+    }
+
+    /// Trims the pages that lie whole within a range of bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn trim_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
+        self.covering(offset, len)?;
+        let page_bytes = u64::from(self.geometry().page_bytes);
+        let first = offset.div_ceil(page_bytes);
+        let pages = ((offset + len) / page_bytes).saturating_sub(first);
+        self.trim(arrival, PageRun { first: Lpn(first as u32), pages: pages as u32 })
+    }
+
+    fn check(&self, run: PageRun) -> Result<(), Error> {
+        let (first, len, end) = (run.first.0.into(), run.pages.into(), self.ftl.logical_pages().into());
+        if first + len > end { Err(Error::OutOfRange { first, len, end }) } else { Ok(()) }
+    }
+
+    /// The pages of which a range of bytes has a part.
+    fn covering(&self, offset: u64, len: u64) -> Result<PageRun, Error> {
+        let end = self.logical_bytes();
+        if offset.checked_add(len).is_none_or(|last| last > end) {
+            return Err(Error::OutOfRange { first: offset, len, end });
+        }
+        let page_bytes = u64::from(self.geometry().page_bytes);
+        let first = offset / page_bytes;
+        let pages = if len == 0 { 0 } else { (offset + len).div_ceil(page_bytes) - first };
+        Ok(PageRun { first: Lpn(first as u32), pages: pages as u32 })
+    }
+}

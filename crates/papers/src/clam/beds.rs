@@ -1,0 +1,211 @@
+//! The tables that are loaded: BufferHash and a conventional one, on this machine's SSD and on modelled ones.
+
+use super::super::indexes::{
+    Conventional, Draws, KeyValue, Layer, Load, Modelled, Scratch, Timed, Watch, failed, load,
+};
+use super::{HITS, RAM_BYTES_BESIDE, RAM_BYTES_PER_ENTRY, Scale, entries, plan};
+use crate::report::say;
+use crate::settings::IndexPaper;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
+use nitro_device::{FileDevice, Reactor};
+use nitro_index::FlashIndex;
+use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
+use nitro_model::Counters;
+use nitro_port::Device;
+use std::sync::Arc;
+
+/// Shares of look-ups that are looked at (the paper's table of workloads).
+pub(super) const SHARES: [f64; 3] = [0.0, 0.5, 1.0];
+/// The seed of all indexes: loads are the same from run to run.
+const SEED: u64 = 0x5EED;
+
+/// What one table did.
+pub(super) struct Bed {
+    /// What it is called in charts.
+    pub(super) name: &'static str,
+    /// Each draw looked up, then entered.
+    pub(super) pairs: Timed,
+    /// The mean of an operation in microseconds, for each of [`SHARES`].
+    pub(super) mixes: [f64; 3],
+    /// What all loads did to a modelled SSD, and how many insertions they had.
+    pub(super) wear: Option<Counters>,
+    pub(super) inserted: u64,
+}
+
+/// All of them.
+pub(super) struct Beds {
+    pub(super) here: Bed,
+    pub(super) here_plain: Bed,
+    pub(super) mapped: Bed,
+    pub(super) mapped_plain: Bed,
+    pub(super) hybrid: Bed,
+    pub(super) hybrid_plain: Bed,
+}
+
+/// Sizes of a BufferHash that takes a modelled SSD whole.
+pub(super) fn modelled_plan(scale: &Scale) -> Result<Plan, Error> {
+    // 33 bytes an entry, and room for the journal.
+    let count = scale.modelled_bytes * 10 / 11 / 33;
+    plan(count, count * RAM_BYTES_PER_ENTRY + RAM_BYTES_BESIDE)
+}
+
+impl Beds {
+    pub(super) fn measure(args: &IndexPaper, scale: &Scale) -> Result<Self, Error> {
+        let reactor = Reactor::new().map_err(|e| failed(&e))?;
+        Ok(Self {
+            here: real(args, scale, &reactor)?,
+            here_plain: real_plain(args, scale, &reactor)?,
+            mapped: modelled("BufferHash, page-mapped SSD", Layer::PageMapped, scale, &reactor)?,
+            mapped_plain: modelled_plain("conventional, page-mapped SSD", Layer::PageMapped, scale, &reactor)?,
+            hybrid: modelled("BufferHash, hybrid SSD", Layer::Hybrid, scale, &reactor)?,
+            hybrid_plain: modelled_plain("conventional, hybrid SSD", Layer::Hybrid, scale, &reactor)?,
+        })
+    }
+
+    pub(super) fn all(&self) -> [&Bed; 6] {
+        [&self.here, &self.here_plain, &self.mapped, &self.mapped_plain, &self.hybrid, &self.hybrid_plain]
+    }
+}
+
+/// A table that is ready for its loads.
+struct Ready<'a, T> {
+    name: &'static str,
+    table: &'a T,
+    draws: Draws,
+    /// The first draw that was not entered yet.
+    next: u64,
+    operations: u64,
+    watch: Watch,
+    counters: &'a dyn Fn() -> Option<Counters>,
+}
+
+impl<T: KeyValue> Ready<'_, T> {
+    /// Does all loads: the pairs first.
+    fn measure(self, reactor: &Reactor) -> Result<Bed, Error> {
+        let Self { name, table, draws, next, operations, watch, counters } = self;
+        let before = counters();
+        let step = |number: u64, lookups: Option<f64>| {
+            let of = Load { draws, count: operations, first: next + number * operations, lookups };
+            let progress = Progress::counting(operations, "operations");
+            let timed = reactor.block_on(load(table, of, &watch, |n| progress.show(n)));
+            progress.end();
+            check(name, timed.map_err(|e| failed(&e))?)
+        };
+        say(&format!("{name}: look-ups, then insertions"));
+        let pairs = step(0, None)?;
+        let mut inserted = pairs.inserted;
+        say(&format!("{name}: look-ups and insertions, mixed"));
+        let mut mixes = [0.0; SHARES.len()];
+        for (number, (share, mean)) in (1..).zip(SHARES.iter().zip(&mut mixes)) {
+            let timed = step(number, Some(*share))?;
+            *mean = timed.mean_us();
+            inserted += timed.inserted;
+        }
+        let wear = counters().zip(before).map(|(after, before)| after.since(&before));
+        Ok(Bed { name, pairs, mixes, wear, inserted })
+    }
+}
+
+fn check(name: &str, timed: Timed) -> Result<Timed, Error> {
+    if timed.wrong > 0 {
+        return Err(Error::new(name, format!("{} values were wrong", timed.wrong)).or("please report this"));
+    }
+    Ok(timed)
+}
+
+/// How many draws fill an index until the oldest of them have given way.
+fn until_full(plan: &Plan) -> u64 {
+    plan.entries * 11 / 10
+}
+
+fn real(args: &IndexPaper, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
+    let plan = scale.plan()?;
+    let (_scratch, device) = Scratch::create(args, "clam", plan.flash_bytes)?;
+    let index = reactor.block_on(BufferHash::create(device, plan, Eviction::Fifo, SEED)).map_err(|e| failed(&e))?;
+    let index = Arc::new(index);
+    let (draws, count) = (Draws::hitting(entries(), plan.entries, HITS), until_full(&plan));
+    let progress = Progress::counting(count, "entries entered");
+    let enter = async move |index: &BufferHash<Arc<FileDevice>>, n| {
+        let number = draws.draw(n);
+        FlashIndex::insert(index, &draws.entries.key(number), &draws.entries.value(number)).await.map(|()| true)
+    };
+    say("BufferHash, this SSD: filled");
+    args.drive(2).run(&index, 0..count, enter, |n| progress.show(n))?;
+    progress.end();
+    let ready = Ready {
+        name: "BufferHash, this SSD",
+        table: &*index,
+        draws,
+        next: count,
+        operations: scale.operations,
+        watch: Watch::real(),
+        counters: &|| None,
+    };
+    ready.measure(reactor)
+}
+
+fn modelled(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
+    let plan = modelled_plan(scale)?;
+    let ssd = Modelled::new(layer, plan.flash_bytes)?;
+    let made = BufferHash::create(Arc::clone(&ssd.device), plan, Eviction::Fifo, SEED);
+    let index = reactor.block_on(made).map_err(|e| failed(&e))?;
+    let (draws, count) = (Draws::hitting(entries(), plan.entries, HITS), until_full(&plan));
+    say(&format!("{name}: filled"));
+    let progress = Progress::counting(count, "entries entered");
+    let watch = Watch::modelled(ssd.clock.clone());
+    let fill = Load { draws, count, first: 0, lookups: Some(0.0) };
+    reactor.block_on(load(&index, fill, &watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
+    progress.end();
+    let counters = || Some(ssd.counters());
+    // Few of them write: more are needed to see what that costs.
+    let operations = scale.modelled_operations * 8;
+    Ready { name, table: &index, draws, next: count, operations, watch, counters: &counters }.measure(reactor)
+}
+
+/// A conventional table that holds the share of `draws`' range that look-ups are to find.
+async fn laid_out<D: Device>(device: D, draws: Draws, room: u64) -> Result<Conventional<D>, Error> {
+    let held = (draws.range as f64 * HITS) as u64;
+    Conventional::create(device, draws.entries, room, 0..held).await.map_err(|e| failed(&e))
+}
+
+fn real_plain(args: &IndexPaper, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
+    let (room, draws) = (scale.plain_entries, plain_draws(scale.plain_entries));
+    let bytes = Conventional::<Arc<FileDevice>>::bytes_for(entries(), room);
+    let (_scratch, device) = Scratch::create(args, "clam-conventional", bytes)?;
+    let table = reactor.block_on(laid_out(device, draws, room))?;
+    let ready = Ready {
+        name: "conventional, this SSD",
+        table: &table,
+        draws,
+        next: 0,
+        operations: scale.plain_operations,
+        watch: Watch::real(),
+        counters: &|| None,
+    };
+    ready.measure(reactor)
+}
+
+/// Draws from a range of which 40 % leave room in a table for what is entered meanwhile.
+fn plain_draws(room: u64) -> Draws {
+    Draws { entries: entries(), range: room * 2 }
+}
+
+fn modelled_plain(name: &'static str, layer: Layer, scale: &Scale, reactor: &Reactor) -> Result<Bed, Error> {
+    // Of pages of 127 entries, 70 % in use.
+    let room = scale.modelled_bytes / 4096 * 127 * 7 / 10;
+    let draws = plain_draws(room);
+    let ssd = Modelled::new(layer, scale.modelled_bytes)?;
+    let table = reactor.block_on(laid_out(Arc::clone(&ssd.device), draws, room))?;
+    let watch = Watch::modelled(ssd.clock.clone());
+    // So many pages are written at random before that the log is full and collections go on.
+    say(&format!("{name}: written at random"));
+    let count = scale.modelled_bytes / 4096;
+    let progress = Progress::counting(count, "insertions");
+    let age = Load { draws, count, first: 0, lookups: Some(0.0) };
+    reactor.block_on(load(&table, age, &watch, |n| progress.show(n))).map_err(|e| failed(&e))?;
+    progress.end();
+    let counters = || Some(ssd.counters());
+    let operations = scale.modelled_operations;
+    Ready { name, table: &table, draws, next: count, operations, watch, counters: &counters }.measure(reactor)
+}

@@ -1,0 +1,114 @@
+//! Figure 7: random reads by the size of the working set and its duplicates.
+
+use super::plan::Kind;
+use super::{Cell, Outcomes, Plan, Work};
+use crate::report::{Chart, Contour, Section};
+use crate::report::{Holds, Verdict};
+use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
+use nitro_sim::{Settings, Variant, Warmup};
+
+/// (D, NC) and (D, C).
+const KINDS: [Kind; 2] = [Kind::new(Variant::Weu, true, false), Kind::new(Variant::Weu, true, true)];
+/// Reads of each extent, on average, before and while it is measured.
+const WARM_READS: u64 = 8;
+const MEASURED_READS: u64 = 1;
+const READ_BYTES: u64 = 8192;
+
+/// `times` the cache is read from.
+fn cell(plan: &Plan, kind: Kind, times: f64, dedup_ratio: u32) -> Cell {
+    let working_set_bytes = (plan.grid_cache_bytes as f64 * times) as u64 / READ_BYTES * READ_BYTES;
+    let extents = working_set_bytes / READ_BYTES;
+    let timing = Timing {
+        load: Load::Closed(1),
+        origin: Origin::Cos(Cos::default()),
+        disks: Disks { spindles: 23, raid: Raid::Raid6, ..Disks::default() },
+        ..Timing::default()
+    };
+    let settings = Settings {
+        warmup: Warmup::Requests(extents * WARM_READS),
+        timing: Some(timing),
+        recipes: true,
+        weu_bytes: plan.weu_bytes,
+        ..Settings::new(plan.grid_cache_bytes)
+    };
+    let requests = extents * (WARM_READS + MEASURED_READS);
+    let work = Work::Random { working_set_bytes, dedup_ratio, requests, seed: plan.seed };
+    Cell { work, settings: kind.apply(settings) }
+}
+
+/// The whole set on the SSD: half of the cache.
+fn fitting(plan: &Plan) -> Cell {
+    cell(plan, KINDS[0], 0.5, 1)
+}
+
+fn grid(plan: &Plan) -> impl Iterator<Item = (u32, u32)> {
+    plan.grid.iter().flat_map(|times| plan.grid.iter().map(move |dedup| (*times, *dedup)))
+}
+
+pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
+    let all = KINDS.into_iter().flat_map(|kind| grid(plan).map(move |(times, dedup)| (kind, times, dedup)));
+    let cells = all.map(|(kind, times, dedup)| cell(plan, kind, times.into(), dedup));
+    cells.chain([fitting(plan)]).collect()
+}
+
+/// The mean response beside that of a set which fits.
+fn normalized(plan: &Plan, outcomes: &Outcomes, kind: Kind, times: u32, dedup: u32) -> Option<f64> {
+    let mean = |cell: &Cell| Some(outcomes.measures(cell)?.pace?.read_response.mean_us);
+    Some(mean(&cell(plan, kind, times.into(), dedup))? / mean(&fitting(plan))?)
+}
+
+pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
+    let axis: Vec<f64> = plan.grid.iter().map(|value| f64::from(*value)).collect();
+    let contour = |kind: Kind| {
+        let row =
+            |dedup: &u32| plan.grid.iter().map(|times| normalized(plan, outcomes, kind, *times, *dedup)).collect();
+        Chart::Contour(Contour {
+            title: kind.name(),
+            x_label: "working set ÷ cache".into(),
+            y_label: "deduplication ratio".into(),
+            value: "read response ÷ that of a set which fits".into(),
+            xs: axis.clone(),
+            ys: axis.clone(),
+            values: plan.grid.iter().map(row).collect(),
+        })
+    };
+    Section {
+        id: "figure-7",
+        title: "Figure 7: sensitivity".into(),
+        text: format!(
+            "Random reads of 8 KiB, one at a time, from a working set of 1 to {} times a cache of {} MiB in front of a modelled \
+             COS; mean response beside that of a set which fits the SSD.",
+            plan.grid.last().copied().unwrap_or(1),
+            plan.grid_cache_bytes >> 20
+        ),
+        charts: KINDS.map(contour).to_vec(),
+        verdicts: vec![verdict(plan, outcomes)],
+        ..Section::default()
+    }
+}
+
+fn verdict(plan: &Plan, outcomes: &Outcomes) -> Verdict {
+    let claim = "dedup ≥ 5 × keeps response near the SSD's with a working set 5 × the cache; dedup ≤ 2 × degrades once the working \
+                 set passes twice the cache; the transition is sharp (1 to > 8); 2 × dedup and 2 × compression make 16 GB act as \
+                 64 GB";
+    let near = |wanted: u32| plan.grid.iter().copied().min_by_key(|value| value.abs_diff(wanted)).unwrap_or(1);
+    let at = |kind, times, dedup| normalized(plan, outcomes, kind, times, dedup);
+    let [d, dc] = KINDS;
+    // Where the grid has no 5, the next value below serves for the set, above for the duplicates.
+    let set = plan.grid.iter().copied().filter(|value| *value <= 5).max().unwrap_or(1);
+    let enough = plan.grid.iter().copied().filter(|value| *value >= 5).min().unwrap_or(10);
+    let (Some(fits), Some(falls), Some(just), Some(most), Some(four)) =
+        (at(d, set, enough), at(d, near(4), 2), at(d, 2, 2), at(d, near(10), 1), at(dc, near(4), 2))
+    else {
+        return Verdict::new("N16", claim, "–", Holds::NotMeasured);
+    };
+    let is_so = fits < 2.0 && falls > 4.0 && most > 8.0 && four < 3.0;
+    let direction = fits < falls && just < falls && four < falls && falls < most;
+    let found = format!(
+        "(D, NC): {fits:.1} at a set of {set} × and dedup {enough} ×; {just:.1} at 2 × and 2 ×, {falls:.1} at 4 × and 2 ×, {most:.1} at \
+         10 × without duplicates; (D, C): {four:.1} at 4 × and 2 ×"
+    );
+    let why = "the values between depend on how much slower the modelled disks are than the modelled SSD; effective sizes are \
+               a little less than the product of the ratios, since the units being filled and freed hold nothing";
+    Verdict::new("N16", claim, found, Holds::of(is_so, direction)).because(why)
+}

@@ -1,0 +1,102 @@
+//! What is told of Figure 8.
+
+use super::{Found, Scale};
+use crate::kind::Kind;
+use crate::nitro::OVERHEADS;
+use crate::report::{Bars, Chart, Holds, Section, Table, Verdict, percents};
+
+/// The overheads that the paper has at 100 % hits, in percent, in the order of [`Kind::ALL`].
+const ALL_HITS: [f64; 4] = [18.0, 6.2, 11.0, 2.0];
+/// Its bound at 0 % hits, in percent.
+const NO_HITS_MAX: f64 = 7.0;
+
+pub(super) fn section(scale: Scale, tps: &Found, cos: &Found) -> Section {
+    let systems = [("TPS", tps), ("COS", cos)];
+    let bars = systems.iter().flat_map(|(name, found)| {
+        [("0", &found.misses), ("100", &found.hits)]
+            .map(|(hits, figures)| (format!("{name}, {hits} % hits"), figures.iter().copied().map(Some).collect()))
+    });
+    Section {
+        id: OVERHEADS,
+        title: "Figure 8: overheads, boot storm".into(),
+        text: format!(
+            "Measured on this machine with the real engine, one read at a time, RAM cache off. 100 % hits: the boot of {} machines, \
+             made from one recorded boot of Debian, read from a warm cache, beside the same reads of a file on the same SSD, without a cache. \
+             0 % hits: the boot of one machine from an emulated 7200 rpm disk through an empty cache, beside the disk alone. Medians \
+             of {} and {} rounds. The disk holds a plain file (TPS), or a store (`nitro cos`, as it is made unless told otherwise) of \
+             which the machines are an object (COS): alone it is the store without a cache, opened anew each time so that it has nothing in RAM. \
+             At 0 % hits no extent is read twice; what a boot has twice the cache of a COS may find by its recipes.",
+            scale.machines, scale.rounds[0], scale.rounds[1]
+        ),
+        charts: vec![Chart::Bars(Bars {
+            title: "Read response beside none".into(),
+            y_label: "% more".into(),
+            log_y: false,
+            groups: Kind::ALL.map(|kind| kind.name().to_owned()).into(),
+            bars: bars.collect(),
+        })],
+        tables: vec![overheads(&systems), requests(&systems)],
+        verdicts: vec![verdict(&systems)],
+    }
+}
+
+fn overheads(systems: &[(&str, &Found); 2]) -> Table {
+    let columns =
+        ["", "TPS, 0 % hits", "COS, 0 % hits", "the paper", "TPS, 100 % hits", "COS, 100 % hits", "the paper"];
+    let mut table = Table::new("Read response beside none", &columns);
+    for (number, kind) in Kind::ALL.into_iter().enumerate() {
+        let mut row = vec![kind.name().to_owned()];
+        row.extend(systems.map(|(_, found)| percents(&found.misses[number..=number])));
+        row.push(format!("≤ +{NO_HITS_MAX} %"));
+        row.extend(systems.map(|(_, found)| percents(&found.hits[number..=number])));
+        row.push(format!("+{} %", ALL_HITS[number]));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn requests(systems: &[(&str, &Found); 2]) -> Table {
+    let columns = [
+        "0 % hits",
+        "TPS: ms a read",
+        "requests of the disk a read",
+        "COS: ms a read",
+        "requests of the disk a read",
+        "found by recipes",
+    ];
+    let mut table =
+        Table::new("What a read took, and what the disk did for it; at 100 % hits it does nothing", &columns);
+    let names = std::iter::once("no cache").chain(Kind::ALL.map(Kind::name));
+    for (number, name) in names.enumerate() {
+        let mut row = vec![name.to_owned()];
+        for (_, found) in systems {
+            let cost = found.costs[number];
+            row.extend([format!("{:.2}", cost.response_ms), format!("{:.2}", cost.requests)]);
+        }
+        row.push(format!("{:.1} %", systems[1].1.costs[number].by_recipes * 100.0));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn verdict(systems: &[(&str, &Found); 2]) -> Verdict {
+    let claim =
+        "0 % hits cost ≤ 7 % of response time; 100 % hits: (ND, NC) 2 %, (D, NC) 6.2 %, (ND, C) 11 %, (D, C) ≤ 18 %";
+    let mut holds = Holds::NotMeasured;
+    let mut found = Vec::new();
+    for (name, Found { hits, misses, .. }) in systems {
+        let within = |most: f64| misses.iter().all(|more| *more <= most);
+        let bounded = hits.iter().zip(ALL_HITS).all(|(more, most)| *more <= most * 1.25);
+        let ordered = hits[0] > hits[3] && hits[2] > hits[3];
+        let none = Holds::of(within(NO_HITS_MAX * 1.25), within(2.0 * NO_HITS_MAX));
+        holds = holds.and(none).and(Holds::of(bounded, ordered));
+        let [dc, d, c, plain] = [0, 1, 2, 3].map(|number| percents(&hits[number..=number]));
+        found.push(format!(
+            "{name}: 0 % hits {}; 100 % hits: (ND, NC) {plain}, (D, NC) {d}, (ND, C) {c}, (D, C) {dc}",
+            percents(misses)
+        ));
+    }
+    let why = "figures of one machine and one run: a faster SSD than the paper's makes the same microseconds a larger share, and \
+               a long read of extents that lie together on the SSD is one request, or several where the cache has them apart";
+    Verdict::new("N17", claim, found.join(". "), holds).because(why)
+}

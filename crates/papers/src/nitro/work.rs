@@ -1,0 +1,91 @@
+//! The traces that the evaluation runs on.
+
+use super::plan::Fiu;
+use nitro_trace::synth::RandomReads;
+use nitro_trace::{Reader, Request, Skipped, TraceError};
+
+/// A trace, by what makes it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Work {
+    /// Like one of the FIU traces.
+    Fiu {
+        /// Which.
+        fiu: Fiu,
+        /// Size beside the published one.
+        scale: f64,
+        /// Its seed.
+        seed: u64,
+        /// Requests before this time are left out.
+        from_ns: u64,
+    },
+    /// Random reads of 8 KiB.
+    Random {
+        /// Bytes that are read from.
+        working_set_bytes: u64,
+        /// Bytes of them over bytes of their distinct content.
+        dedup_ratio: u32,
+        /// How many reads.
+        requests: u64,
+        /// Its seed.
+        seed: u64,
+    },
+}
+
+impl Work {
+    /// The trace from its beginning.
+    ///
+    /// # Errors
+    /// Its parameters make no sense.
+    pub fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
+        Ok(match *self {
+            Self::Fiu { fiu, scale, seed, from_ns } => {
+                Box::new(From { reader: fiu.like(scale, seed).reader()?, from_ns })
+            }
+            Self::Random { working_set_bytes, dedup_ratio, requests, seed } => {
+                let (request_bytes, interval_ns) = (8192, 1000);
+                let dedup_ratio = dedup_ratio.into();
+                let reads = RandomReads { working_set_bytes, dedup_ratio, request_bytes, requests, interval_ns, seed };
+                Box::new(reads.reader()?)
+            }
+        })
+    }
+
+    /// Names it: the same in every run of the same version.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{self:?}")
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fiu { fiu, from_ns: 0, .. } => format!("{}-like trace", fiu.name()),
+            Self::Fiu { fiu, .. } => format!("{}-like trace, last days", fiu.name()),
+            Self::Random { working_set_bytes, dedup_ratio, .. } => {
+                format!("random reads of {} MiB, dedup {dedup_ratio}", working_set_bytes >> 20)
+            }
+        }
+    }
+}
+
+/// Leaves the beginning of a trace out.
+struct From<R> {
+    reader: R,
+    from_ns: u64,
+}
+
+impl<R: Reader> Reader for From<R> {
+    fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+        while self.reader.next(request)? {
+            if request.time_ns >= self.from_ns {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.reader.skipped()
+    }
+}

@@ -1,0 +1,142 @@
+//! The report as one file of HTML, without scripts.
+
+use super::{Report, svg, verdicts};
+use crate::report::{Chart, Holds, Section, Table, Verdict};
+use std::fmt::Write;
+
+/// Colours for light and dark; those of the lines are Okabe and Ito's, which the colour-blind tell apart.
+const STYLE: &str = "\
+:root{--bg:#fff;--fg:#1b1b1b;--dim:#5c5c5c;--rule:#d0d0d0;--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b5559c;--c4:#8a6d00;--c5:#3a3a3a;--c6:#56b4e9;--c7:#7a7a1f;--c8:#882255;--c9:#2f9c8c;
+--good:#00684a;--half:#7a5a00;--bad:#a40000}
+@media(prefers-color-scheme:dark){:root{--bg:#16181b;--fg:#e6e6e6;--dim:#a5a5a5;--rule:#44484d;--c0:#5db3f0;--c1:#ff9050;--c2:#3fd3a5;--c3:#e89ad0;
+--c4:#e8cf57;--c5:#c9c9c9;--c6:#9ad1f5;--c7:#c9c96b;--c8:#d87aa8;--c9:#7fd6c8;--good:#4fd6a8;--half:#eac55a;--bad:#ff8a80}}
+body{background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
+h1,h2{line-height:1.2}h2{margin-top:2.5rem}p.how{color:var(--dim)}
+table{border-collapse:collapse;font-size:.9rem;margin:.8rem 0;display:block;overflow-x:auto}caption{text-align:left;font-weight:600;padding:.3rem 0}
+th,td{border-bottom:1px solid var(--rule);padding:.25rem .7rem;text-align:right;vertical-align:top}
+th:first-child,td:first-child{text-align:left}table.claims td,table.claims th{text-align:left}
+.charts{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;flex:1 1 27rem;min-width:0}figcaption{font-weight:600}svg{width:100%;height:auto}
+svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .rule{stroke:var(--rule);stroke-width:1}
+.s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}.s6{--c:var(--c6)}.s7{--c:var(--c7)}.s8{--c:var(--c8)}.s9{--c:var(--c9)}
+.line{fill:none;stroke:var(--c);stroke-width:2}.mark,.bar{fill:var(--c)}.cell{fill:var(--c0)}
+.holds{color:var(--good);font-weight:600}.in-direction{color:var(--half);font-weight:600}.does-not{color:var(--bad);font-weight:600}
+.not-measured{color:var(--dim);font-weight:600}details{font-size:.9rem;color:var(--dim)}";
+
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// `*so*` and `**so**` of a paragraph.
+fn emphasised(text: &str) -> String {
+    let mut out = String::new();
+    for (number, part) in text.split("**").enumerate() {
+        let strong = number % 2 == 1;
+        out += if strong { "<strong>" } else { "" };
+        for (number, part) in part.split('*').enumerate() {
+            let _ = if number % 2 == 1 {
+                write!(out, "<em>{}</em>", escaped(part))
+            } else {
+                write!(out, "{}", escaped(part))
+            };
+        }
+        out += if strong { "</strong>" } else { "" };
+    }
+    out
+}
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let title = escaped(report.title);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{title}</title><style>{STYLE}</style></head><body>\n\
+         <h1>{title}</h1>\n<p>Made by <code>{}</code> (nitro {}), in {:.0} s.</p>\n<p>{}</p>\n",
+        escaped(&report.command),
+        report.version,
+        report.seconds,
+        emphasised(&report.about)
+    );
+    out += "<h2>Claims</h2>\n";
+    out += &claims(&verdicts(report));
+    for section in &report.sections {
+        out += &part(section);
+    }
+    if !report.failures.is_empty() {
+        out += "<h2>Could not be run</h2><ul>";
+        report.failures.iter().for_each(|failure| out += &format!("<li>{}</li>", escaped(failure)));
+        out += "</ul>";
+    }
+    out + "</body></html>\n"
+}
+
+fn part(section: &Section) -> String {
+    let mut out = format!("<section id=\"{}\"><h2>{}</h2>\n", section.id, escaped(&section.title));
+    out += &format!("<p class=\"how\">{}</p>\n", escaped(&section.text));
+    out += "<div class=\"charts\">";
+    for chart in &section.charts {
+        out += &figure(chart);
+    }
+    out += "</div>\n";
+    for one in &section.tables {
+        out += &table(one);
+    }
+    if !section.verdicts.is_empty() {
+        out += &claims(&section.verdicts.iter().collect::<Vec<_>>());
+    }
+    out + "</section>\n"
+}
+
+/// A chart with its figures as a table, for those who do not see it.
+fn figure(chart: &Chart) -> String {
+    let drawn = svg::draw(chart);
+    let figures = svg::figures(chart);
+    format!(
+        "<figure><figcaption>{}</figcaption>{drawn}<details><summary>figures</summary>{}</details></figure>\n",
+        escaped(svg::title(chart)),
+        table(&figures)
+    )
+}
+
+fn table(table: &Table) -> String {
+    let mut out = "<table>".to_owned();
+    if !table.title.is_empty() {
+        out += &format!("<caption>{}</caption>", escaped(&table.title));
+    }
+    out += "<thead><tr>";
+    table.columns.iter().for_each(|column| out += &format!("<th scope=\"col\">{}</th>", escaped(column)));
+    out += "</tr></thead><tbody>";
+    for row in &table.rows {
+        out += "<tr>";
+        row.iter().for_each(|cell| out += &format!("<td>{}</td>", escaped(cell)));
+        out += "</tr>";
+    }
+    out + "</tbody></table>\n"
+}
+
+fn class(holds: Holds) -> &'static str {
+    match holds {
+        Holds::Holds => "holds",
+        Holds::InDirection => "in-direction",
+        Holds::DoesNot => "does-not",
+        Holds::NotMeasured => "not-measured",
+    }
+}
+
+fn claims(verdicts: &[&Verdict]) -> String {
+    let mut out = "<table class=\"claims\"><thead><tr><th scope=\"col\"></th><th scope=\"col\">the paper</th>\
+                   <th scope=\"col\">here</th><th scope=\"col\">verdict</th></tr></thead><tbody>"
+        .to_owned();
+    for verdict in verdicts {
+        let reason = if verdict.reason.is_empty() { String::new() } else { format!(": {}", escaped(&verdict.reason)) };
+        out += &format!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td><span class=\"{}\">{}</span>{reason}</td></tr>",
+            verdict.id,
+            escaped(verdict.claim),
+            escaped(&verdict.found),
+            class(verdict.holds),
+            verdict.holds.words()
+        );
+    }
+    out + "</tbody></table>\n"
+}

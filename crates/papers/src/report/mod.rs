@@ -1,0 +1,100 @@
+//! What a run found: sections of tables, charts and verdicts, and the files that show them.
+
+mod html;
+mod judge;
+mod markdown;
+mod section;
+mod svg;
+
+pub use judge::{Band, Holds, Verdict, percent_more, percents};
+pub(crate) use section::shown;
+pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
+
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format};
+use serde::Serialize;
+use std::fs;
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+
+/// All that a run found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    /// Of the program.
+    pub(crate) version: &'static str,
+    /// That makes it again.
+    pub(crate) command: String,
+    /// The heading.
+    pub(crate) title: &'static str,
+    /// Which paper, and how it was made again.
+    pub(crate) about: String,
+    /// The traces' sizes beside the published ones, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scales: Option<[f64; 3]>,
+    /// From beginning to end, in seconds; less where outcomes were known.
+    pub(crate) seconds: f64,
+    pub(crate) sections: Vec<Section>,
+    /// Simulations that could not be run.
+    pub(crate) failures: Vec<String>,
+}
+
+fn unusable(folder: &Path, why: &std::io::Error) -> Error {
+    Error::new(format_args!("folder {}", folder.display()), why).or("name one that can be written to")
+}
+
+/// Makes the folder for the report.
+pub(crate) fn make(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|e| unusable(folder, &e))
+}
+
+/// What verdicts mean.
+pub(crate) const JUDGED: &str = "A claim *holds* if the figures lie where the paper's do, within a quarter of them; it *holds in direction* if \
+                      what is better and what is worse is the same.";
+
+/// Prints a line of news, in place of one that shows progress.
+pub(crate) fn say(what: &str) {
+    if stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+    eprintln!("{what}");
+}
+
+/// Writes the report's three files, called `name`, and prints what was found.
+pub(crate) fn publish(report: &Report, folder: &Path, name: &str, format: Format) -> Result<(), Error> {
+    let page = folder.join(name).with_extension("html");
+    let write = || {
+        fs::write(&page, html::page(report))?;
+        fs::write(page.with_extension("md"), markdown::page(report))?;
+        let json = serde_json::to_string_pretty(report).map_err(std::io::Error::other)?;
+        fs::write(page.with_extension("json"), json + "\n")
+    };
+    write().map_err(|e| unusable(folder, &e))?;
+    let text = match format {
+        Format::Json => output::json_pretty(report)?,
+        Format::Csv => table(report).csv(true),
+        Format::Table => text(report, &page),
+    };
+    output::print(&text).map(|_| ())
+}
+
+/// All claims, in the paper's order.
+pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
+    let mut all: Vec<_> = report.sections.iter().flat_map(|section| &section.verdicts).collect();
+    all.sort_by_key(|verdict| verdict.id[1..].parse::<u32>().unwrap_or(u32::MAX));
+    all
+}
+
+/// For people: what is long comes last.
+fn text(report: &Report, page: &Path) -> String {
+    let line = |verdict: &&Verdict| format!("{:<4} {:<18} {}\n", verdict.id, verdict.holds.words(), verdict.found);
+    let claims: String = verdicts(report).iter().map(line).collect();
+    format!("{claims}\nThe report: {}\n", page.display())
+}
+
+fn table(report: &Report) -> output::Table {
+    let mut table = output::Table::new(["claim", "verdict", "found"]);
+    for verdict in verdicts(report) {
+        table.row(vec![verdict.id.to_owned(), verdict.holds.words().to_owned(), verdict.found.clone()]);
+    }
+    table
+}

@@ -1,0 +1,131 @@
+//! RAM for each entry against flash reads for each look-up: the published systems, and ours (claim S1).
+
+use super::super::indexes::{SHAPE, failed};
+use super::memory::{WRITES, amplification};
+use super::served::Served;
+use super::{Scale, entries};
+use crate::load::Drive;
+use crate::report::{Chart, Holds, Point, Points, Section, Table, Verdict};
+use nitro_console::error::Error;
+use nitro_device::{RamDevice, Reactor};
+use nitro_index::bufferhash::{self, BufferHash, Eviction};
+use nitro_index::{FlashIndex, Options};
+use std::sync::Arc;
+
+/// Published figures: bytes of RAM an entry, flash reads a look-up, and where they are from. Those with an "about" are read from the
+/// order in which the talk's slide has the systems between the marks of its axis.
+const PUBLISHED: [(&str, f64, f64, &str); 6] = [
+    ("SkimpyStash", 1.0, 5.0, "SIGMOD 2011: 1 ± 0.5 bytes; reads: about, between 4 and 6 on the slide"),
+    ("HashCache", 1.4, 4.5, "NSDI 2009: 11 bits (SetMem); reads: about, between 4 and 6 on the slide"),
+    (
+        "BufferHash",
+        4.0,
+        3.0,
+        "NSDI 2010: 4 GB for 32 GB of entries of 32 bytes; reads: about, between 2 and 4 on the slide",
+    ),
+    ("FlashStore", 6.0, 1.1, "VLDB 2010: 6 bytes; reads: about 1, below 2 on the slide"),
+    (
+        "FAWN-DS",
+        12.0,
+        1.0,
+        "SOSP 2009: entries of 6 bytes, half of the table full; reads: about 1, below 2 on the slide",
+    ),
+    ("SILT", 0.7, 1.01, "SOSP 2011, and the talk"),
+];
+/// The paper's.
+const RAM_BYTES: f64 = 0.7;
+const READS: f64 = 1.01;
+/// Entries of the BufferHash that is measured beside, at most: its figures do not depend on their number.
+const BUFFERHASH_ENTRIES_MAX: u64 = 1_000_000;
+
+/// Bytes of RAM an entry, and pages read for each look-up of one that is there.
+struct Place {
+    ram_bytes: f64,
+    reads: f64,
+}
+
+/// A BufferHash with the RAM that its paper has, in RAM: where its bytes are changes nothing of either figure.
+fn bufferhash(scale: &Scale) -> Result<Place, Error> {
+    let count = scale.entries.min(BUFFERHASH_ENTRIES_MAX);
+    let options = Options { shape: SHAPE, entries: count, ram_bytes: count * 4 + (800 << 10) };
+    let plan = bufferhash::Plan::new(&options).map_err(|e| failed(&e))?;
+    let reactor = Reactor::new().map_err(|e| failed(&e))?;
+    let device = Arc::new(RamDevice::new(plan.flash_bytes, 4096));
+    let made = reactor.block_on(BufferHash::create(device, plan, Eviction::Fifo, 0x5EED));
+    let index = Arc::new(made.map_err(|e| failed(&e))?);
+    let (entries, drive) = (entries(), Drive { threads: 1, depth: 1 });
+    let enter = async move |index: &BufferHash<Arc<RamDevice>>, n| {
+        index.insert(&entries.key(n), &entries.value(n)).await.map(|()| true)
+    };
+    drive.run(&index, 0..count, enter, |_| ())?;
+    let look = async move |index: &BufferHash<Arc<RamDevice>>, n| {
+        Ok(index.get(&entries.key(n)).await?.is_some_and(|value| value[..] == *entries.value(n)))
+    };
+    let looked = drive.run(&index, 0..count, look, |_| ())?;
+    if looked.wrong > 0 {
+        return Err(Error::new("BufferHash", format!("{} entries were not found", looked.wrong)));
+    }
+    let counters = index.counters();
+    Ok(Place {
+        ram_bytes: counters.ram_bytes as f64 / plan.entries as f64,
+        reads: counters.hit_reads as f64 / counters.hits.max(1) as f64,
+    })
+}
+
+/// Claim S1.
+pub(super) fn section(served: &Served, scale: &Scale) -> Result<Section, Error> {
+    let buffered = bufferhash(scale)?;
+    let most = served.filling.iter().map(|sample| sample.ram_bytes).max().unwrap_or(0);
+    let silt = Place { ram_bytes: most as f64 / served.entries as f64, reads: served.reads_per_hit };
+    let ours = [("BufferHash here", &buffered), ("SILT here", &silt)];
+    let mut table = Table::new("The landscape", &["", "bytes of RAM an entry", "flash reads a look-up", "from"]);
+    for (name, ram, reads, from) in PUBLISHED {
+        table.rows.push(vec![name.to_owned(), format!("{ram}"), format!("{reads}"), from.to_owned()]);
+    }
+    for (name, place) in ours {
+        let cells = [format!("{:.2}", place.ram_bytes), format!("{:.3}", place.reads), "measured".to_owned()];
+        table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
+    }
+    let point = |name: &str, x, y| Point { name: name.to_owned(), x, y };
+    let published = PUBLISHED.map(|(name, ram, reads, _)| point(name, ram, reads)).to_vec();
+    let measured = ours.map(|(name, place)| point(name, place.ram_bytes, place.reads)).to_vec();
+    Ok(Section {
+        id: "silt-landscape",
+        title: "The landscape".into(),
+        text: format!(
+            "RAM for each entry against flash reads for each look-up of an entry that is there; the nearer to the corner the better. Published \
+             figures, and what was measured here: a SILT of {} entries, with the most RAM that it had while it was filled, and a BufferHash with \
+             4 bytes of RAM an entry.",
+            served.entries
+        ),
+        charts: vec![Chart::Points(Points {
+            title: "Memory overhead and read amplification".into(),
+            x_label: "bytes of RAM an entry".into(),
+            y_label: "flash reads a look-up".into(),
+            kinds: vec![("published".into(), published), ("measured here".into(), measured)],
+        })],
+        tables: vec![table],
+        verdicts: vec![verdict(served, &silt)],
+    })
+}
+
+fn verdict(served: &Served, silt: &Place) -> Verdict {
+    let writes = amplification(served);
+    let found = format!(
+        "{:.2} bytes of RAM an entry at most while it was filled, {:.2} at rest; {:.3} flash reads a look-up, {writes:.2} bytes written for each \
+         entered",
+        silt.ram_bytes,
+        served.rested.ram_bytes as f64 / served.entries as f64,
+        silt.reads
+    );
+    let holds = Holds::of(
+        silt.ram_bytes <= RAM_BYTES * 1.25 && silt.reads <= READS * 1.25 && writes <= WRITES * 1.25,
+        silt.ram_bytes <= 4.0 && silt.reads <= 2.0 && writes <= WRITES * 4.0,
+    );
+    let claim =
+        "0.7 bytes of RAM per entry, 1.01 flash reads a query, 5.4 writes an entry; stores at 6.5, 2.2, 0.4 bytes";
+    Verdict::new("S1", claim, found, holds).because(
+        "RAM that does not grow with the entries (buffers, partly filled logs) is shared by few of them here, and a small index merges more \
+         often for its size",
+    )
+}

@@ -1,0 +1,105 @@
+//! `nitro reproduce silt`: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011), measured on
+//! `nitro-index`'s.
+
+mod background;
+mod landscape;
+mod memory;
+mod queries;
+mod served;
+
+use super::indexes::SHAPE;
+use crate::load::Entries;
+use crate::report::{JUDGED, Report, make, publish, say};
+use crate::settings::{IndexPaper, SiltPaper};
+use nitro_console::error::Error;
+use nitro_index::Options;
+use nitro_index::silt::Plan;
+use served::Served;
+use std::time::{Duration, Instant};
+
+/// The paper's RAM for each entry, in bytes.
+const RAM_BYTES_PER_ENTRY: f64 = 0.7;
+/// Operations under way while the index serves: as many as keep the SSD busy.
+const DEPTH: usize = 64;
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    entries: u64,
+    /// How long look-ups, and look-ups and insertions, are served; and in which windows that is told.
+    serving: Duration,
+    window: Duration,
+    /// How long each depth is measured.
+    depth: Duration,
+    /// Entries of the indexes in RAM that are measured alone.
+    alone_entries: u64,
+}
+
+impl Scale {
+    fn of(args: &IndexPaper) -> Self {
+        let of = |quick: u64, full: u64| Duration::from_millis(if args.quick { quick } else { full });
+        Self {
+            entries: args.entries(),
+            serving: of(1_500, 25_000),
+            window: of(200, 1_000),
+            depth: of(100, 3_000),
+            alone_entries: if args.quick { 200_000 } else { 2_000_000 },
+        }
+    }
+
+    /// Entries that are entered while the index serves, at most.
+    const fn more(&self) -> u64 {
+        self.entries / 10
+    }
+
+    /// Sizes of the index: with the paper's RAM, or with the least that suffices for so few entries.
+    fn plan(&self, args: &IndexPaper) -> Result<Plan, Error> {
+        let entries = self.entries + self.more();
+        let ram_bytes = args.ram.map_or((entries as f64 * RAM_BYTES_PER_ENTRY) as u64, |ram| ram.0);
+        let with = |ram_bytes| Plan::new(&Options { shape: SHAPE, entries, ram_bytes });
+        let plan = match with(ram_bytes) {
+            Err(nitro_index::Error::Setting { nearest, .. }) if args.ram.is_none() => with(nearest),
+            plan => plan,
+        };
+        plan.map_err(|e| Error::with_sources("--ram", &e))
+    }
+}
+
+const fn entries() -> Entries {
+    Entries(SHAPE)
+}
+
+/// Measures, and writes the report.
+pub fn run(args: &SiltPaper) -> Result<(), Error> {
+    let begun = Instant::now();
+    let common = &args.common;
+    make(&common.folder)?;
+    let scale = Scale::of(common);
+    let plan = scale.plan(common)?;
+    let served = Served::measure(common, &scale, plan)?;
+    say("indexes in RAM");
+    let alone = queries::alone(scale.alone_entries);
+    let landscape = landscape::section(&served, &scale)?;
+    let sections = vec![
+        landscape,
+        memory::section(&served, &alone),
+        background::section(&served, &scale),
+        queries::section(&served, &alone),
+        memory::writes(&served),
+    ];
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        command: common.command("silt"),
+        title: "SILT's evaluation, made again",
+        about: format!(
+            "The paper: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (SOSP 2011). Measured on Nitro's own (crate nitro-index) \
+             on this machine, with {} entries of {} + {} bytes; the paper's had 20 + 1000 bytes, and 50 million and more of them. {JUDGED}",
+            scale.entries, SHAPE.key_bytes, SHAPE.value_bytes
+        ),
+        scales: None,
+        seconds: begun.elapsed().as_secs_f64(),
+        sections,
+        failures: Vec::new(),
+    };
+    publish(&report, &common.folder, "silt", common.format)
+}

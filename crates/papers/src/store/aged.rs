@@ -1,0 +1,291 @@
+//! Figure 9: random reads of a young and of an aged store.
+
+use super::Scale;
+use super::bed::{Bed, CHUNK_BYTES, CacheKind, Cached, Draws, Work, beside, failed};
+use crate::report::{Chart, Holds, Line, Lines, Section, Table, Verdict};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_port::{Clock, Device};
+use std::pin::pin;
+use std::time::Duration;
+
+/// Sizes of reads, in bytes.
+const SIZES: [u64; 9] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+/// Up to this size the paper has the response hardly grow.
+const STABLE_BYTES: u64 = 128 << 10;
+const READ_UNIT_BYTES: u64 = 4096;
+/// Names of what is measured.
+const NAMES: [&str; 6] =
+    ["COS, low-gen", "COS, high-gen", "Nitro COS, low-gen", "Nitro COS, high-gen", "TPS", "COS, before collections"];
+const LOW: usize = 0;
+const HIGH: usize = 1;
+const NITRO_LOW: usize = 2;
+const NITRO_HIGH: usize = 3;
+const TPS: usize = 4;
+const UNCOLLECTED: usize = 5;
+
+/// What reads of one size cost, in the mean.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    milliseconds: f64,
+    requests: f64,
+    /// Reads of regions, of content and of recipes.
+    regions: f64,
+    /// Blocks of recipes that were not in RAM; several may lie in one region.
+    recipes: f64,
+    /// Look-ups of chunks that were moved, and metadata of containers.
+    others: f64,
+    kilobytes: f64,
+    /// Of extents, with a cache: the share that came from it.
+    hits: f64,
+}
+
+impl Cost {
+    fn of(before: &Work, after: &Work, reads: usize) -> Self {
+        let each = |after: u64, before: u64| (after - before) as f64 / reads as f64;
+        Self {
+            milliseconds: (after.time - before.time).as_secs_f64() * 1e3 / reads as f64,
+            requests: each(after.requests, before.requests),
+            regions: each(after.store.region_reads, before.store.region_reads),
+            recipes: each(after.store.recipe_reads, before.store.recipe_reads),
+            others: each(
+                after.store.index_lookups + after.store.metadata_reads,
+                before.store.index_lookups + before.store.metadata_reads,
+            ),
+            kilobytes: each(after.store.region_read_bytes, before.store.region_read_bytes) / 1024.0,
+            hits: 0.0,
+        }
+    }
+}
+
+/// Costs by size.
+type Costs = Vec<Cost>;
+
+/// What was measured, by system.
+#[derive(Default)]
+pub(super) struct Aged {
+    costs: [Costs; 6],
+}
+
+/// The places of reads of one size: the same for all systems.
+fn places(scale: &Scale, size: u64) -> Vec<u64> {
+    let mut draws = Draws::new(size);
+    (0..scale.reads).map(|_| draws.below((scale.volume_bytes - size) / READ_UNIT_BYTES + 1) * READ_UNIT_BYTES).collect()
+}
+
+/// Reads a generation, without a cache.
+async fn alone(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
+    let mut costs = Costs::new();
+    for size in SIZES {
+        bed.reopen().await?;
+        let object = bed.snapshot(generation)?;
+        let before = bed.work();
+        for place in places(scale, size) {
+            let read = object.read(place, size as usize).await.map_err(|e| failed(&e))?;
+            bed.check(generation, place, &read[..READ_UNIT_BYTES as usize])?;
+        }
+        costs.push(Cost::of(&before, &bed.work(), scale.reads));
+    }
+    Ok(costs)
+}
+
+/// Reads a generation through a cache that saw all of it and has room for half. What the reads themselves would insert is left out:
+/// a hundred of them are a large part of so small a volume.
+async fn cached(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs, Error> {
+    bed.reopen().await?;
+    let kind = CacheKind { bytes: scale.half_cache_bytes(), dedup: true, sequential: true };
+    let cached = Cached::new(kind, &bed.clock, bed.snapshot(generation)?).await?;
+    let mut worker = pin!(cached.worker());
+    beside(&mut worker, cached.warm(scale.volume_bytes)).await??;
+    let mut costs = Costs::new();
+    for size in SIZES {
+        let before = (bed.work(), cached.primary.counters());
+        for place in places(scale, size) {
+            let read = cached.primary.read(place, size).await.map_err(|e| failed(&e))?;
+            bed.check(generation, place, &read[0][..read[0].len().min(READ_UNIT_BYTES as usize)])?;
+        }
+        let (work, counters) = (bed.work(), cached.primary.counters());
+        let hit = counters.read_hit_extents - before.1.read_hit_extents;
+        let of_recipes = counters.recipe_hit_extents - before.1.recipe_hit_extents;
+        let missed = counters.read_miss_extents - before.1.read_miss_extents;
+        let hits = (hit + of_recipes) as f64 / (hit + missed).max(1) as f64;
+        costs.push(Cost { hits, ..Cost::of(&before.0, &work, scale.reads) });
+    }
+    Ok(costs)
+}
+
+/// Reads the plain file.
+async fn plain(bed: &Bed, scale: &Scale) -> Result<Costs, Error> {
+    let disk = bed.plain().await?;
+    let mut costs = Costs::new();
+    for size in SIZES {
+        let (begun, requests) = (bed.clock.now(), disk.stats().requests);
+        for place in places(scale, size) {
+            disk.read(place, size as usize).await.map_err(|e| failed(&e))?;
+        }
+        let each = |total: Duration| total.as_secs_f64() * 1e3 / scale.reads as f64;
+        costs.push(Cost {
+            milliseconds: each(bed.clock.now() - begun),
+            requests: (disk.stats().requests - requests) as f64 / scale.reads as f64,
+            kilobytes: size as f64 / 1024.0,
+            ..Cost::default()
+        });
+    }
+    Ok(costs)
+}
+
+impl Aged {
+    /// Of the first generation, before there are others.
+    pub(super) async fn young(bed: &mut Bed, scale: &Scale) -> Result<Self, Error> {
+        let mut aged = Self::default();
+        aged.costs[LOW] = alone(bed, scale, 1).await?;
+        aged.costs[NITRO_LOW] = cached(bed, scale, 1).await?;
+        bed.reopen().await?;
+        Ok(aged)
+    }
+
+    /// Of the last generation before the first collection: as old, but for some days, and nothing was moved.
+    pub(super) async fn uncollected(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
+        self.costs[UNCOLLECTED] = alone(bed, scale, scale.last_uncollected()).await?;
+        bed.reopen().await
+    }
+
+    /// Of the last generation, and of a plain file.
+    pub(super) async fn old(&mut self, bed: &mut Bed, scale: &Scale) -> Result<(), Error> {
+        self.costs[HIGH] = alone(bed, scale, scale.generations).await?;
+        self.costs[NITRO_HIGH] = cached(bed, scale, scale.generations).await?;
+        self.costs[TPS] = plain(bed, scale).await?;
+        Ok(())
+    }
+
+    fn at(&self, system: usize, size: u64) -> Cost {
+        let place = SIZES.iter().position(|s| *s == size).unwrap_or(0);
+        self.costs[system].get(place).copied().unwrap_or_default()
+    }
+
+    pub(super) fn section(&self, bed: &Bed, scale: &Scale) -> Section {
+        let chart = |title: &str, y_label: &str, figure: fn(&Cost) -> f64, systems: &[usize]| {
+            let line = |system: &usize| Line {
+                name: NAMES[*system].into(),
+                points: SIZES
+                    .iter()
+                    .zip(&self.costs[*system])
+                    .map(|(size, c)| (*size as f64 / 1024.0, figure(c)))
+                    .collect(),
+            };
+            Chart::Lines(Lines {
+                title: title.into(),
+                x_label: "KiB a read".into(),
+                y_label: y_label.into(),
+                log_x: true,
+                log_y: false,
+                y_min: 0.0,
+                lines: systems.iter().map(line).collect(),
+                events: Vec::new(),
+            })
+        };
+        let all = [LOW, HIGH, NITRO_LOW, NITRO_HIGH, TPS, UNCOLLECTED];
+        Section {
+            id: "cos-figure-9",
+            title: "Figure 9: random reads of an aged store".into(),
+            text: format!(
+                "{} generations of a volume of {} were written, each with {:.1} % of the last one's chunks changed, in runs of {} to {}; \
+                 {} are kept, older ones were deleted and collected once a week, which gave back {}. {} reads of each size at random \
+                 places of the first generation, before there were others, and of the last; one at a time. The cache has room for half \
+                 of the volume, and saw all of it. Chunks of {}; regions of 64 KiB; the store's RAM is 2/512 of the volume, and empty \
+                 before each size where there is no cache. What the disk did for a read: regions read, of content and of recipes; blocks of recipes that were not in RAM, of which a region may have several; \
+                 look-ups, in the index on the disk, of chunks that are not where the recipe says since a collection moved them. \"Before collections\" is \
+                 generation {}, before the first of them.",
+                scale.generations,
+                Size(scale.volume_bytes),
+                scale.changed_share * 100.0,
+                Size(CHUNK_BYTES),
+                Size(CHUNK_BYTES * 64),
+                scale.retained,
+                Size(bed.freed_bytes),
+                scale.reads,
+                Size(CHUNK_BYTES),
+                scale.last_uncollected()
+            ),
+            charts: vec![
+                chart("Response time", "ms", |c| c.milliseconds, &all),
+                chart("Requests of the disk for each read", "requests", |c| c.requests, &all),
+            ],
+            tables: self.tables(),
+            verdicts: vec![self.verdict(scale)],
+        }
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let mut times =
+            Table::new("Response time in ms; in brackets, over that of the young COS at 4 KiB", &["a read"]);
+        times.columns.extend(NAMES.map(str::to_owned));
+        let unit = self.at(LOW, SIZES[0]).milliseconds;
+        let columns = [
+            "a read",
+            "system",
+            "requests",
+            "regions read",
+            "recipe blocks wanted",
+            "index and metadata",
+            "KiB from the disk",
+            "hits",
+        ];
+        let mut work = Table::new("What the disk did for a read", &columns);
+        for size in SIZES {
+            let shown = |system| {
+                let ms = self.at(system, size).milliseconds;
+                format!("{ms:.1} ({:.2})", ms / unit)
+            };
+            let mut row = vec![Size(size).to_string()];
+            row.extend((0..NAMES.len()).map(shown));
+            times.rows.push(row);
+            for (system, name) in NAMES.iter().enumerate() {
+                let cost = self.at(system, size);
+                let mut row = vec![Size(size).to_string(), (*name).to_owned(), format!("{:.2}", cost.requests)];
+                let of_store = [cost.regions, cost.recipes, cost.others].map(|each| format!("{each:.2}"));
+                row.extend(if system == TPS { ["–"; 3].map(str::to_owned) } else { of_store });
+                row.push(format!("{:.0}", cost.kilobytes));
+                row.push(if cost.hits > 0.0 { format!("{:.0} %", cost.hits * 100.0) } else { "–".into() });
+                work.rows.push(row);
+            }
+        }
+        vec![times, work]
+    }
+
+    fn verdict(&self, scale: &Scale) -> Verdict {
+        let claim = "random reads up to about 128 KiB are as fast in an aged store as in a young one; at 1 MiB Nitro on the aged COS \
+                     takes 76 ms, slightly under the young COS; on the young COS 39 ms, slightly under the aged TPS";
+        let ms = |system, size| self.at(system, size).milliseconds;
+        let small = SIZES.iter().filter(|size| **size <= STABLE_BYTES);
+        let ratios =
+            small.flat_map(|size| [ms(HIGH, *size) / ms(LOW, *size), ms(NITRO_HIGH, *size) / ms(NITRO_LOW, *size)]);
+        let worst = ratios.fold(0.0, f64::max);
+        let large = 1 << 20;
+        let [low, high, nitro_low, nitro_high, tps] = [LOW, HIGH, NITRO_LOW, NITRO_HIGH, TPS].map(|s| ms(s, large));
+        let stable = Holds::of(worst <= 1.25, worst <= 2.0);
+        // What the cache makes up for: it is no slower than the younger system without it.
+        let made_up =
+            Holds::of(nitro_high <= low * 1.25 && nitro_low <= tps * 1.25, nitro_high < high && nitro_low < low);
+        let found = format!(
+            "up to 128 KiB the aged store takes {worst:.2} times the young one's time at most; at 1 MiB: COS {low:.0} ms young, {high:.0} \
+             aged; Nitro {nitro_low:.0} young, {nitro_high:.0} aged; TPS {tps:.0}"
+        );
+        let (aged, young) = (self.at(HIGH, large), self.at(LOW, large));
+        let why = format!(
+            "an aged read of 1 MiB takes {:.1} requests of the disk where a young one takes {:.1}: {:.1} reads of regions, since what was changed \
+             lies elsewhere, and {:.1} look-ups of chunks, in the index on the same disk, that collections moved, of which recipes \
+             are not told; generation {}, before the first collection, takes {:.1} requests and {:.0} ms. With a cache of half of the volume {:.1} requests are left: a read is as slow as what of it is on the disk. The paper's volume, \
+             RAM, disks and changes are others",
+            aged.requests,
+            young.requests,
+            aged.regions,
+            aged.others,
+            scale.last_uncollected(),
+            self.at(UNCOLLECTED, large).requests,
+            ms(UNCOLLECTED, large),
+            self.at(NITRO_HIGH, large).requests
+        );
+        Verdict::new("N19", claim, found, stable.and(made_up)).because(&why)
+    }
+}

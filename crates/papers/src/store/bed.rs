@@ -1,0 +1,354 @@
+//! What is measured: a store on an emulated disk, in which generations of a volume are written, kept and given up; a plain file on
+//! another such disk; and caches on a modelled SSD.
+
+use super::Scale;
+use super::clock::VirtualTime;
+use crate::load::mix;
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use nitro_cache::Settings;
+use nitro_cache::settings::WEU_COUNT_MIN;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
+use nitro_cos::{CollectOptions, Counters, Plan, Store, StoreOptions};
+use nitro_device::hdd::HddModel;
+use nitro_device::{HddDevice, RamDevice};
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_model::{AnyFtl, FtlSettings, Geometry, PageMappedSettings, Ssd, SsdDevice, Timing, VictimPolicy};
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
+use nitro_port::{Clock, Device};
+use nitro_trace::content::fill;
+use nitro_units::{Fingerprint, ObjectId};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) type Disk = HddDevice<RamDevice, VirtualTime>;
+type Flash = SsdDevice<RamDevice, VirtualTime, AnyFtl>;
+pub(super) type TestStore = Store<Disk>;
+pub(super) type Object = nitro_cos::Volume<Disk>;
+pub(super) type TestCache = Cache<Flash, VirtualTime>;
+pub(super) type TestVolume = Volume<Flash, Object, VirtualTime>;
+
+/// Bytes of a chunk and of an extent.
+pub(super) const CHUNK_BYTES: u64 = 8192;
+/// What is written in one go.
+pub(super) const WRITE_BYTES: u64 = 1 << 20;
+/// Chunks that change together, at most: runs are 1, 2, 4 … of them long, each as often as the others.
+const RUN_CHUNKS_MAX_LOG: u64 = 6;
+/// The store's RAM for content and for recipes: this part of the volume each. Of 38 GB that is 76 MB.
+const RAM_PART: u64 = 512;
+/// Bytes of a write-evict unit: the least, since caches are small.
+pub(super) const WEU_BYTES: u64 = 512 << 10;
+/// By how much LZ4 makes the contents smaller.
+pub(super) const RATIO: f64 = 2.0;
+/// The volume that is written; its snapshots are `vm@001` and so on.
+const VOLUME: &str = "vm";
+
+pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
+    Error::with_sources("reproduce cos", error).or("give a smaller --scale if RAM is short, else please report it")
+}
+
+/// What the disk and the store did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Work {
+    pub(super) time: Duration,
+    /// Requests of the disk.
+    pub(super) requests: u64,
+    pub(super) store: Counters,
+}
+
+/// The same numbers for the same seed.
+pub(super) struct Draws(u64);
+
+impl Draws {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(mix(seed))
+    }
+
+    /// Below `n`.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        mix(self.0) % n.max(1)
+    }
+}
+
+impl Work {
+    /// So far.
+    pub(super) fn new(clock: &VirtualTime, disk: &Disk, store: &TestStore) -> Self {
+        Self { time: clock.now(), requests: disk.stats().requests, store: store.counters() }
+    }
+}
+
+pub(super) struct Bed {
+    pub(super) clock: VirtualTime,
+    disk: Arc<Disk>,
+    store: Arc<TestStore>,
+    scale: Scale,
+    draws: Draws,
+    /// The content of each chunk, by its number.
+    contents: Vec<u64>,
+    next_content: u64,
+    /// The contents of each generation.
+    generations: Vec<Vec<u64>>,
+    /// Containers' bytes that collections gave back.
+    pub(super) freed_bytes: u64,
+}
+
+fn model(span_bytes: u64) -> HddModel {
+    HddModel::rpm_7200().with_span(span_bytes)
+}
+
+/// Content by its number.
+pub(super) fn content(number: u64) -> Fingerprint {
+    let mut bytes = [0; 20];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes[8..16].copy_from_slice(&mix(number).to_le_bytes());
+    Fingerprint(bytes)
+}
+
+fn bytes_of(contents: &[u64]) -> Bytes {
+    let mut bytes = BufMut::with_len(contents.len() * CHUNK_BYTES as usize);
+    for (number, chunk) in contents.iter().zip(bytes.chunks_exact_mut(CHUNK_BYTES as usize)) {
+        fill(&content(*number), RATIO, chunk);
+    }
+    bytes.freeze()
+}
+
+/// The snapshot of a generation, counted from 1.
+fn snapshot_name(generation: usize) -> String {
+    format!("{VOLUME}@{generation:03}")
+}
+
+/// A store that is to be measured has as little RAM beside its volume as a real one.
+pub(super) fn little_ram(volume_bytes: u64) -> nitro_cos::Settings {
+    let part = (volume_bytes / RAM_PART).max(128 << 10);
+    nitro_cos::Settings { region_cache_bytes: part, recipe_cache_bytes: part, ..nitro_cos::Settings::default() }
+}
+
+impl Bed {
+    /// A store without a generation.
+    pub(super) async fn new(scale: Scale, clock: VirtualTime) -> Result<Self, Error> {
+        let options = StoreOptions { size_bytes: scale.disk_bytes(), ..StoreOptions::default() };
+        let plan = Plan::new(&options, 0x5EED, 1).map_err(|e| failed(&e))?;
+        let ram = RamDevice::new(scale.disk_bytes(), 4096);
+        let disk = Arc::new(HddDevice::new(ram, clock.clone(), model(scale.disk_bytes())));
+        let store = Store::create(Arc::clone(&disk), &plan, nitro_cos::Settings::default()).await;
+        let store = Arc::new(store.map_err(|e| failed(&e))?);
+        store.create_volume(VOLUME, scale.volume_bytes, Some(CHUNK_BYTES as u32), 0).map_err(|e| failed(&e))?;
+        let chunks = scale.volume_bytes / CHUNK_BYTES;
+        let contents = Vec::new();
+        let generations = Vec::new();
+        let draws = Draws::new(1);
+        Ok(Self { clock, disk, store, scale, draws, contents, next_content: chunks, generations, freed_bytes: 0 })
+    }
+
+    /// Writes the first generation, or changes some of the last one, and takes a snapshot. Gives up the one whose time is over,
+    /// and collects once a week.
+    async fn next_generation(&mut self) -> Result<(), Error> {
+        if self.generations.is_empty() {
+            self.contents = (0..self.next_content).collect();
+            self.write(0..self.contents.len()).await?;
+        } else {
+            self.change().await?;
+        }
+        self.generations.push(self.contents.clone());
+        let generation = self.generations.len();
+        self.store.snapshot(&snapshot_name(generation), 0).await.map_err(|e| failed(&e))?;
+        if let Some(old) = generation.checked_sub(self.scale.retained).filter(|old| *old > 0) {
+            self.store.delete(&snapshot_name(old)).await.map_err(|e| failed(&e))?;
+            if self.scale.collects_after(generation) {
+                let collected = self.store.collect(&CollectOptions::default(), &|_, _, _| ()).await;
+                let collected = collected.map_err(|e| failed(&e))?;
+                self.freed_bytes += collected.used_bytes_before.saturating_sub(collected.used_bytes_after);
+            }
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self) -> Result<(), Error> {
+        let mut left = (self.contents.len() as f64 * self.scale.changed_share).round() as usize;
+        while left > 0 {
+            let run = (1 << self.draws.below(RUN_CHUNKS_MAX_LOG + 1)).min(left);
+            let first = self.draws.below((self.contents.len() - run) as u64) as usize;
+            for place in &mut self.contents[first..first + run] {
+                *place = self.next_content;
+                self.next_content += 1;
+            }
+            self.write(first..first + run).await?;
+            left -= run;
+        }
+        Ok(())
+    }
+
+    /// Writes what some chunks hold now.
+    async fn write(&self, chunks: std::ops::Range<usize>) -> Result<(), Error> {
+        let volume = self.store.open_volume(VOLUME).map_err(|e| failed(&e))?;
+        let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
+        for first in chunks.clone().step_by(at_once) {
+            let bytes = bytes_of(&self.contents[first..chunks.end.min(first + at_once)]);
+            volume.write_range(first as u64 * CHUNK_BYTES, bytes).await.map_err(|e| failed(&e))?;
+        }
+        Ok(())
+    }
+
+    /// Writes generations up to that number.
+    pub(super) async fn age(&mut self, generations: usize) -> Result<(), Error> {
+        let progress = Progress::counting(generations as u64, "generations written");
+        while self.generations.len() < generations {
+            self.next_generation().await?;
+            progress.show(self.generations.len() as u64);
+        }
+        progress.end();
+        Ok(())
+    }
+
+    /// Opens the store again: with nothing in RAM, and little RAM.
+    pub(super) async fn reopen(&mut self) -> Result<(), Error> {
+        self.store.close().await.map_err(|e| failed(&e))?;
+        let store = Store::open(Arc::clone(&self.disk), little_ram(self.scale.volume_bytes)).await;
+        self.store = Arc::new(store.map_err(|e| failed(&e))?);
+        Ok(())
+    }
+
+    /// The snapshot of a generation.
+    pub(super) fn snapshot(&self, generation: usize) -> Result<Object, Error> {
+        self.store.open_volume(&snapshot_name(generation)).map_err(|e| failed(&e))
+    }
+
+    /// The share of a generation's chunks that the last one has too.
+    pub(super) fn overlap(&self, generation: usize) -> f64 {
+        let (Some(old), Some(last)) = (self.generations.get(generation - 1), self.generations.last()) else {
+            return 0.0;
+        };
+        let same = old.iter().zip(last).filter(|(a, b)| a == b).count();
+        same as f64 / old.len().max(1) as f64
+    }
+
+    /// How much the disk and the store have done so far.
+    pub(super) fn work(&self) -> Work {
+        Work::new(&self.clock, &self.disk, &self.store)
+    }
+
+    /// Checks that what was read of a generation is what was written.
+    pub(super) fn check(&self, generation: usize, offset: u64, read: &[u8]) -> Result<(), Error> {
+        let mut at = offset;
+        let mut rest = read;
+        while !rest.is_empty() {
+            let (chunk, within) = ((at / CHUNK_BYTES) as usize, (at % CHUNK_BYTES) as usize);
+            let expected = bytes_of(&self.generations[generation - 1][chunk..=chunk]);
+            let len = rest.len().min(expected.len() - within);
+            if rest[..len] != expected[within..within + len] {
+                let why = format!("byte {at} of generation {generation} is not what was written");
+                return Err(Error::new("reproduce cos", why).or("please report it"));
+            }
+            (at, rest) = (at + len as u64, &rest[len..]);
+        }
+        Ok(())
+    }
+
+    /// The last generation as a plain file on a disk of its own, as large and as slow as the store's.
+    pub(super) async fn plain(&self) -> Result<Disk, Error> {
+        let ram = RamDevice::new(self.scale.disk_bytes(), 4096);
+        let at_once = (WRITE_BYTES / CHUNK_BYTES) as usize;
+        for (number, contents) in (0..).zip(self.contents.chunks(at_once)) {
+            ram.write(number * WRITE_BYTES, bytes_of(contents)).await.map_err(|e| failed(&e))?;
+        }
+        Ok(HddDevice::new(ram, self.clock.clone(), model(self.scale.disk_bytes())))
+    }
+}
+
+/// How a cache is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CacheKind {
+    pub(super) bytes: u64,
+    pub(super) dedup: bool,
+    /// Whether what is read in sequence is cached too.
+    pub(super) sequential: bool,
+}
+
+/// A cache on a modelled SSD, before the store.
+pub(super) struct Cached {
+    cache: Arc<TestCache>,
+    pub(super) primary: Arc<TestVolume>,
+    next_object: u16,
+}
+
+impl Cached {
+    pub(super) async fn new(kind: CacheKind, clock: &VirtualTime, primary: Object) -> Result<Self, Error> {
+        let cache_bytes = whole_units(kind.bytes);
+        let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::new(cache_bytes) };
+        manager.streams.readahead_bytes = 0;
+        if kind.sequential {
+            manager.streams.threshold_bytes = 0;
+        }
+        // What reads insert while nobody works it off is given up.
+        let settings = EngineSettings {
+            compression: Compression::Lz4,
+            ram_cache_bytes: 0,
+            insert_queue_bytes: 1 << 20,
+            ..EngineSettings::new(manager)
+        };
+        let flash = flash(cache_bytes + TestCache::overhead_bytes(&settings), clock)?;
+        let cache = Cache::format(flash, clock.clone(), settings, [1; 16], 0x5EED).await.map_err(|e| failed(&e))?;
+        let primary = read_only(&cache, primary, 0);
+        Ok(Self { cache, primary, next_object: 1 })
+    }
+
+    /// Another volume of the cache.
+    pub(super) fn beside(&mut self, object: Object) -> Arc<TestVolume> {
+        let number = self.next_object;
+        self.next_object += 1;
+        read_only(&self.cache, object, number)
+    }
+
+    /// What inserts for as long as it is polled.
+    pub(super) fn worker(&self) -> impl Future<Output = ()> + use<> {
+        let cache = Arc::clone(&self.cache);
+        async move { cache.insertion_worker().await }
+    }
+
+    /// Has the cache see the end of the primary volume, so much of it.
+    pub(super) async fn warm(&self, last_bytes: u64) -> Result<(), Error> {
+        let size = self.primary.size_bytes();
+        let last_bytes = last_bytes.min(size);
+        self.primary.warm(size - last_bytes, last_bytes).await.map_err(|e| failed(&e))?;
+        self.cache.settled().await;
+        Ok(())
+    }
+}
+
+fn read_only(cache: &Arc<TestCache>, object: Object, number: u16) -> Arc<TestVolume> {
+    let options = VolumeOptions { object: ObjectId(number), read_only: true, mode: WriteMode::WriteThrough };
+    Volume::new(Arc::clone(cache), object, options)
+}
+
+/// A cache's bytes in whole write-evict units, of which there must be some.
+pub(super) fn whole_units(bytes: u64) -> u64 {
+    (bytes / WEU_BYTES).max(WEU_COUNT_MIN) * WEU_BYTES
+}
+
+pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
+    let settings = FtlSettings::PageMapped(PageMappedSettings {
+        over_provisioning: 0.07,
+        victims: VictimPolicy::Greedy,
+        aligned: false,
+    });
+    let pages = Geometry { page_bytes: 4096, pages_per_block: 32, ..Geometry::default() };
+    let geometry = settings.geometry_for(pages, bytes).map_err(|e| failed(&e))?;
+    let ftl = settings.build(geometry).map_err(|e| failed(&e))?;
+    let ssd = Ssd::new(ftl, Timing::for_geometry(&geometry));
+    Ok(SsdDevice::new(RamDevice::new(ssd.logical_bytes(), 4096), clock.clone(), ssd))
+}
+
+/// Does something while a worker works.
+pub(super) async fn beside<T>(
+    worker: &mut Pin<&mut impl Future<Output = ()>>,
+    work: impl Future<Output = T>,
+) -> Result<T, Error> {
+    match select(pin!(work), worker.as_mut()).await {
+        Either::Left((done, _)) => Ok(done),
+        Either::Right(_) => Err(Error::new("reproduce cos", "the insertion ended too soon").or("please report it")),
+    }
+}

@@ -1,0 +1,131 @@
+//! `nitro reproduce cos`: the COS half of Table 2 and Figures 9 and 10 of Nitro's paper, measured on the deduplicating store and the engine themselves, with a disk
+//! and an SSD that are modelled in virtual time.
+
+mod aged;
+mod bed;
+mod clock;
+mod restore;
+mod table2;
+
+use crate::report::Section;
+use crate::report::{JUDGED, Report, make, publish, say};
+use crate::settings::StorePaper;
+use aged::Aged;
+use bed::Bed;
+use clock::VirtualTime;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use restore::Restored;
+use std::time::Instant;
+
+/// Of a generation's chunks, the share that the next changes, if there are a hundred of them: after a hundred, a fifth is left.
+const CHANGED_SHARE: f64 = 0.018;
+/// The paper's snapshots, and its 12 weeks of them.
+const GENERATIONS: usize = 100;
+const RETAINED: usize = 84;
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    volume_bytes: u64,
+    generations: usize,
+    retained: usize,
+    changed_share: f64,
+    /// Random reads of each size.
+    reads: usize,
+    /// Snapshots of each group that are restored.
+    restores: usize,
+    /// Caches beside the volume, in percent.
+    cache_percents: &'static [u64],
+}
+
+impl Scale {
+    fn of(args: &StorePaper) -> Self {
+        let of = |quick, full| if args.quick { quick } else { full };
+        // Fewer generations change more each.
+        let generations = of(GENERATIONS / 4, GENERATIONS);
+        let bytes = (f64::from(of(96, 256) as u32) * args.scale) as u64;
+        // A cache has eight units of 512 KiB at least: 2 % of 200 MiB, 5 % of 80.
+        let least = of(80, 208) as u64;
+        Self {
+            volume_bytes: bytes.max(least) << 20,
+            generations,
+            retained: generations * RETAINED / GENERATIONS,
+            changed_share: CHANGED_SHARE * (GENERATIONS / generations) as f64,
+            reads: of(40, 100),
+            restores: of(1, 2),
+            cache_percents: if args.quick { &[5] } else { &[2, 5] },
+        }
+    }
+
+    /// Whether a collection follows a generation: once a week from the first one on that gives another up, and at the end.
+    const fn collects_after(&self, generation: usize) -> bool {
+        generation > self.retained && (generation.is_multiple_of(7) || generation == self.generations)
+    }
+
+    /// The last generation before the first collection.
+    fn last_uncollected(&self) -> usize {
+        (1..=self.generations).take_while(|generation| !self.collects_after(*generation)).count()
+    }
+
+    /// All generations, compressed, and room to collect.
+    const fn disk_bytes(&self) -> u64 {
+        self.volume_bytes * 5 / 2 + (64 << 20)
+    }
+
+    /// A cache that has room for half of the volume, compressed.
+    const fn half_cache_bytes(&self) -> u64 {
+        self.volume_bytes * 27 / 100
+    }
+}
+
+/// Measures, and writes the report.
+pub fn run(args: &StorePaper) -> Result<(), Error> {
+    let begun = Instant::now();
+    make(&args.folder)?;
+    let scale = Scale::of(args);
+    let clock = VirtualTime::default();
+    let sections = clock
+        .run(measure(scale, args.quick, clock.clone()))
+        .unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))?;
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        command: command(args),
+        title: "Nitro before its own store: Table 2 (COS), Figures 9 and 10, made again",
+        about: format!(
+            "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014), whose capacity-optimized storage (COS) was a \
+             Data Domain system and whose snapshots were of a desktop VM of 38 GB. Here the COS is Nitro's **own store** (`nitro cos`) with the \
+             **real engine** as its cache, on modelled 7200 rpm disks (one, but for Table 2) and a modelled SSD, in virtual time; the volume of Figures 9 and 10 is made up, of {}, \
+             2:1 compressible, without a chunk that occurs twice. Traditional primary storage (TPS) is a plain file on the same disk. {JUDGED}",
+            Size(scale.volume_bytes)
+        ),
+        scales: None,
+        seconds: begun.elapsed().as_secs_f64(),
+        sections,
+        failures: Vec::new(),
+    };
+    publish(&report, &args.folder, "cos", args.format)
+}
+
+async fn measure(scale: Scale, quick: bool, clock: VirtualTime) -> Result<Vec<Section>, Error> {
+    say("traces before the store");
+    let table_2 = table2::section(quick, &clock).await?;
+    let mut bed = Bed::new(scale, clock).await?;
+    bed.age(1).await?;
+    say("random reads of the first generation");
+    let mut aged = Aged::young(&mut bed, &scale).await?;
+    bed.age(scale.last_uncollected()).await?;
+    aged.uncollected(&mut bed, &scale).await?;
+    bed.age(scale.generations).await?;
+    say("random reads of the last generation");
+    aged.old(&mut bed, &scale).await?;
+    say("restores");
+    let restored = Restored::measure(&mut bed, &scale).await?;
+    Ok(vec![table_2, aged.section(&bed, &scale), restored.section(&scale)])
+}
+
+fn command(args: &StorePaper) -> String {
+    let quick = if args.quick { " --quick" } else { "" };
+    let scale = if args.scale == 1.0 { String::new() } else { format!(" --scale {}", args.scale) };
+    format!("nitro reproduce cos{quick}{scale}")
+}

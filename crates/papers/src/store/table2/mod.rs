@@ -1,0 +1,200 @@
+//! Table 2 for capacity-optimized storage: the traces of three file systems before the store itself, without an SSD and with each
+//! variant, warm and cold.
+
+mod image;
+mod player;
+mod report;
+
+use super::bed::{Object, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
+use super::clock::VirtualTime;
+use crate::kind::Kind;
+use crate::nitro::{DIRTY_PERCENT, Fiu, SSD_TIMES, WARM_NS, Work as TraceWork};
+use crate::report::Section;
+use futures_util::future::join3;
+use image::{Image, Measured};
+use nitro_cache::Settings;
+use nitro_console::error::Error;
+use nitro_console::progress::Progress;
+use nitro_engine::metrics::VolumeCounters;
+use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_trace::Reader;
+use nitro_units::ObjectId;
+use player::{Player, Tally, Target};
+use std::pin::pin;
+use std::sync::Arc;
+
+/// Of the file system.
+const CACHE_PERCENT: f64 = 2.0;
+/// Bytes of a file system are a multiple of this, as those of the traces are.
+const VOLUME_UNIT_BYTES: u64 = 256 << 10;
+/// RAM for extents on their way to the SSD, clean and dirty each: the server's 64 MiB would hold more than such a cache.
+const QUEUE_BYTES: u64 = 4 << 20;
+const SEED: u64 = 1;
+
+/// One of the traces, scaled.
+#[derive(Debug, Clone, Copy)]
+struct Trace {
+    fiu: Fiu,
+    scale: f64,
+}
+
+impl Trace {
+    fn open_from(&self, from_ns: u64) -> Result<Box<dyn Reader>, Error> {
+        let work = TraceWork::Fiu { fiu: self.fiu, scale: self.scale, seed: SEED, from_ns };
+        work.open().map_err(|e| failed(&e))
+    }
+
+    fn open(&self) -> Result<Box<dyn Reader>, Error> {
+        self.open_from(0)
+    }
+
+    fn volume_bytes(&self) -> u64 {
+        let bytes = self.fiu.like(self.scale, SEED).volume_bytes * self.scale;
+        (bytes as u64).next_multiple_of(VOLUME_UNIT_BYTES)
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        whole_units((self.volume_bytes() as f64 * CACHE_PERCENT / 100.0) as u64)
+    }
+}
+
+/// What the last five days of a trace came to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outcome {
+    /// Reads and writes.
+    iops: f64,
+    /// Of a read, in the mean.
+    response_ms: f64,
+    /// Of extents read: the share that came from the cache, and of that, the part that only recipes led to.
+    hits: f64,
+    recipe_hits: f64,
+    /// Requests of the disks for each read, those for writes and destage included.
+    requests: f64,
+    /// Regions that the store read for each read.
+    regions: f64,
+}
+
+impl Outcome {
+    fn new(tally: &Tally, before: &Figures, after: &Figures) -> Self {
+        let seconds = tally.time.as_secs_f64();
+        let each = |after: u64, before: u64| (after - before) as f64 / tally.reads.max(1) as f64;
+        let counted = |figure: fn(&VolumeCounters) -> u64| match (&before.counters, &after.counters) {
+            (Some(before), Some(after)) => (figure(after) - figure(before)) as f64,
+            _ => 0.0,
+        };
+        let of_recipes = counted(|c| c.recipe_hit_extents);
+        let extents = counted(|c| c.read_hit_extents + c.read_miss_extents).max(1.0);
+        Self {
+            iops: (tally.reads + tally.writes) as f64 / seconds,
+            response_ms: tally.read_time.as_secs_f64() * 1e3 / tally.reads.max(1) as f64,
+            hits: (counted(|c| c.read_hit_extents) + of_recipes) / extents,
+            recipe_hits: of_recipes / extents,
+            requests: each(after.work.requests, before.work.requests),
+            regions: each(after.work.store.region_reads, before.work.store.region_reads),
+        }
+    }
+}
+
+/// What was counted up to a moment.
+struct Figures {
+    work: Work,
+    counters: Option<VolumeCounters>,
+}
+
+impl Figures {
+    fn new(measured: &Measured, target: &Target, clock: &VirtualTime) -> Self {
+        let work = Work::new(clock, &measured.disk, &measured.store);
+        let counters = match target {
+            Target::Store(_) => None,
+            Target::Cached(volume) => Some(volume.counters()),
+        };
+        Self { work, counters }
+    }
+}
+
+/// The outcomes of one trace, in the order of [`systems`].
+struct Outcomes {
+    trace: Trace,
+    warm: Vec<Outcome>,
+    cold: Vec<Outcome>,
+}
+
+/// No SSD, and each variant.
+fn systems() -> impl Iterator<Item = Option<Kind>> {
+    std::iter::once(None).chain(Kind::ALL.map(Some))
+}
+
+/// Measures, and tells.
+pub(super) async fn section(quick: bool, clock: &VirtualTime) -> Result<Section, Error> {
+    let scales = if quick { [0.006, 0.002, 0.002] } else { [0.02, 0.005, 0.005] };
+    let traces = Fiu::ALL.into_iter().zip(scales).map(|(fiu, scale)| Trace { fiu, scale });
+    let progress = Progress::counting(2 * systems().count() as u64 * Fiu::ALL.len() as u64, "traces played");
+    let mut done = 0;
+    let mut all = Vec::new();
+    for trace in traces {
+        let mut outcomes = Outcomes { trace, warm: Vec::new(), cold: Vec::new() };
+        for warm in [true, false] {
+            let image = Image::new(trace, if warm { 0 } else { WARM_NS }, clock).await?;
+            for system in systems() {
+                let outcome = run(&image, trace, system, warm, clock).await?;
+                if warm { &mut outcomes.warm } else { &mut outcomes.cold }.push(outcome);
+                done += 1;
+                progress.show(done);
+            }
+        }
+        all.push(outcomes);
+    }
+    progress.end();
+    Ok(report::section(&all))
+}
+
+/// Plays a trace to its end, before one system.
+async fn run(
+    image: &Image,
+    trace: Trace,
+    system: Option<Kind>,
+    warm: bool,
+    clock: &VirtualTime,
+) -> Result<Outcome, Error> {
+    let measured = image.open(clock).await?;
+    let player = Player::new(&trace, if warm { 0 } else { WARM_NS }, clock)?;
+    let Some(kind) = system else {
+        let target = Target::Store(measured.object()?);
+        return measure(&player, &measured, &target, clock).await;
+    };
+    let volume = cached(kind, trace.cache_bytes(), measured.object()?, clock).await?;
+    let working = async {
+        join3(volume.cache().insertion_worker(), volume.cache().journal_worker(), volume.destage_worker()).await;
+    };
+    let mut worker = pin!(working);
+    let target = Target::Cached(Arc::clone(&volume));
+    beside(&mut worker, measure(&player, &measured, &target, clock)).await?
+}
+
+/// Plays what comes before the last five days, if the player begins there, and measures these.
+async fn measure(player: &Player, measured: &Measured, target: &Target, clock: &VirtualTime) -> Result<Outcome, Error> {
+    player.play(target, WARM_NS).await?;
+    let before = Figures::new(measured, target, clock);
+    let tally = player.play(target, u64::MAX).await?;
+    Ok(Outcome::new(&tally, &before, &Figures::new(measured, target, clock)))
+}
+
+/// A cache on a modelled SSD before the file system, in write-back.
+async fn cached(kind: Kind, bytes: u64, object: Object, clock: &VirtualTime) -> Result<Arc<TestVolume>, Error> {
+    let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::new(bytes) };
+    manager.streams.readahead_bytes = 0;
+    manager.streams.threshold_bytes = 0;
+    let settings = EngineSettings {
+        compression: kind.compression(),
+        ram_cache_bytes: 0,
+        insert_queue_bytes: QUEUE_BYTES,
+        dirty_queue_bytes: QUEUE_BYTES,
+        dirty_max_percent: DIRTY_PERCENT,
+        ..EngineSettings::new(manager)
+    };
+    let all_bytes = bytes + TestCache::overhead_bytes(&settings);
+    let flash = flash(all_bytes * u64::from(SSD_TIMES), clock)?;
+    let cache = Cache::format(flash, clock.clone(), settings, [1; 16], 0x5EED).await.map_err(|e| failed(&e))?;
+    let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteBack };
+    Ok(Volume::new(cache, object, options))
+}
