@@ -74,7 +74,8 @@ impl CacheManager {
             // Else an extent that is written to again and again would never be old enough to be destaged.
             held.since = old.since;
         }
-        if old.is_none_or(|old| old.since != held.since) {
+        // A policy may have dropped what could not be read.
+        if old.is_none_or(|old| old.since != held.since || !old.is_readable()) {
             self.note_dirtied(key, held.since);
         }
         if let Some(Held { target: Some((old, _)), .. }) = self.dirty.insert(key, held) {

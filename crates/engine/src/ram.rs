@@ -31,6 +31,7 @@ impl EngineSettings {
     #[must_use]
     pub fn ram_parts(&self, cache_bytes: u64) -> Vec<RamPart> {
         let manager = nitro_cache::Settings { cache_bytes, ..self.manager };
+        let lanes = manager.admission.lanes(manager.weu_count());
         let unique = u64::from(manager.weu_count()) * u64::from(manager.weu_entries_max());
         let dirty = manager.extents_raw() * u64::from(self.dirty_max_percent) / 100;
         let weu = held_bytes(manager.weu_bytes as usize) * 2 + u64::from(manager.weu_entries_max()) * WEU_ENTRY_BYTES;
@@ -43,7 +44,7 @@ impl EngineSettings {
             ("insertion queue", self.insert_queue_bytes),
             ("dirty queue", self.dirty_queue_bytes),
             ("policies and classes", manager.policy_ram_bytes(dirty)),
-            ("open write-evict units", weu * (WEUS_IN_RAM + manager.admission.lanes() as u64 - 1)),
+            ("open write-evict units", weu * (WEUS_IN_RAM + u64::from(lanes) - 1)),
             ("journal", journal),
             ("doubtful extents", self.crash_memory.map_or(0, |memory| memory.bytes())),
         ]

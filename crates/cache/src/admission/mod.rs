@@ -12,6 +12,7 @@ pub use by_source::BySource;
 pub use second_miss::SecondMiss;
 
 use crate::manager::CacheManager;
+use crate::settings::WEU_COUNT_MIN;
 use nitro_units::{ClassId, ExtentKey};
 use std::fmt;
 
@@ -134,12 +135,12 @@ impl AdmissionKind {
         }
     }
 
-    /// Lanes that may be open at once.
+    /// Lanes that may be open at once in a cache of so many units: of the fewest that a cache can have, there is no unit to spare.
     #[must_use]
-    pub const fn lanes(self) -> usize {
+    pub const fn lanes(self, weus: u32) -> u32 {
         match self {
-            Self::All | Self::SecondMiss => 1,
-            Self::BySource => 2,
+            Self::BySource if weus as u64 > WEU_COUNT_MIN => 2,
+            Self::All | Self::SecondMiss | Self::BySource => 1,
         }
     }
 }
@@ -149,7 +150,8 @@ crate::settings::by_name!(AdmissionKind, "policy of admission");
 impl CacheManager {
     /// Whether new content of an extent is taken, and into which lane. To be asked when no duplicate of it was found.
     pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Lane> {
-        let lane = self.admission.admit(key, from);
+        let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
+        let lane = self.admission.admit(key, from).map(|lane| if has_lanes { lane } else { Lane::Main });
         self.stats.rejections += u64::from(lane.is_none());
         lane
     }

@@ -44,8 +44,8 @@ impl DirtyExtents<'_> {
 
 /// A policy: the order in which the dirty extents of one object are destaged.
 pub trait Destage: fmt::Debug + Send {
-    /// An extent became dirty at that second. Called again only where that changes: an overwrite of what is dirty already leaves
-    /// it as it is, one while the older version is being destaged does not. Seconds do not go back, but for clocks that do.
+    /// An extent became dirty at that second. Called again where that changes, or where an extent that could not be read was
+    /// overwritten: an overwrite of other dirty extents leaves the second as it is, unless the older version is being destaged. Seconds do not go back, but for clocks that do.
     fn dirtied(&mut self, _index: ExtentIndex, _since: u32) {}
 
     /// Up to `count` extents to destage next, of those that became dirty at second `before` or earlier. None: this pass is over;

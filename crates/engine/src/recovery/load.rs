@@ -3,14 +3,19 @@
 
 use super::replay::State;
 use crate::cache::Cache;
+use crate::format::FormatError;
 use crate::format::journal::Record;
 use crate::format::weu::{Entry, Head};
+use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_cache::weu::layout::HEAD_BYTES;
-use nitro_port::{Clock, Device};
+use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device, DeviceError};
 use nitro_units::{Generation, WeuId};
 use std::time::Duration;
 
+/// How often what the device refuses is tried.
+const ATTEMPTS: u32 = 3;
 /// Reads of the device at once.
 const READS_AT_ONCE: usize = 32;
 /// How often the journal is told what nobody waits for.
@@ -24,19 +29,38 @@ pub(super) struct Header {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What stands where a WEU's header should be.
-pub(super) enum HeaderRead {
-    Valid(Header),
+/// What stands where a WEU's head should be.
+enum HeadRead {
+    Valid(Head),
     /// None of this cache.
     Nothing,
+    /// The device did not give it, or not whole: it may come back at the next restart.
+    Unreadable,
+}
+
+/// Reads from the device; again, where that fails.
+async fn read<F: Device, C: Clock>(cache: &Cache<F, C>, offset: u64, len: usize) -> Option<Bytes> {
+    for _ in 1..ATTEMPTS {
+        if let Ok(bytes) = cache.flash.read(offset, len).await {
+            return Some(bytes);
+        }
+    }
+    cache.flash.read(offset, len).await.ok()
+}
+
+/// Bytes of the block that a head stands in.
+fn head_block<F: Device, C: Clock>(cache: &Cache<F, C>) -> usize {
+    cache.flash.geometry().block_bytes.max(HEAD_BYTES) as usize
 }
 
 /// Reads a slot's head.
-async fn read_head<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> Option<Head> {
-    let block = cache.flash.geometry().block_bytes.max(HEAD_BYTES) as usize;
-    let bytes = cache.flash.read(cache.slot_offset(weu), block).await.ok()?;
-    let head = Head::decode(&bytes, cache.superblock.weu_bytes).ok()?;
-    (head.weu == weu && head.epoch == cache.superblock.epoch).then_some(head)
+async fn read_head<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> HeadRead {
+    let Some(bytes) = read(cache, cache.slot_offset(weu), head_block(cache)).await else { return HeadRead::Unreadable };
+    match Head::decode(&bytes, cache.superblock.weu_bytes) {
+        Ok(head) if head.weu == weu && head.epoch == cache.superblock.epoch => HeadRead::Valid(head),
+        Err(FormatError::Checksum { .. }) => HeadRead::Unreadable,
+        _ => HeadRead::Nothing,
+    }
 }
 
 async fn read_table<F: Device, C: Clock>(cache: &Cache<F, C>, head: &Head) -> Option<Vec<Entry>> {
@@ -44,17 +68,15 @@ async fn read_table<F: Device, C: Clock>(cache: &Cache<F, C>, head: &Head) -> Op
     let from = head.table_offset / block * block;
     let end = (head.table_offset + head.table_bytes() as u32).next_multiple_of(block);
     let offset = cache.slot_offset(head.weu) + u64::from(from);
-    let bytes = cache.flash.read(offset, (end - from) as usize).await.ok()?;
+    let bytes = read(cache, offset, (end - from) as usize).await?;
     head.decode_table(bytes.get((head.table_offset - from) as usize..)?, cache.superblock.weu_bytes).ok()
 }
 
 /// Reads a slot's whole header.
-pub(super) async fn read_header<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> HeaderRead {
-    let Some(head) = read_head(cache, weu).await else { return HeaderRead::Nothing };
-    match read_table(cache, &head).await {
-        Some(entries) => HeaderRead::Valid(Header { head, entries }),
-        None => HeaderRead::Nothing,
-    }
+pub(super) async fn read_header<F: Device, C: Clock>(cache: &Cache<F, C>, weu: WeuId) -> Option<Header> {
+    let HeadRead::Valid(head) = read_head(cache, weu).await else { return None };
+    let entries = read_table(cache, &head).await?;
+    Some(Header { head, entries })
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
@@ -111,11 +133,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         };
         let heads = unread.into_iter().map(async |weu| (weu, read_head(self, weu).await));
         let mut heads = stream::iter(heads).buffer_unordered(READS_AT_ONCE);
-        let mut found = Vec::new();
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         while let Some((weu, head)) = heads.next().await {
-            match head.filter(|head| head.generation > state.evicted(weu)) {
-                Some(head) => found.push(head),
-                None => self.manager.lock().restore_free(weu, last_generation(state, weu, head)),
+            match head {
+                HeadRead::Valid(head) if head.generation > state.evicted(weu) => found.push(head),
+                HeadRead::Valid(head) => self.manager.lock().restore_free(weu, last_generation(state, weu, Some(head))),
+                HeadRead::Nothing => self.manager.lock().restore_free(weu, last_generation(state, weu, None)),
+                HeadRead::Unreadable => unreadable.push((weu, last_generation(state, weu, None))),
             }
         }
         drop(heads);
@@ -131,14 +155,44 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 Some(entries) => {
                     self.restore(state, &Header { head, entries });
                 }
-                None => {
-                    let last = last_generation(state, head.weu, Some(head));
-                    self.manager.lock().restore_free(head.weu, last);
-                }
+                None => unreadable.push((head.weu, last_generation(state, head.weu, Some(head)))),
             }
+        }
+        drop(tables);
+        if !unreadable.is_empty() {
+            self.destroy_headers(&unreadable).await;
         }
         self.manager.lock().end_restore();
         self.room.notify(usize::MAX);
+    }
+
+    /// Overwrites headers that could not be read, and frees their slots. One that came back at a later restart would bring extents
+    /// that were overwritten since; and while the filling that it speaks of is not known, the next filling of its slot might get the
+    /// same generation. Extents that are written to meanwhile are noted, so the restore must not have ended.
+    async fn destroy_headers(&self, slots: &[(WeuId, Generation)]) {
+        for attempt in 1..=ATTEMPTS {
+            match self.try_destroy_headers(slots).await {
+                Ok(()) => break,
+                Err(error) if attempt == ATTEMPTS => {
+                    self.fail(&format!("headers of write-evict units can neither be read nor overwritten: {error}"));
+                    return;
+                }
+                Err(_) => {}
+            }
+        }
+        tracing::info!(
+            "{} write-evict units cannot be read, or were not written whole: they are forgotten",
+            slots.len()
+        );
+        let mut manager = self.manager.lock();
+        slots.iter().for_each(|(weu, last)| manager.restore_free(*weu, *last));
+    }
+
+    async fn try_destroy_headers(&self, slots: &[(WeuId, Generation)]) -> Result<(), DeviceError> {
+        for (weu, _) in slots {
+            self.flash.write(self.slot_offset(*weu), BufMut::zeroed(head_block(self)).freeze()).await?;
+        }
+        self.flash.flush().await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The part of a restart that comes before serving.
 
-use super::load::{Header, HeaderRead, read_header};
+use super::load::{Header, read_header};
 use super::replay::{Newest, State, Unsealed};
 use crate::cache::Cache;
 use crate::doubts::{Before, Doubts};
@@ -213,7 +213,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if weu.0 >= self.superblock.weu_count {
             return false;
         }
-        let HeaderRead::Valid(header) = read_header(self, weu).await else { return false };
+        let Some(header) = read_header(self, weu).await else { return false };
         let found = header.entries.get(usize::from(entry)).filter(|_| header.head.generation == generation);
         let Some(found) = found else { return false };
         self.is_intact(weu, generation, &unsealed(found, header.head.start)).await
@@ -249,7 +249,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut restored: BTreeMap<WeuId, Generation> = BTreeMap::new();
         while let Some((weu, generation, read)) = reads.next().await {
             let header = match read {
-                HeaderRead::Valid(header) if header.head.generation == generation => header,
+                Some(header) if header.head.generation == generation => header,
                 _ => {
                     let Some(entries) = state.unsealed.get(&(weu, generation)) else { continue };
                     let Some(header) = self.seal_again(weu, generation, entries).await? else { continue };

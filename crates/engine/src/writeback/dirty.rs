@@ -197,7 +197,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 return false;
             }
         }
-        let pins_max = self.weu_count() * u32::from(self.settings.dirty_start_percent) / 100;
+        let pins_max = self.weus_for_dirty() * u32::from(self.settings.dirty_start_percent) / 100;
         let (key, seconds) = (job.key, self.seconds());
         let inserted =
             room.noting(&mut manager, |manager| manager.insert_dirty_duplicate(key, &named.within, seconds, pins_max));
@@ -321,7 +321,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     fn dirty_use(&self, pinned: u32, dirty: u64) -> DirtyUse {
-        DirtyUse { pinned, weus: self.weu_count(), dirty, extents: self.extents_raw() }
+        DirtyUse { pinned, weus: self.weus_for_dirty(), dirty, extents: self.extents_raw() }
+    }
+
+    /// Units of which dirty extents may take a share. Each further lane of clean extents keeps one open that cannot be had by
+    /// eviction.
+    pub(super) fn weus_for_dirty(&self) -> u32 {
+        self.weu_count() + 1 - self.settings.manager.admission.lanes(self.weu_count())
     }
 
     /// Whether dirty extents have all the room that they may take.

@@ -155,7 +155,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let in_weus = Room {
             takers,
             asks,
-            max: max(self.weu_count().into()),
+            max: max(self.weus_for_dirty().into()),
             taken: &pinned,
             all_after: u64::from(manager.pinned_count()) + all_admitted / per_weu,
         };

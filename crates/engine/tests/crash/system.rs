@@ -9,6 +9,9 @@ use bytes::Bytes;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::Settings;
+use nitro_engine::manager::admission::AdmissionKind;
+use nitro_engine::manager::destage::DestageKind;
+use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::{
     Cache, Change, CrashMemory, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions,
@@ -31,7 +34,7 @@ const WEU_BYTES: u32 = 512 << 10;
 /// Virtual time in which any request ends on devices that answer within a quarter of a second.
 const DEADLINE: Duration = Duration::from_secs(240);
 /// Seeds of a short run of abuse.
-const SEEDS_ABUSED: u64 = 60;
+const SEEDS_ABUSED: u64 = 36;
 /// Seeds of a short run.
 const SEEDS: u64 = 300;
 
@@ -48,6 +51,8 @@ fn settings(seed: u64) -> EngineSettings {
         seed,
         ..Settings::new(pick(&[8, 9, 16]) * u64::from(WEU_BYTES))
     };
+    let manager = with_policies(manager, seed);
+    trace(|| format!("{manager:?}"));
     let compression = [Compression::Lz4, Compression::None, Compression::Zstd][pick(&[0, 1, 1, 2]) as usize];
     let (dirty_start_percent, dirty_max_percent) = (pick(&[0, 5, 20, 50]) as u8, pick(&[30, 60]) as u8);
     EngineSettings {
@@ -65,6 +70,21 @@ fn settings(seed: u64) -> EngineSettings {
             _ => Some(Duration::from_secs(pick(&[0, 1, 10]))).filter(|timeout| !timeout.is_zero()),
         },
         ..EngineSettings::new(manager)
+    }
+}
+
+/// Half of the seeds run policies other than the ones by default.
+fn with_policies(manager: Settings, seed: u64) -> Settings {
+    let mut rng = Rng::new(seed ^ 0xB01C);
+    if rng.one_in(2) {
+        return manager;
+    }
+    let mut one_of = |count: usize| rng.below(count as u64) as usize;
+    Settings {
+        admission: AdmissionKind::ALL[one_of(AdmissionKind::ALL.len())],
+        destage: DestageKind::ALL[one_of(DestageKind::ALL.len())],
+        eviction: EvictionKind::ALL[one_of(EvictionKind::ALL.len())],
+        ..manager
     }
 }
 
