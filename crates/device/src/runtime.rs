@@ -4,14 +4,17 @@ use crate::error::Error;
 use crate::file::Turn;
 use compio::driver::ProactorBuilder;
 use compio::runtime::{Runtime, RuntimeBuilder};
+use futures_util::future::{Either, select};
 use nitro_port::Clock;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -29,6 +32,9 @@ const REMOTE_WAKES: usize = 1024;
 const KERNEL_WORKERS_MAX: u32 = 1024;
 /// Threads that a reactor without io_uring may start.
 const POOL_THREADS_MAX: usize = 1024;
+/// How often a reactor asks the kernel for completions that were not announced. On Linux 6.18 one was seen to wait for ever for a
+/// read of a file, one in 200 runs of 100,000 requests one after the other, where nothing else would have woken it.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a reactor that ends waits for requests that nobody waits for any more, and how often it looks.
 const REQUESTS_WAIT: Duration = Duration::from_secs(5);
 const REQUESTS_TURN: Duration = Duration::from_micros(200);
@@ -72,7 +78,19 @@ impl Reactor {
 
     /// Runs `future`, and whatever is spawned meanwhile, on this thread until `future` ends.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
+        self.runtime.block_on(async {
+            match select(pin!(future), pin!(heartbeat())).await {
+                Either::Left((output, _)) => output,
+                Either::Right((never, _)) => match never {},
+            }
+        })
+    }
+}
+
+/// Wakes the reactor now and then.
+async fn heartbeat() -> Infallible {
+    loop {
+        compio::time::sleep(HEARTBEAT).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The cache manager against a naive model, and its promises of RAM.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod destage;
 mod eviction;
 mod forget;
 mod model;
