@@ -7,7 +7,7 @@ use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
 use nitro_server::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status};
-use nitro_server::serve::CosOrigin;
+use nitro_server::origins::origin_of;
 use serde::Serialize;
 use std::thread;
 use std::time::Duration;
@@ -50,11 +50,7 @@ pub(crate) fn flush(args: &FlushArgs) -> Result<(), Error> {
 
 fn add(args: &AddArgs) -> Result<(), Error> {
     // The server may have been started elsewhere.
-    let origin = match CosOrigin::of(&args.origin)? {
-        Some(object) => object.absolute(),
-        None => std::path::absolute(&args.origin),
-    };
-    let origin = origin.map_err(|e| Error::new(args.origin.display(), e))?;
+    let origin = origin_of(&args.origin)?.absolute().map_err(|e| Error::new(args.origin.display(), e))?;
     let wanted = AddVolume {
         volume: args.volume.clone(),
         cache: args.cache.clone(),

@@ -12,7 +12,7 @@ use crate::range_lock::ALL;
 use crate::{Error, Store};
 use bytes::Bytes;
 use nitro_port::buf::{BufMut, is_zero};
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 use std::sync::Arc;
@@ -440,6 +440,12 @@ impl<D: Device> Device for Volume<D> {
         self.zero_range(offset, len).await.map_err(|e| device_error(e, Operation::WriteZeroes, offset, len))
     }
 
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        self.holes(offset, len).await.map_err(|e| device_error(e, Operation::Allocation, offset, len))
+    }
+}
+
+impl<D: Device> Origin for Volume<D> {
     fn recipe_extent_bytes(&self) -> Option<u32> {
         (self.object.kind == Kind::Volume).then_some(self.object.chunk_bytes)
     }
@@ -453,9 +459,5 @@ impl<D: Device> Device for Volume<D> {
         let len = data.len() as u64;
         let written = self.write_believing(offset, data, known).await;
         written.map_err(|e| device_error(e, Operation::Write, offset, len))
-    }
-
-    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
-        self.holes(offset, len).await.map_err(|e| device_error(e, Operation::Allocation, offset, len))
     }
 }

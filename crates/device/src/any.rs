@@ -75,3 +75,5 @@ impl From<RamDevice> for AnyDevice {
         Self::Ram(device)
     }
 }
+
+nitro_port::plain_origin!(AnyDevice);

@@ -318,3 +318,5 @@ impl<D: Device, C: Clock> Device for FaultyDevice<D, C> {
         self.inner.allocation(offset, len).await
     }
 }
+
+nitro_port::plain_origin!(<D: Device, C: Clock> FaultyDevice<D, C>);

@@ -236,3 +236,5 @@ impl Device for RamDevice {
         Ok(runs)
     }
 }
+
+nitro_port::plain_origin!(RamDevice);

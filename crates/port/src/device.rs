@@ -66,35 +66,64 @@ pub trait Device: Send + Sync + 'static {
     /// [`ErrorKind::Unsupported`] where that is not faster than writing zeroes; nothing has changed then.
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>>;
 
+    /// The allocation map of a range, in order, covering it whole. A device that does not know says "allocated".
+    fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
+        let _ = offset;
+        async move { Ok(vec![Allocation { len, hole: false }]) }
+    }
+}
+
+/// A device that volumes lie on. What a wrapper of one has to pass on has no default here: one that forgets it does not compile.
+/// [`plain_origin!`](crate::plain_origin) is for devices that know no contents by fingerprint.
+pub trait Origin: Device {
     /// Where the device knows contents by fingerprint (BLAKE3, cut to 160 bits), without reading them: the bytes of the
     /// extents that [`recipe`](Self::recipe) tells of.
-    fn recipe_extent_bytes(&self) -> Option<u32> {
-        None
-    }
+    fn recipe_extent_bytes(&self) -> Option<u32>;
 
     /// What a range of whole extents holds. Of a device that has recipes, see
     /// [`recipe_extent_bytes`](Self::recipe_extent_bytes), as many as the range has extents.
-    fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>> {
-        async move { Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)) }
-    }
+    fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>>;
 
-    /// As [`write`](Self::write), of a device that has recipes; with the fingerprints of the extents that the range touches, in
+    /// As [`write`](Device::write), of a device that has recipes; with the fingerprints of the extents that the range touches, in
     /// order, `None` where it is not known. They are believed.
     fn write_known(
         &self,
         offset: u64,
         data: Bytes,
         known: &[Option<Fingerprint>],
-    ) -> impl Future<Output = Result<(), DeviceError>> {
-        let _ = known;
-        self.write(offset, data)
-    }
+    ) -> impl Future<Output = Result<(), DeviceError>>;
+}
 
-    /// The allocation map of a range, in order, covering it whole. A device that does not know says "allocated".
-    fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
-        let _ = offset;
-        async move { Ok(vec![Allocation { len, hole: false }]) }
-    }
+/// Makes a device an [`Origin`] that knows no contents by fingerprint: `plain_origin!(MyDevice)`, or
+/// `plain_origin!(<D: Device> MyDevice<D>)`.
+#[macro_export]
+macro_rules! plain_origin {
+    (<$($parameter:ident: $bound:path),+> $device:ty) => {
+        $crate::plain_origin!(@ [$($parameter: $bound),+] $device);
+    };
+    (@ [$($parameter:ident: $bound:path),*] $device:ty) => {
+        impl<$($parameter: $bound),*> $crate::Origin for $device {
+            fn recipe_extent_bytes(&self) -> Option<u32> {
+                None
+            }
+
+            async fn recipe(&self, offset: u64, len: u64) -> Result<$crate::Recipe, $crate::DeviceError> {
+                Err($crate::DeviceError::new($crate::ErrorKind::Unsupported, $crate::Operation::Read, offset, len))
+            }
+
+            async fn write_known(
+                &self,
+                offset: u64,
+                data: $crate::Bytes,
+                _known: &[Option<$crate::Fingerprint>],
+            ) -> Result<(), $crate::DeviceError> {
+                $crate::Device::write(self, offset, data).await
+            }
+        }
+    };
+    ($device:ty) => {
+        $crate::plain_origin!(@ [] $device);
+    };
 }
 
 /// Fingerprints of extents, in order; `None` for one that is all zeroes.
@@ -129,6 +158,12 @@ impl<D: Device> Device for Arc<D> {
         (**self).write_zeroes(offset, len, may_unmap)
     }
 
+    fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
+        (**self).allocation(offset, len)
+    }
+}
+
+impl<D: Origin> Origin for Arc<D> {
     fn recipe_extent_bytes(&self) -> Option<u32> {
         (**self).recipe_extent_bytes()
     }
@@ -144,10 +179,6 @@ impl<D: Device> Device for Arc<D> {
         known: &[Option<Fingerprint>],
     ) -> impl Future<Output = Result<(), DeviceError>> {
         (**self).write_known(offset, data, known)
-    }
-
-    fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
-        (**self).allocation(offset, len)
     }
 }
 

@@ -10,4 +10,6 @@ mod device;
 pub mod slice;
 pub mod yielding;
 
-pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
+pub use bytes::Bytes;
+pub use device::{Allocation, Clock, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
+pub use nitro_units::Fingerprint;

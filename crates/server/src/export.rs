@@ -169,23 +169,23 @@ impl VolumeExport {
 pub struct ExportList<'a> {
     served: &'a Served,
     /// What the client has found.
-    opened: RefCell<Option<Seat>>,
+    opened: RefCell<Option<ClientGuard>>,
     found: Event,
     has_begun: Cell<bool>,
     on_begin: Box<dyn Fn() + 'a>,
 }
 
 /// A client of an export, counted.
-struct Seat(Arc<VolumeExport>);
+struct ClientGuard(Arc<VolumeExport>);
 
-impl Seat {
+impl ClientGuard {
     fn new(export: Arc<VolumeExport>) -> Self {
         export.clients.enter();
         Self(export)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.clients.leave();
     }
@@ -248,7 +248,7 @@ impl Disks for ExportList<'_> {
             self.served.volume(name).map(|export| (export, Some(class)))
         };
         let (disk, class) = plain().or_else(classed)?;
-        *self.opened.borrow_mut() = Some(Seat::new(Arc::clone(&disk)));
+        *self.opened.borrow_mut() = Some(ClientGuard::new(Arc::clone(&disk)));
         self.found.notify(usize::MAX);
         let client = CLIENTS.fetch_add(1, Ordering::Relaxed);
         Some(Opened { disk, requester: Requester { client, class } })

@@ -8,6 +8,12 @@ pub mod control;
 pub mod cos;
 mod export;
 pub mod files;
+pub mod origins;
 mod record;
 pub mod serve;
 pub mod signals;
+
+/// docs/adding-an-origin.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-an-origin.md")]
+struct AddingAnOrigin;

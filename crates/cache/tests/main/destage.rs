@@ -11,7 +11,7 @@ fn an_extent_that_was_lost_and_written_again_is_destaged_under_every_policy() {
         let mut manager = CacheManager::new(Settings { destage, ..Settings::new(16 << 20) }).unwrap();
         let (weu, _) = manager.open_dirty_weu(512).unwrap();
         let key = ExtentKey::new(ObjectId(1), ExtentIndex(7));
-        let mut write = |manager: &mut CacheManager| {
+        let write = |manager: &mut CacheManager| {
             assert!(matches!(manager.append_dirty(weu, key, None, Stored::Packed(4000), 1), Append::At(_)));
         };
         let pass = |manager: &mut CacheManager| {

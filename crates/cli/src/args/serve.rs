@@ -10,7 +10,7 @@ use nitro_server::config::{
     Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintIndexName, FingerprintName, Mode,
     ServerConfig, Span, TlsMode, VolumeConfig,
 };
-use nitro_server::serve::CosOrigin;
+use nitro_server::origins::origin_of;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Volume")]
 struct VolumeArgs {
-    /// The slow storage: a file or block device
+    /// The slow storage: a file or block device, or cos:STORE#OBJECT; file:PATH where a path has a colon
     #[arg(long, value_name = "PATH", requires = "cache", required_unless_present = "config")]
     origin: Option<PathBuf>,
     /// Name of the volume and its export; by default the origin's file name without its extension
@@ -267,10 +267,7 @@ impl ServeArgs {
         };
         let name = match &self.volume.name {
             Some(name) => name.clone(),
-            None => match CosOrigin::of(origin)? {
-                Some(object) => object.object,
-                None => origin.file_stem().map_or_else(|| "volume".into(), |stem| stem.to_string_lossy().into_owned()),
-            },
+            None => origin_of(origin)?.volume_name(),
         };
         let volume = VolumeConfig {
             origin: origin.clone(),

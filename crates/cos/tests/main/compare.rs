@@ -5,6 +5,7 @@ use futures_executor::block_on;
 use nitro_cos::{Settings, Store};
 use nitro_device::CrashingDevice;
 use nitro_port::Device;
+use nitro_port::Origin;
 use nitro_units::Fingerprint;
 use std::sync::Arc;
 

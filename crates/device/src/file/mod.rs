@@ -244,3 +244,5 @@ impl Retries {
         Ok(())
     }
 }
+
+nitro_port::plain_origin!(FileDevice);

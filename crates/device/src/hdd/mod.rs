@@ -204,3 +204,5 @@ impl<D: Device, C: Clock> Device for HddDevice<D, C> {
         self.inner.allocation(offset, len).await
     }
 }
+
+nitro_port::plain_origin!(<D: Device, C: Clock> HddDevice<D, C>);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Either, LocalBoxFuture, select};
-use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin};
 use nitro_units::ClassId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -98,11 +98,11 @@ impl RequestContext {
         Self { class, given_up: None }
     }
 
-    fn limited(class: ClassId) -> Self {
+    pub(super) fn limited(class: ClassId) -> Self {
         Self { class, given_up: Some(Arc::default()) }
     }
 
-    fn give_up(&self) {
+    pub(super) fn give_up(&self) {
         if let Some(given_up) = &self.given_up {
             given_up.store(true, Ordering::SeqCst);
         }
@@ -188,7 +188,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// For how long the origin has owed an answer: zero when it owes none.
     pub fn origin_owes(&self) -> Duration {
         self.waits.oldest().map_or(Duration::ZERO, |since| self.cache.clock.now().saturating_sub(since))
@@ -241,6 +241,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
             Ok(result) => (result, None),
             Err(request) => {
                 context.give_up();
+                self.flights.given_up();
                 self.metrics.errors.add(1);
                 let left = self.waits.leave(held_bytes);
                 let rest = async move {

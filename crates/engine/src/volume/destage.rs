@@ -1,7 +1,6 @@
 //! Destage: bringing the origin up to date with what only the cache has, in offset order, neighbours merged, one run at
 //! a time, so that reads never queue behind it (paper §3).
 
-use super::flights::Touches;
 use super::{EXTENTS_PER_LOCK, Volume};
 use crate::error::Error;
 use crate::format::journal::{FORGET_BYTES, Record, VERSIONED_BYTES};
@@ -13,7 +12,7 @@ use futures_util::stream::{self, StreamExt};
 use nitro_cache::{CacheManager, DirtyExtent};
 use nitro_port::buf::{BufMut, held_bytes};
 use nitro_port::yielding::{attempt_at, yield_now};
-use nitro_port::{Clock, Device, Recipe};
+use nitro_port::{Clock, Device, Origin, Recipe};
 use nitro_units::{ExtentIndex, Fingerprint};
 use std::ops::Range;
 use std::pin::pin;
@@ -123,7 +122,7 @@ impl Drop for Drainer<'_> {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// What was dirty and could not be read back: ranges of bytes, in order. Reads of them fail until they are written
     /// again.
     pub fn lost_ranges(&self) -> Vec<Range<u64>> {
@@ -315,7 +314,7 @@ impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
         for extent in batch {
             let index = extent.key.index().0;
             // Where a client is writing to the origin, it has seen to it itself.
-            if let Some(guard) = self.flights.try_begin_write(index..index + 1, Touches::Destage) {
+            if let Some(guard) = self.flights.try_begin_destage(index..index + 1) {
                 guards.push(guard);
                 taken.push(extent);
             }

@@ -140,9 +140,26 @@ impl Writer {
     }
 }
 
+/// A write that waits for others to end.
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    extents: Range<u64>,
+    touches: Touches,
+    context: RequestContext,
+}
+
+impl Waiter {
+    fn meets(&self, extents: &Range<u64>, touches: Touches) -> bool {
+        touches.excludes(self.touches) && self.extents.start < extents.end && extents.start < self.extents.end
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     writers: Vec<Writer>,
+    /// In the order in which they came.
+    waiters: Vec<Waiter>,
     fills: HashMap<u64, Fill>,
     dirty: usize,
     writer_next: u64,
@@ -151,6 +168,24 @@ struct State {
 impl State {
     fn excludes(&self, extents: &Range<u64>, touches: Touches) -> bool {
         self.writers.iter().any(|writer| touches.excludes(writer.touches) && writer.overlaps(extents))
+    }
+
+    /// Whether a write that came before waiter `id`, or any where there is none, waits for these extents. One that was given up
+    /// changes nothing any more.
+    fn is_awaited(&self, extents: &Range<u64>, touches: Touches, id: Option<u64>) -> bool {
+        let earlier = self.waiters.iter().take_while(|waiter| Some(waiter.id) != id);
+        earlier.filter(|waiter| !waiter.context.is_given_up()).any(|waiter| waiter.meets(extents, touches))
+    }
+
+    /// Whether a write that only destage keeps waiting waits for these extents. What waits for a client may need destage to go on,
+    /// since that client may wait for room.
+    fn is_awaited_by_next(&self, extents: &Range<u64>) -> bool {
+        let client = |waiter: &Waiter| {
+            let mut clients = self.writers.iter().filter(|writer| writer.touches != Touches::Destage);
+            clients.any(|writer| waiter.meets(&writer.extents, writer.touches))
+        };
+        let next = |waiter: &&Waiter| !waiter.context.is_given_up() && waiter.meets(extents, Touches::Destage);
+        self.waiters.iter().filter(next).any(|waiter| !client(waiter))
     }
 
     /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
@@ -296,8 +331,8 @@ impl Flights {
         }
     }
 
-    /// Waits until no other write touches these extents. One that touches the origin makes every clean fill of them void;
-    /// `found` gets the bytes of those that were on their way into the cache.
+    /// Waits until no other write touches these extents, in the order in which they came. One that touches the origin makes every
+    /// clean fill of them void; `found` gets the bytes of those that were on their way into the cache.
     pub(super) async fn begin_write(
         self: &Arc<Self>,
         extents: Range<u64>,
@@ -305,26 +340,41 @@ impl Flights {
         context: &RequestContext,
         mut found: impl FnMut(u64, Bytes),
     ) -> Writing {
+        let mut waiting: Option<Waiting<'_>> = None;
         loop {
             let released = {
                 let mut state = self.state.lock();
-                if !state.excludes(&extents, touches) {
+                let id = waiting.as_ref().map(|waiting| waiting.id);
+                if !state.excludes(&extents, touches) && !state.is_awaited(&extents, touches, id) {
                     if touches == Touches::Origin {
                         state.void(&extents, &mut found);
                     }
-                    return self.enter(&mut state, extents, touches, context.clone());
+                    let writing = self.enter(&mut state, extents, touches, context.clone());
+                    drop(state);
+                    return writing;
                 }
+                waiting.get_or_insert_with(|| {
+                    state.writer_next += 1;
+                    let id = state.writer_next;
+                    state.waiters.push(Waiter { id, extents: extents.clone(), touches, context: context.clone() });
+                    Waiting { flights: self, id }
+                });
                 self.released.listen()
             };
             released.await;
         }
     }
 
-    /// Begins a write if no other touches these extents.
-    pub(super) fn try_begin_write(self: &Arc<Self>, extents: Range<u64>, touches: Touches) -> Option<Writing> {
+    /// Begins a round of destage if no other write touches these extents, or is about to.
+    pub(super) fn try_begin_destage(self: &Arc<Self>, extents: Range<u64>) -> Option<Writing> {
         let mut state = self.state.lock();
-        (!state.excludes(&extents, touches))
-            .then(|| self.enter(&mut state, extents, touches, RequestContext::default()))
+        (!state.excludes(&extents, Touches::Destage) && !state.is_awaited_by_next(&extents))
+            .then(|| self.enter(&mut state, extents, Touches::Destage, RequestContext::default()))
+    }
+
+    /// A request was given up: what came after it waits for it no more.
+    pub(super) fn given_up(&self) {
+        self.released.notify(usize::MAX);
     }
 
     /// Ends when all writes have ended whose contents reads see by now: what a client has read, and then flushed, must be
@@ -501,6 +551,19 @@ impl Writing {
     }
 }
 
+/// The place of a write among those that wait.
+struct Waiting<'a> {
+    flights: &'a Flights,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.flights.state.lock().waiters.retain(|waiter| waiter.id != self.id);
+        self.flights.released.notify(usize::MAX);
+    }
+}
+
 impl Drop for Writing {
     fn drop(&mut self) {
         let mut state = self.flights.state.lock();
@@ -508,5 +571,60 @@ impl Drop for Writing {
         self.flights.update(&state);
         drop(state);
         self.flights.released.notify(usize::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use nitro_units::ClassId;
+    use std::pin::pin;
+
+    fn context() -> RequestContext {
+        RequestContext::default()
+    }
+
+    #[test]
+    fn a_wide_write_that_waits_is_not_overtaken_and_destage_lets_it_pass() {
+        let flights = Arc::new(Flights::default());
+        let (narrow, wide) = (context(), context());
+        let begin = |extents, touches, context| Box::pin(flights.begin_write(extents, touches, context, |_, _| {}));
+        let first = begin(3..4, Touches::Buffer, &narrow).now_or_never().unwrap();
+        let mut trim = begin(0..100, Touches::Origin, &wide);
+        assert!(trim.as_mut().now_or_never().is_none());
+        let mut later = begin(50..51, Touches::Buffer, &narrow);
+        assert!(later.as_mut().now_or_never().is_none(), "it overtook the trim");
+        assert!(begin(200..201, Touches::Buffer, &narrow).now_or_never().is_some(), "nothing waits for this one");
+        // The client that the trim waits for may need room: destage goes on.
+        let destage = flights.try_begin_destage(60..61).unwrap();
+        drop(first);
+        assert!(trim.as_mut().now_or_never().is_none());
+        assert!(flights.try_begin_destage(70..71).is_none(), "destage keeps the trim waiting");
+        drop(destage);
+        let trim = trim.now_or_never().unwrap();
+        assert!(later.as_mut().now_or_never().is_none());
+        drop(trim);
+        assert!(later.now_or_never().is_some());
+    }
+
+    #[test]
+    fn what_goes_away_or_is_given_up_keeps_nobody_waiting() {
+        let flights = Arc::new(Flights::default());
+        let (narrow, wide) = (context(), RequestContext::limited(ClassId::default()));
+        let begin = |extents, touches, context| Box::pin(flights.begin_write(extents, touches, context, |_, _| {}));
+        let _first = begin(3..4, Touches::Origin, &narrow).now_or_never().unwrap();
+        let mut gone = begin(0..100, Touches::Origin, &narrow);
+        assert!(gone.as_mut().now_or_never().is_none());
+        let mut given_up = pin!(begin(0..100, Touches::Origin, &wide));
+        assert!(given_up.as_mut().now_or_never().is_none());
+        let mut later = begin(50..51, Touches::Origin, &narrow);
+        assert!(later.as_mut().now_or_never().is_none());
+        drop(gone);
+        assert!(later.as_mut().now_or_never().is_none());
+        wide.give_up();
+        flights.given_up();
+        assert!(later.now_or_never().is_some());
+        assert!(given_up.as_mut().now_or_never().is_none());
     }
 }

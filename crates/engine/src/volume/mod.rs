@@ -44,7 +44,7 @@ use nitro_cache::pattern::StreamDetector;
 pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
 use nitro_port::yielding::yield_now;
-use nitro_port::{Allocation, Clock, Device};
+use nitro_port::{Allocation, Clock, Device, Origin};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::Mutex;
 use readahead::ReadaheadQueue;
@@ -115,7 +115,7 @@ pub struct Volume<F, O, C> {
     latencies: VolumeLatencies,
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Puts `cache` in front of `origin`.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::error::Error;
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Origin};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl fmt::Display for WriteMode {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// How it writes now.
     pub fn mode(&self) -> WriteMode {
         if self.writes_back.load(Ordering::SeqCst) { WriteMode::WriteBack } else { WriteMode::WriteThrough }

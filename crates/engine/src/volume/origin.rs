@@ -5,7 +5,7 @@ use crate::error::Error;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation, Origin};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 use std::pin::pin;
@@ -27,7 +27,7 @@ impl Drop for OriginRead<'_> {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     fn origin_block(&self) -> u64 {
         self.origin.geometry().block_bytes.into()
     }

@@ -12,7 +12,7 @@ use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
 use nitro_cache::pattern::Access;
 use nitro_port::yielding::yield_now;
-use nitro_port::{Clock, Device, Recipe};
+use nitro_port::{Clock, Device, Origin, Recipe};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -94,7 +94,7 @@ impl SsdRun {
 /// Some extents of a request, in order, and whether the origin was needed.
 type Extents = SmallVec<[Bytes; 2]>;
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Reads a range.
     ///
     /// # Errors

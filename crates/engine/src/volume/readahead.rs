@@ -8,7 +8,7 @@ use event_listener::Event;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use nitro_port::yielding::attempt_at;
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Origin};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -52,7 +52,7 @@ impl ReadaheadQueue {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Reads ahead of sequential readers for as long as it is polled.
     pub async fn readahead_worker(&self) {
         let mut reads = FuturesUnordered::new();

@@ -9,18 +9,18 @@ use bytes::Bytes;
 use futures_util::future::{join_all, try_join_all};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
-use nitro_port::{Clock, Device, Recipe};
+use nitro_port::{Clock, Device, Origin, Recipe};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 
 /// Whether an origin's fingerprints are those of a cache.
-pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Device) -> bool {
+pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Origin) -> bool {
     origin.recipe_extent_bytes() == Some(settings.manager.extent_bytes)
         && settings.manager.dedup
         && settings.fingerprint_hash == FingerprintHash::Blake3
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Whether fingerprints are handed on between origin and cache.
     fn goes_by_recipes(&self) -> bool {
         self.has_recipes && self.is_cached()

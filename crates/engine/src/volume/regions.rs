@@ -9,7 +9,7 @@ use crate::doubts::DoubtId;
 use crate::error::Error;
 use crate::format::journal::{REGION_BYTES as REGION_RECORD_BYTES, Record};
 use crate::writeback::Room;
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Origin};
 use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -258,7 +258,7 @@ impl<F, C: Clock> Drop for Intent<'_, F, C> {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Has the journal know that a range of extents may change at the origin. `None`: there is no journal to tell.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use super::context::RequestContext;
 use crate::error::Error;
 use crate::writeback::DirtyShare;
 use futures_util::future::select;
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, ObjectId};
 use parking_lot::Mutex;
 use std::pin::pin;
@@ -59,7 +59,7 @@ impl<F: Device, C: Clock> Drop for Admitted<'_, F, C> {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// The part of the cache's room for dirty data that it may take.
     pub fn dirty_share(&self) -> DirtyShare {
         self.cache.shares.share(self.options.object)

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
 use nitro_units::Fingerprint;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl<F, C: Clock> Drop for OriginWrite<'_, F, C> {
     }
 }
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Writes a range. With `fua`, it is durable before this returns.
     ///
     /// # Errors

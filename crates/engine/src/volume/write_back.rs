@@ -13,14 +13,14 @@ use bytes::Bytes;
 use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Device};
+use nitro_port::{Clock, Device, Origin};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// Why a volume takes no writes any more at the end of a server.
 const CLOSED: &str = "the cache is being closed";
 
-impl<F: Device, O: Device, C: Clock> Volume<F, O, C> {
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     pub(super) async fn write_back(
         &self,
         offset: u64,

@@ -283,7 +283,8 @@ impl<D: Disk> Client<D> {
         let fua = self.rng.one_in(10) && !self.habits.never_flush;
         let through = self.disk.writes_through();
         let what = format!("{change:?}{} of {len} bytes at {offset}", if fua { " FUA" } else { "" });
-        let writing = self.shared.borrow_mut().oracle.begin_write(first, &data, through, what);
+        let is_edge = |sector| old.iter().any(|(edge, _)| *edge == sector);
+        let writing = self.shared.borrow_mut().oracle.begin_write(first, &data, is_edge, through, what);
         let done = match change {
             Change::Write => self.disk.write(offset, part, fua).await,
             Change::Zero { may_unmap } => self.disk.write_zeroes(offset, len, may_unmap, fua).await,

@@ -245,3 +245,5 @@ impl Device for CrashDevice {
         Ok(())
     }
 }
+
+nitro_port::plain_origin!(CrashDevice);

@@ -49,6 +49,8 @@ struct Written {
     through: bool,
     /// One of those that a crash left to choose from.
     left_by_crash: bool,
+    /// A device lied: the sector may hold anything that it ever held, also after it was read.
+    lied: bool,
 }
 
 impl Written {
@@ -107,6 +109,7 @@ impl Oracle {
             doubtful: false,
             through: true,
             left_by_crash: false,
+            lied: false,
         };
         Self {
             volume,
@@ -149,14 +152,25 @@ impl Oracle {
         }
     }
 
-    /// A write of whole sectors begins. `through`: it is acknowledged only when the origin has it.
-    pub fn begin_write(&mut self, first: u64, data: &Bytes, through: bool, what: String) -> Writing {
+    /// A write of whole sectors begins. `through`: it is acknowledged only when the origin has it. Of the sectors at its `edges` a
+    /// part stays what it was: where a device lied before, that is not certain, whatever was read of it.
+    pub fn begin_write(
+        &mut self,
+        first: u64,
+        data: &Bytes,
+        edges: impl Fn(u64) -> bool,
+        through: bool,
+        what: String,
+    ) -> Writing {
         let sectors = first..first + (data.len() / SECTOR) as u64;
         let begun = self.tick();
         for sector in sectors.clone() {
             let bytes = sector_of(data, sector - first);
             self.ever[sector as usize].push(bytes.clone());
-            self.push(sector, Value::Bytes(bytes), begun, through);
+            let lied = edges(sector) && self.sectors[sector as usize].iter().any(|write| write.lied);
+            self.push(sector, if lied { Value::Any } else { Value::Bytes(bytes) }, begun, through);
+            // Until the sector is written whole.
+            self.sectors[sector as usize].iter_mut().rev().take(1).for_each(|write| write.lied = lied);
         }
         let log = self.note(what, sectors.clone());
         Writing { sectors, begun, log }
@@ -171,8 +185,16 @@ impl Oracle {
     }
 
     fn push(&mut self, sector: u64, value: Value, begun: Time, through: bool) {
-        let write =
-            Written { value, begun, ended: NEVER, durable: false, doubtful: false, through, left_by_crash: false };
+        let write = Written {
+            value,
+            begun,
+            ended: NEVER,
+            durable: false,
+            doubtful: false,
+            through,
+            left_by_crash: false,
+            lied: false,
+        };
         self.sectors[sector as usize].push(write);
     }
 
@@ -352,7 +374,8 @@ impl Oracle {
         let now = self.tick();
         for writes in &mut self.sectors {
             writes.truncate(1);
-            writes[0] = Written { value: Value::Any, begun: 0, ended: now, durable: true, ..writes[0].clone() };
+            writes[0] =
+                Written { value: Value::Any, begun: 0, ended: now, durable: true, lied: true, ..writes[0].clone() };
         }
     }
 

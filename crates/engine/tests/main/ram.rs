@@ -289,3 +289,5 @@ fn requests_over_huge_ranges_let_others_run() {
     let (count, runs) = polls(volume.cached_runs(0, 4 << 30));
     assert!(count >= turns && runs.unwrap().len() == 1, "{count} polls");
 }
+
+nitro_port::plain_origin!(<D: Device> Counting<D>);

@@ -7,7 +7,7 @@ use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
-use nitro_port::{Device, DeviceError, Geometry, Recipe};
+use nitro_port::{Device, DeviceError, Geometry, Origin, Recipe};
 use nitro_units::{Fingerprint, ObjectId};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,15 +28,6 @@ impl Device for Known {
         self.ram.geometry()
     }
 
-    fn recipe_extent_bytes(&self) -> Option<u32> {
-        Some(8192)
-    }
-
-    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
-        let bytes = self.ram.read(offset, len as usize).await?;
-        Ok(bytes.chunks(8192).map(|c| (!is_zero(c)).then(|| FingerprintHash::Blake3.of(c))).collect())
-    }
-
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         self.ram.read(offset, len).await
     }
@@ -44,6 +35,29 @@ impl Device for Known {
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
         self.unknown.fetch_add(data.len().div_ceil(8192), SeqCst);
         self.ram.write(offset, data).await
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.ram.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.ram.discard(offset, len).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.ram.write_zeroes(offset, len, may_unmap).await
+    }
+}
+
+impl Origin for Known {
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        Some(8192)
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        let bytes = self.ram.read(offset, len as usize).await?;
+        Ok(bytes.chunks(8192).map(|c| (!is_zero(c)).then(|| FingerprintHash::Blake3.of(c))).collect())
     }
 
     async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
@@ -60,18 +74,6 @@ impl Device for Known {
             }
         }
         self.ram.write(offset, data).await
-    }
-
-    async fn flush(&self) -> Result<(), DeviceError> {
-        self.ram.flush().await
-    }
-
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.ram.discard(offset, len).await
-    }
-
-    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
-        self.ram.write_zeroes(offset, len, may_unmap).await
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 /// Does `work` on a thread of its own: a file system that does not answer holds up no reactor. Work that was begun goes on when its
 /// caller goes away.
-pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let (sender, receiver) = oneshot::channel();
     thread::Builder::new()
         .name("nitro-files".to_owned())

@@ -1,106 +1,48 @@
 //! The devices of a server: origins that leave a trace of life, and caches that can grow.
 
-use super::heart::Heart;
+use super::lease::OriginLease;
 use super::overlay::Overlay;
+use crate::origins::Backing;
 use bytes::Bytes;
 use nitro_device::{AnyDevice, FileDevice};
 use nitro_port::buf::BufMut;
-use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Recipe};
+use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation, Origin, Recipe};
 use nitro_units::Fingerprint;
 use std::sync::OnceLock;
 
 /// An origin. Before it is changed, the cache is told that it is in use.
 pub enum OriginDevice {
-    /// One that is served; without a heart where there is no cache to tell.
+    /// One that is served; without a lease where there is no cache to tell.
     Real(Box<ServedOrigin>),
     /// One of that size that swallows what it is given: for dirty data that are to be discarded.
     Nowhere(u64),
 }
 
-/// What is beneath a volume.
-pub enum Beneath {
-    /// A file or a block device.
-    Device(Box<AnyDevice>),
-    /// An object of a store.
-    Object(nitro_cos::Volume<AnyDevice>),
-}
-
-macro_rules! beneath {
-    ($any:expr, $device:ident => $call:expr) => {
-        match $any {
-            Beneath::Device($device) => $call,
-            Beneath::Object($device) => $call,
-        }
-    };
-}
-
-impl Device for Beneath {
-    fn geometry(&self) -> Geometry {
-        beneath!(self, d => d.geometry())
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
-        beneath!(self, d => d.read(offset, len).await)
-    }
-
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
-        beneath!(self, d => d.write(offset, data).await)
-    }
-
-    async fn flush(&self) -> Result<(), DeviceError> {
-        beneath!(self, d => d.flush().await)
-    }
-
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        beneath!(self, d => d.discard(offset, len).await)
-    }
-
-    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
-        beneath!(self, d => d.write_zeroes(offset, len, may_unmap).await)
-    }
-
-    fn recipe_extent_bytes(&self) -> Option<u32> {
-        beneath!(self, d => d.recipe_extent_bytes())
-    }
-
-    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
-        beneath!(self, d => d.recipe(offset, len).await)
-    }
-
-    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
-        beneath!(self, d => d.write_known(offset, data, known).await)
-    }
-
-    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
-        beneath!(self, d => d.allocation(offset, len).await)
-    }
-}
-
 /// An origin that is served, and what tells its cache of it.
 pub struct ServedOrigin {
-    device: Beneath,
-    heart: Option<Heart>,
+    device: Backing,
+    lease: Option<OriginLease>,
 }
 
 impl OriginDevice {
-    pub(super) fn new(device: Beneath, heart: Option<Heart>) -> Self {
-        Self::Real(Box::new(ServedOrigin { device, heart }))
+    pub(super) fn new(device: Backing, lease: Option<OriginLease>) -> Self {
+        Self::Real(Box::new(ServedOrigin { device, lease }))
     }
 
     /// What tells the cache of it.
-    pub fn heart(&self) -> Option<&Heart> {
+    pub fn lease(&self) -> Option<&OriginLease> {
         match self {
-            Self::Real(origin) => origin.heart.as_ref(),
+            Self::Real(origin) => origin.lease.as_ref(),
             Self::Nowhere(_) => None,
         }
     }
 
     /// The device to change, once the cache knows that it is being changed.
-    async fn to_change(&self) -> Option<&Beneath> {
+    async fn to_change(&self) -> Option<&Backing> {
         match self {
             Self::Real(origin) => {
-                if let Some(heart) = &origin.heart {
-                    heart.beat().await;
+                if let Some(lease) = &origin.lease {
+                    lease.renew().await;
                 }
                 Some(&origin.device)
             }
@@ -154,6 +96,15 @@ impl Device for OriginDevice {
         }
     }
 
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        match self {
+            Self::Real(origin) => origin.device.allocation(offset, len).await,
+            Self::Nowhere(_) => Ok(vec![Allocation { len, hole: true }]),
+        }
+    }
+}
+
+impl Origin for OriginDevice {
     fn recipe_extent_bytes(&self) -> Option<u32> {
         match self {
             Self::Real(origin) => origin.device.recipe_extent_bytes(),
@@ -172,13 +123,6 @@ impl Device for OriginDevice {
         match self.to_change().await {
             Some(device) => device.write_known(offset, data, known).await,
             None => Ok(()),
-        }
-    }
-
-    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
-        match self {
-            Self::Real(origin) => origin.device.allocation(offset, len).await,
-            Self::Nowhere(_) => Ok(vec![Allocation { len, hole: true }]),
         }
     }
 }

@@ -67,8 +67,11 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Whatever links lead to the origin, its mark is in one place.
-    pub(super) fn of(origin: &Path) -> io::Result<Self> {
+    /// Of a file or block device: whatever links lead to it, its mark is in one place. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be found or read.
+    pub fn of(origin: &Path) -> io::Result<Self> {
         let real = fs::canonicalize(origin)?;
         if fs::metadata(&real)?.file_type().is_block_device() {
             let places = block_names(&real).into_iter().map(|name| marked(&state_folder().join(name))).collect();
@@ -78,8 +81,9 @@ impl Fence {
         Ok(Self { origin: origin.to_owned(), places: vec![marked(&real)], links: Links::Refused, inode })
     }
 
-    /// Of an object of a store: the mark is at `place`.
-    pub(super) fn at(origin: &Path, place: &Path) -> Self {
+    /// Of an origin that is no file: the mark is at `place`.
+    #[must_use]
+    pub fn at(origin: &Path, place: &Path) -> Self {
         Self { origin: origin.to_owned(), places: vec![marked(place)], links: Links::Followed, inode: None }
     }
 

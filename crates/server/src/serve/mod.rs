@@ -3,13 +3,12 @@
 mod aside;
 mod caches;
 mod connections;
-mod cos_origin;
 mod device;
 mod fence;
+mod file_id;
 mod flash_index;
-mod heart;
-mod identity;
 mod latch;
+mod lease;
 mod log;
 mod mark;
 mod need;
@@ -33,22 +32,26 @@ mod volumes;
 mod witness;
 mod workers;
 
+pub(crate) use aside::aside;
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::Count;
-pub use cos_origin::CosOrigin;
 pub(crate) use device::{CacheDevice, OriginDevice};
+pub use fence::Fence;
 pub(crate) use fence::Guard;
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
-pub(crate) use heart::mode_of_byte;
 pub(crate) use latch::Latch;
+pub(crate) use lease::mode_of_byte;
 pub use log::open_to_look as open_log_to_look;
 pub(crate) use need::need as ram_need;
 pub(crate) use place::{CONTROL_SUFFIX, runtime_folder};
 pub use plan::available_ram_bytes;
 pub(crate) use served::Served;
+pub use stamp::Look;
+pub(crate) use store::device_error;
 
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;
+use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
 use connections::{Connections, sleep};
@@ -96,7 +99,7 @@ pub fn run(config: Config) -> Result<(), Error> {
         let served = serve_all(&config, prepared, sockets, tls, signals).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
-        let closed = Box::pin(cos_origin::close_all()).await;
+        let closed = Box::pin(origins::close_all()).await;
         let ended = served.and(finished).and(closed);
         if ended.is_ok() {
             caches.into_iter().for_each(outlive::forget);

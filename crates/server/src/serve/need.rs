@@ -1,8 +1,9 @@
 //! The RAM that the server may come to take: declared here, printed before it starts, and told by `nitro status`.
 
+use super::Served;
 use super::plan::available_ram_bytes;
-use super::{Served, cos_origin};
 use crate::control::protocol::{Ram, RamPart};
+use crate::origins;
 use nitro_console::size::Size;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
@@ -52,7 +53,7 @@ pub fn need(served: &Served) -> Ram {
     for export in served.all() {
         parts.push(part(format!("volume {}", export.name), export.volume.cache().settings().volume_ram_bytes()));
     }
-    for (path, bytes) in cos_origin::ram_needs() {
+    for (path, bytes) in origins::ram_needs() {
         parts.push(part(format!("store {}", path.display()), bytes));
     }
     let sum = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);

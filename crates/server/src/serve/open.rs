@@ -1,11 +1,12 @@
 //! Opening what is configured, with every fault named before anything changes.
 
 use super::caches::{self, CacheEntry};
-use super::identity::Identity;
+use super::file_id::FileId;
 use super::store;
-use super::volumes::{self, Origin, Verdict};
+use super::volumes::{self, Verdict};
 use crate::config::{CacheConfig, CacheStore, Config};
 use crate::export::VolumeExport;
+use crate::origins::{OpenOrigin, origin_of};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub type Caches = BTreeMap<String, Arc<CacheEntry>>;
 pub(super) struct Prepared {
     pub(super) caches: Caches,
     /// In the order of the configuration.
-    origins: Vec<(Origin, Verdict)>,
+    origins: Vec<(OpenOrigin, Verdict)>,
 }
 
 /// Opens origins first: a cache is only created or formatted when everything else is right.
@@ -27,7 +28,7 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     check_identities(config)?;
     let mut opened = Vec::new();
     for (name, volume) in &config.volumes {
-        opened.push(volumes::open_origin(name, volume).await?);
+        opened.push(origin_of(&volume.origin)?.open(name, volume).await?);
     }
     let mut caches = Caches::new();
     for (name, cache) in &config.caches {
@@ -101,10 +102,12 @@ fn warn_of_others(config: &Config, entry: &CacheEntry) {
 
 /// Refuses a configuration that uses one file or device twice.
 fn check_identities(config: &Config) -> Result<(), Error> {
-    let mut seen: Vec<(Identity, String, bool)> = Vec::new();
+    let mut seen: Vec<(FileId, String, bool)> = Vec::new();
     let mut objects: BTreeMap<&Path, (&String, bool)> = BTreeMap::new();
     for (name, volume) in &config.volumes {
-        let Ok(identity) = Identity::of(&volume.origin) else {
+        let origin = origin_of(&volume.origin)?;
+        let file = origin.host_path().filter(|_| origin.is_host()).and_then(|path| FileId::of(path).ok());
+        let Some(identity) = file else {
             // An object of a store, or what will be found missing.
             let other = objects.insert(&volume.origin, (name, volume.read_only));
             if let Some((other, _)) = other.filter(|(_, read_only)| !(*read_only && volume.read_only)) {

@@ -2,12 +2,12 @@
 
 use super::Served;
 use super::connections::{Drain, sleep};
-use super::cos_origin::{self, CosOrigin};
 use super::volumes;
 use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_share};
 use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
 use crate::export::VolumeExport;
+use crate::origins::{self, CosOrigin, origin_of};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{DirtyShare, Health, WriteMode};
@@ -133,8 +133,8 @@ impl Served {
             WriteMode::WriteBack => guard.raise().await?,
             WriteMode::WriteThrough => guard.release(),
         }
-        if let Some(heart) = export.volume.origin().heart() {
-            heart.set_mode(mode);
+        if let Some(lease) = export.volume.origin().lease() {
+            lease.set_mode(mode);
         }
         export.set_mode(mode).await.map_err(|e| export.left_behind(&e))?;
         export.unmark().await?;
@@ -163,8 +163,8 @@ impl Served {
         if let Some(guard) = &export.guard {
             guard.release();
         }
-        if let Some(heart) = export.volume.origin().heart() {
-            heart.set_mode(WriteMode::WriteThrough);
+        if let Some(lease) = export.volume.origin().lease() {
+            lease.set_mode(WriteMode::WriteThrough);
         }
         // The long part first, which may be given up.
         export.set_mode(WriteMode::WriteThrough).await.map_err(|e| export.left_behind(&e))?;
@@ -205,7 +205,7 @@ impl Served {
     /// Does something with a store of which objects are served.
     pub async fn act_on_store(self: &Arc<Self>, path: &Path, action: &CosAction) -> Result<Outcome, Error> {
         let what = format!("store {}", path.display());
-        let Some(store) = cos_origin::find(path).await else {
+        let Some(store) = origins::find(path).await else {
             return Err(
                 Error::new(what, "this server does not have it open").or("name the server that has with --control")
             );
@@ -234,7 +234,7 @@ impl Served {
 
     /// Volumes that are objects of a store.
     fn of_store(&self, path: &Path) -> impl Iterator<Item = (Arc<VolumeExport>, CosOrigin)> {
-        let is_same = cos_origin::same_store(path);
+        let is_same = origins::same_store(path);
         self.all().into_iter().filter_map(move |export| {
             let origin = CosOrigin::of(&export.origin).ok().flatten()?;
             is_same(&origin).then_some((export, origin))
@@ -262,7 +262,7 @@ impl Served {
             dirty_share_max: wanted.dirty_share_max,
         };
         let mode = check(&name, &config, entry.path.is_some())?;
-        let origin = volumes::open_origin(&name, &config).await?;
+        let origin = origin_of(&config.origin)?.open(&name, &config).await?;
         let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty).await?;
         let export = Arc::new(volumes::admit(&entry, &name, &config, mode, origin, verdict).await?);
         self.take(Arc::clone(&export));
@@ -346,8 +346,8 @@ impl Served {
             return Err(Error::new(format_args!("volume {}", export.name), why)
                 .or("overwrite those ranges (nitro status lists them), or give --force-discard-dirty"));
         }
-        if let Some(heart) = volume.origin().heart() {
-            heart.pause();
+        if let Some(lease) = volume.origin().lease() {
+            lease.pause();
         }
         if let Some((object, _)) = export.entry.known(&export.name) {
             export.entry.cache.forget_volume(object).await.map_err(|e| failed(export, &e))?;

@@ -1,11 +1,11 @@
 //! After `kill -9`, everything that the last start wrote is still there, flushed or not, if neither the machine nor a disk was
 //! restarted (`Machine`). What it was writing at that moment stands in memory that outlives the program (`memory`).
 
-use super::cos_origin::CosOrigin;
 use super::fence::Uuid;
 use super::place;
 use crate::config::{Config, VolumeConfig};
 use crate::files::private_folder;
+use crate::origins::origin_of;
 use nitro_device::map_words;
 use nitro_engine::CrashMemory;
 use nitro_port::codec::FingerprintHash;
@@ -39,7 +39,7 @@ impl Machine {
 }
 
 fn origin_path(volume: &VolumeConfig) -> Option<PathBuf> {
-    Some(CosOrigin::of(&volume.origin).ok()?.map_or_else(|| volume.origin.clone(), |object| object.store))
+    Some(origin_of(&volume.origin).ok()?.host_path()?.to_owned())
 }
 
 /// A file and the disks under it, or a block device. `None`: an older kernel does not number disks.

@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Assigned {
     client: Accepted,
     admission: Admission,
-    seat: Seat,
+    guard: ClientGuard,
 }
 
 /// One of a thread's clients; counted until dropped.
-struct Seat(Arc<AtomicUsize>);
+struct ClientGuard(Arc<AtomicUsize>);
 
-impl Drop for Seat {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -57,8 +57,8 @@ impl Reactors {
             return;
         };
         server.clients.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat(Arc::clone(&server.clients));
-        if server.assign.unbounded_send(Assigned { client, admission, seat }).is_err() {
+        let guard = ClientGuard(Arc::clone(&server.clients));
+        if server.assign.unbounded_send(Assigned { client, admission, guard }).is_err() {
             tracing::error!("a reactor thread has ended; a client is turned away");
         }
     }
@@ -80,11 +80,11 @@ fn start_server(
     let (assign, mut assigned) = unbounded::<Assigned>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
-        while let Some(Assigned { client, admission, seat }) = assigned.next().await {
+        while let Some(Assigned { client, admission, guard }) = assigned.next().await {
             let (served, options) = (Arc::clone(&served), Arc::clone(&options));
             spawn_local(async move {
                 connections::serve(client, &admission, &served, &options).await;
-                drop((admission, seat));
+                drop((admission, guard));
             });
         }
     })?;

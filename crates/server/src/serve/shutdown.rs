@@ -172,8 +172,8 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
     if let Err(error) = volume.close_regions(true).await {
         tracing::warn!("{}", Error::with_sources(format_args!("{what}: what is cached of it is read anew"), &error));
     }
-    let Some(heart) = volume.origin().heart() else { return Ok(()) };
-    if let Err(error) = heart.rest().await {
+    let Some(lease) = volume.origin().lease() else { return Ok(()) };
+    if let Err(error) = lease.rest().await {
         tracing::warn!("{what}: cannot note how its origin was left: {error}");
     }
     if export.entry.cache.sync().await.is_ok()

@@ -9,7 +9,7 @@
 //! | 15 | 1 | 0 not known, 1 at rest, 2 in use |
 //!
 //! *At rest*, any other modification time means that others have changed the origin. *In use*, the server itself changes
-//! it, and says so again before it does after [`BEAT_SECONDS`]; later changes than [`LATE_SECONDS`] after that are those
+//! it, and says so again before it does after [`LEASE_SECONDS`]; later changes than [`LATE_SECONDS`] after that are those
 //! of others. A time that went back means an older file, if the machine has not been booted since: a power failure may
 //! take back what a file system had not yet noted, for a day at most where it is mounted `lazytime`.
 
@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long an origin may be changed after the cache was told that it is in use, in seconds.
-pub(super) const BEAT_SECONDS: u64 = 5;
+pub(super) const LEASE_SECONDS: u64 = 5;
 /// How much later a change is taken to be that of others, in seconds.
 const LATE_SECONDS: u64 = 10;
 /// How far a power failure may set a file's time back, in seconds.
@@ -32,14 +32,17 @@ pub(super) fn unix_seconds() -> u64 {
 
 /// What shows of an origin whether it was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Look {
-    pub(super) size_bytes: u64,
+pub struct Look {
+    /// Its size.
+    pub size_bytes: u64,
     /// Modification time in nanoseconds since 1970; `None` for a block device.
-    pub(super) mtime_ns: Option<u64>,
+    pub mtime_ns: Option<u64>,
 }
 
 impl Look {
-    pub(super) fn new(found: &Metadata, size_bytes: u64) -> Self {
+    /// Of a file or block device.
+    #[must_use]
+    pub fn new(found: &Metadata, size_bytes: u64) -> Self {
         let ns = u64::try_from(found.mtime()).map_or(0, |s| s * NS + u64::try_from(found.mtime_nsec()).unwrap_or(0));
         Self { size_bytes, mtime_ns: found.is_file().then_some(ns) }
     }

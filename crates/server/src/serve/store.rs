@@ -1,6 +1,6 @@
 //! A cache's file or device: found fit, or created, and opened.
 
-use super::identity::Identity;
+use super::file_id::FileId;
 use super::signature::{PROBE_BYTES, recognise};
 use crate::config::CacheConfig;
 use crate::files::{open_device_to_read, open_target};
@@ -174,7 +174,7 @@ fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
 }
 
 /// What to tell of a device that cannot be opened.
-pub(super) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
+pub(crate) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
     let way_out = match error.kind {
         ErrorKind::InUse => "stop what uses it (another nitro? a mount?), or use another",
         ErrorKind::NotADevice => "name a regular file or a block device",
@@ -193,6 +193,6 @@ pub(super) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
 }
 
 /// Whether a path leads to what `identity` is.
-pub(super) fn is_same(path: &Path, identity: Identity) -> bool {
-    Identity::of(path).is_ok_and(|found| found == identity)
+pub(super) fn is_same(path: &Path, identity: FileId) -> bool {
+    FileId::of(path).is_ok_and(|found| found == identity)
 }

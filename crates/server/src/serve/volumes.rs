@@ -2,101 +2,22 @@
 
 use super::aside::aside;
 use super::caches::CacheEntry;
-use super::cos_origin::{self, CosOrigin};
-use super::device::{Beneath, OriginDevice};
+use super::device::OriginDevice;
 use super::fence::{Fence, Found, Guard};
-use super::heart::{Heart, Seen, mode_byte};
+use super::lease::{OriginLease, mode_byte};
 use super::mark::Mark;
-use super::stamp::{Look, Stamp};
-use super::store;
+use super::stamp::Stamp;
 use crate::config::{Mode, VolumeConfig};
 use crate::export::VolumeExport;
+use crate::origins::OpenOrigin;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
-use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
 use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
-use nitro_port::Device;
 use nitro_units::ObjectId;
-use std::fs;
-use std::io;
 use std::sync::Arc;
 
 /// Volumes that a cache can know: its journal has room for so many.
 const VOLUMES_MAX: usize = 64;
-
-/// An origin that is open, and locked against others.
-pub(super) struct Origin {
-    device: Beneath,
-    seen: Seen,
-    look: Look,
-    fence: Fence,
-}
-
-/// Opens a volume's origin.
-pub(super) async fn open_origin(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
-    match CosOrigin::of(&config.origin)? {
-        // Boxed: what opens a store is deep, and few volumes are in one.
-        Some(object) => Box::pin(open_object(name, config, &object)).await,
-        None => open_file(name, config).await,
-    }
-}
-
-/// Opens an object of a store.
-async fn open_object(name: &str, config: &VolumeConfig, origin: &CosOrigin) -> Result<Origin, Error> {
-    let what = format!("origin {}", config.origin.display());
-    let object = cos_origin::open(origin, config.emulate_disk).await.map_err(|e| e.within(&what))?;
-    if object.is_read_only() && !config.read_only {
-        let why = "it is a snapshot or a stream, which cannot be changed";
-        return Err(Error::new(what, why).or("serve it read-only, or make a clone: nitro cos clone"));
-    }
-    let size_bytes = object.size_bytes();
-    if size_bytes == 0 {
-        return Err(Error::new(what, "it is empty"));
-    }
-    let seen = Seen::Object(object.clone());
-    let look = seen.look(size_bytes).map_err(|e| Error::new(&what, e))?;
-    let fence = Fence::at(&config.origin, &origin.mark_place());
-    nitro_console::output::note!("volume {name}: {} at {}", Size(size_bytes), config.origin.display());
-    Ok(Origin { device: Beneath::Object(object), seen, look, fence })
-}
-
-/// Opens a file or a block device.
-async fn open_file(name: &str, config: &VolumeConfig) -> Result<Origin, Error> {
-    let path = &config.origin;
-    let what = format!("origin {}", path.display());
-    let found = fs::metadata(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::new(&what, "it does not exist")
-            .or(format_args!("check the path, or make one: truncate -s 10G {}", path.display())),
-        _ => Error::new(&what, e).or("check the path and its folders' permissions"),
-    })?;
-    if found.is_dir() {
-        return Err(Error::new(what, "it is a directory").or("name a file or a block device"));
-    }
-    let device = FileOptions::new(path).read_only(config.read_only).open().map_err(|e| match &e.source {
-        Some(source) if source.kind() == io::ErrorKind::PermissionDenied => {
-            let way_out = "run as a user who may use it, change its permissions, or give --read-only";
-            Error::new(&what, source).or(way_out)
-        }
-        _ => store::device_error(&what, &e),
-    })?;
-    let size_bytes = device.geometry().size_bytes;
-    if size_bytes == 0 {
-        let way_out = format!("give it a size first: truncate -s 10G {}", path.display());
-        return Err(Error::new(what, "it is empty").or(way_out));
-    }
-    // Looked at again, now that nobody else may change it.
-    let fail = |e| Error::new(&what, e).or("check the path and its folders' permissions");
-    let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
-    let at = path.clone();
-    let fence = aside(move || Fence::of(&at)).await?.map_err(fail)?;
-    nitro_console::output::note!("volume {name}: {} at {}", Size(size_bytes), path.display());
-    let device: AnyDevice = match config.emulate_disk {
-        Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
-        None => device.into(),
-    };
-    let seen = Seen::File(path.clone());
-    Ok(Origin { device: Beneath::Device(Box::new(device)), seen, look, fence })
-}
 
 /// What is to be done before an origin is served.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -112,7 +33,7 @@ pub(super) async fn judge(
     entry: &CacheEntry,
     name: &str,
     config: &VolumeConfig,
-    origin: &Origin,
+    origin: &OpenOrigin,
     discard_dirty: bool,
 ) -> Result<Verdict, Error> {
     let what = format!("origin {}", config.origin.display());
@@ -146,7 +67,7 @@ async fn judge_marks(
     entry: &CacheEntry,
     name: &str,
     what: &str,
-    origin: &Origin,
+    origin: &OpenOrigin,
     discard_dirty: bool,
 ) -> Result<bool, Error> {
     let fence = origin.fence.clone();
@@ -197,11 +118,11 @@ pub(super) async fn admit(
     name: &str,
     config: &VolumeConfig,
     mode: Mode,
-    origin: Origin,
+    origin: OpenOrigin,
     verdict: Verdict,
 ) -> Result<VolumeExport, Error> {
     let mode = WriteMode::from(mode);
-    let mut export = Parts { guard: None, heart: None, object: ObjectId(0) };
+    let mut export = Parts { guard: None, lease: None, object: ObjectId(0) };
     if entry.path.is_some() {
         prepare(entry, name, &origin, &verdict).await?;
         export = remember(entry, name, (mode, config.domain()), &origin).await?;
@@ -213,7 +134,7 @@ pub(super) async fn admit(
         guard.raise().await?;
     }
     let options = VolumeOptions { object: export.object, read_only: config.read_only, mode };
-    let device = OriginDevice::new(origin.device, export.heart);
+    let device = OriginDevice::new(origin.device, export.lease);
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
     volume.set_dirty_share(config.dirty_share());
     volume.set_class(config.class());
@@ -223,7 +144,7 @@ pub(super) async fn admit(
 /// What a volume has besides its origin.
 struct Parts {
     guard: Option<Arc<Guard>>,
-    heart: Option<Heart>,
+    lease: Option<OriginLease>,
     object: ObjectId,
 }
 
@@ -233,7 +154,7 @@ async fn lower(fence: Fence) -> Result<(), Error> {
 }
 
 /// Forgets what is void.
-async fn prepare(entry: &CacheEntry, name: &str, origin: &Origin, verdict: &Verdict) -> Result<(), Error> {
+async fn prepare(entry: &CacheEntry, name: &str, origin: &OpenOrigin, verdict: &Verdict) -> Result<(), Error> {
     let (Some(change), Some((object, known))) = (&verdict.void, entry.known(name)) else { return Ok(()) };
     let dirty_bytes = entry.dirty_bytes(object, &known);
     if dirty_bytes > 0 {
@@ -250,13 +171,13 @@ async fn remember(
     entry: &CacheEntry,
     name: &str,
     (mode, domain): (WriteMode, DedupDomain),
-    origin: &Origin,
+    origin: &OpenOrigin,
 ) -> Result<Parts, Error> {
     let fail =
         |why: &dyn std::fmt::Display| Error::new(format_args!("cache {}", entry.name), why).or("check the device");
-    let (look, seen) = (origin.look, origin.seen.clone());
+    let (look, identity) = (origin.look, Arc::clone(&origin.identity));
     // Where it cannot be made durable what was seen, only a crash of the origin's file system may cost what is cached.
-    let _ = aside(move || seen.look_durably(look.size_bytes)).await?;
+    let _ = aside(move || identity.look_durably(look.size_bytes)).await?;
     let known = VolumeEntry {
         name: name.to_owned(),
         origin_bytes: look.size_bytes,
@@ -264,11 +185,11 @@ async fn remember(
         mode: mode_byte(mode),
         domain,
     };
-    let started = Heart::start(&entry.cache, origin.seen.clone(), look, known);
-    let (heart, object) = started
+    let started = OriginLease::start(&entry.cache, Arc::clone(&origin.identity), look, known);
+    let (lease, object) = started
         .ok_or_else(|| fail(&"its journal has no room for another volume: remove one that is not needed any more"))?;
     entry.cache.sync().await.map_err(|e| fail(&e))?;
     let path = entry.path.as_deref().unwrap_or(std::path::Path::new(""));
     let guard = Guard::new(origin.fence.clone(), Mark::new(entry.uuid, path, name));
-    Ok(Parts { guard: Some(guard), heart: Some(heart), object })
+    Ok(Parts { guard: Some(guard), lease: Some(lease), object })
 }

@@ -181,3 +181,5 @@ impl Clock for Stopped {
         std::future::pending::<()>().await;
     }
 }
+
+nitro_port::plain_origin!(Ram);

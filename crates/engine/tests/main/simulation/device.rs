@@ -77,3 +77,5 @@ impl<D: Device> Device for Jittery<D> {
         self.inner.allocation(offset, len).await
     }
 }
+
+nitro_port::plain_origin!(<D: Device> Jittery<D>);

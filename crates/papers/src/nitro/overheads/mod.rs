@@ -11,9 +11,9 @@ use nitro_cache::Settings;
 use nitro_console::error::Error;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, RamDevice, Reactor, ReactorThread, spawn_thread};
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
-use nitro_port::Device;
+use nitro_port::Origin;
 use nitro_units::ObjectId;
-use origin::{Files, Origin, Pace, requests};
+use origin::{Bed, Files, Pace, requests};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,18 +76,18 @@ pub(super) fn section(quick: bool, seed: u64, folder: &Path) -> Result<Section, 
     Ok(report::section(scale, &tps, &cos))
 }
 
-async fn measure<O: Origin>(scale: Scale, storm: &Storm, files: &Files) -> Result<Found, Error> {
+async fn measure<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<Found, Error> {
     O::make(files, storm).await?;
     let hits = all_hits::<O>(scale, storm, files).await?;
     Ok(Found { hits, ..no_hits::<O>(scale, storm, files).await? })
 }
 
-fn volume<O: Device>(cache: Arc<TestCache>, origin: O) -> Arc<TestVolume<O>> {
+fn volume<O: Origin>(cache: Arc<TestCache>, origin: O) -> Arc<TestVolume<O>> {
     Volume::new(cache, origin, VolumeOptions { object: ObjectId(0), read_only: true, mode: WriteMode::WriteThrough })
 }
 
 /// A volume without a cache, as `nitro serve --cache none` has it.
-fn alone<O: Device>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
+fn alone<O: Origin>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
     let mut manager = Settings { extent_bytes: 4096, ..Settings::new(16 << 20) };
     manager.streams.threshold_bytes = 0;
     let settings = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
@@ -102,7 +102,7 @@ struct Cached<O> {
     thread: ReactorThread<()>,
 }
 
-impl<O: Device> Cached<O> {
+impl<O: Origin> Cached<O> {
     async fn new(kind: Kind, cache_bytes: u64, path: &Path, origin: O) -> Result<Self, Error> {
         let mut manager = Settings { dedup: kind.dedup, ..Settings::new(cache_bytes) };
         manager.streams.threshold_bytes = 0;
@@ -127,7 +127,7 @@ impl<O: Device> Cached<O> {
 }
 
 /// The mean response of reads one after the other.
-async fn read<O: Device>(volume: &TestVolume<O>, reads: &[Read]) -> Result<Duration, Error> {
+async fn read<O: Origin>(volume: &TestVolume<O>, reads: &[Read]) -> Result<Duration, Error> {
     let begun = Instant::now();
     for (offset, len) in reads {
         volume.read(*offset, *len).await.map_err(|e| failed(&e))?;
@@ -146,7 +146,7 @@ fn overhead(with: f64, without: f64) -> f64 {
 }
 
 /// Everything is in the cache; beside the same reads of the SSD without one. The rounds of all kinds alternate.
-async fn all_hits<O: Origin>(scale: Scale, storm: &Storm, files: &Files) -> Result<Vec<f64>, Error> {
+async fn all_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<Vec<f64>, Error> {
     let cache_bytes = (storm.bytes() * 5 / 4 + (64 << 20)).next_multiple_of(2 << 20);
     let reads = &storm.reads[..storm.reads.len().min(scale.reads[0])];
     let plain = FileOptions::new(&files.plain).read_only(true).open().map_err(|e| failed(&e))?;
@@ -180,7 +180,7 @@ async fn all_hits<O: Origin>(scale: Scale, storm: &Storm, files: &Files) -> Resu
 }
 
 /// The first machine's boot from the disk, through a cache that is made anew each time, beside the disk alone.
-async fn no_hits<O: Origin>(scale: Scale, storm: &Storm, files: &Files) -> Result<Found, Error> {
+async fn no_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<Found, Error> {
     let cache_bytes = 256 << 20;
     let reads = first_reads(&storm.reads, scale.reads[1]);
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); 1 + Kind::ALL.len()];
@@ -215,7 +215,7 @@ async fn no_hits<O: Origin>(scale: Scale, storm: &Storm, files: &Files) -> Resul
 }
 
 /// What reads cost that the disk answers.
-async fn cost<O: Device>(volume: &TestVolume<O>, requests: impl Fn() -> u64, reads: &[Read]) -> Result<Cost, Error> {
+async fn cost<O: Origin>(volume: &TestVolume<O>, requests: impl Fn() -> u64, reads: &[Read]) -> Result<Cost, Error> {
     let before = requests();
     let response = read(volume, reads).await?;
     let counters = volume.counters();

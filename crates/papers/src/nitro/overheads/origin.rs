@@ -7,7 +7,6 @@ use nitro_console::error::Error;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_device::hdd::HddModel;
 use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
-use nitro_port::Device;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +67,7 @@ pub(super) fn requests(beneath: &Beneath) -> u64 {
 }
 
 /// An origin of one kind.
-pub(super) trait Origin: Device + Clone {
+pub(super) trait Bed: nitro_port::Origin + Clone {
     /// Makes one that holds what machines have when they boot.
     async fn make(files: &Files, storm: &Storm) -> Result<(), Error>;
 
@@ -84,7 +83,7 @@ fn opened(options: &FileOptions, pace: Pace) -> Result<Beneath, Error> {
     }))
 }
 
-impl Origin for Arc<AnyDevice> {
+impl Bed for Arc<AnyDevice> {
     async fn make(files: &Files, storm: &Storm) -> Result<(), Error> {
         // With holes: most of what machines have is never read.
         fs::File::create_new(&files.origin)
@@ -100,7 +99,7 @@ impl Origin for Arc<AnyDevice> {
     }
 }
 
-impl Origin for nitro_cos::Volume<AnyDevice> {
+impl Bed for nitro_cos::Volume<AnyDevice> {
     async fn make(files: &Files, storm: &Storm) -> Result<(), Error> {
         let size_bytes = storm.bytes() + ROOM_BYTES;
         let options = StoreOptions { size_bytes, ..StoreOptions::default() };

@@ -7,12 +7,12 @@ use std::path::Path;
 
 /// Equal for two paths that lead to the same file or the same block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Identity {
+pub(super) enum FileId {
     File { device: u64, inode: u64 },
     Block { device: u64 },
 }
 
-impl Identity {
+impl FileId {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
         Ok(match found.file_type().is_block_device() {

@@ -1,16 +1,24 @@
-//! Origins in deduplicating stores: `cos:STORE#OBJECT` or `cos:STORE#OBJECT@SNAPSHOT`. Volumes of one store share it.
+//! Objects of deduplicating stores: `cos:STORE#OBJECT` or `cos:STORE#OBJECT@SNAPSHOT`. Volumes of one store share it.
 
-use crate::config::Emulation;
+use super::{Backing, Identity, NamedOrigin, OpenOrigin, Scheme};
+use crate::config::{Emulation, VolumeConfig};
 use crate::cos::{CosStore, device_path, failed, open_device};
+use crate::serve::{Fence, Look};
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_console::error::Error;
+use nitro_console::size::Size;
 use nitro_cos::{Settings, Store, Volume};
 use nitro_device::{AnyDevice, CompioClock, HddDevice};
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
 /// What such origins begin with.
 const PREFIX: &str = "cos:";
+
+/// The scheme `cos`.
+pub struct Cos;
 
 /// An object of a store, as a configuration names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,19 +33,18 @@ impl CosOrigin {
     /// `None`: it is a file or a device.
     pub fn of(origin: &Path) -> Result<Option<Self>, Error> {
         let Some(text) = origin.to_str().and_then(|text| text.strip_prefix(PREFIX)) else { return Ok(None) };
-        match text.rsplit_once('#') {
-            Some((store, object)) if !store.is_empty() && !object.is_empty() => {
-                Ok(Some(Self { store: store.into(), object: object.to_owned() }))
-            }
-            _ => Err(Error::new(format_args!("origin {}", origin.display()), "it names no object of a store")
-                .or("write cos:STORE#OBJECT, or cos:STORE#OBJECT@SNAPSHOT")),
-        }
+        Self::parse(text).map(Some).map_err(|e| e.within(format_args!("origin {}", origin.display())))
     }
 
-    /// The same, wherever the program that is told of it was started.
-    pub fn absolute(&self) -> std::io::Result<PathBuf> {
-        let store = std::path::absolute(&self.store)?;
-        Ok(format!("{PREFIX}{}#{}", store.display(), self.object).into())
+    /// Of what stands behind the scheme.
+    fn parse(text: &str) -> Result<Self, Error> {
+        match text.rsplit_once('#') {
+            Some((store, object)) if !store.is_empty() && !object.is_empty() => {
+                Ok(Self { store: store.into(), object: object.to_owned() })
+            }
+            _ => Err(Error::new(format_args!("{PREFIX}{text}"), "it names no object of a store")
+                .or("write cos:STORE#OBJECT, or cos:STORE#OBJECT@SNAPSHOT")),
+        }
     }
 
     /// Where a mark of unwritten data is made: beside the store's file, by the object's name.
@@ -50,13 +57,81 @@ impl CosOrigin {
     }
 }
 
+impl Scheme for Cos {
+    fn name(&self) -> &'static str {
+        "cos"
+    }
+
+    fn form(&self) -> &'static str {
+        "cos:STORE#OBJECT"
+    }
+
+    fn named(&self, rest: &str) -> Result<Box<dyn NamedOrigin>, Error> {
+        Ok(Box::new(CosOrigin::parse(rest)?))
+    }
+}
+
+impl NamedOrigin for CosOrigin {
+    fn absolute(&self) -> io::Result<PathBuf> {
+        let store = std::path::absolute(&self.store)?;
+        Ok(format!("{PREFIX}{}#{}", store.display(), self.object).into())
+    }
+
+    fn volume_name(&self) -> String {
+        self.object.clone()
+    }
+
+    fn host_path(&self) -> Option<&Path> {
+        Some(&self.store)
+    }
+
+    fn is_host(&self) -> bool {
+        false
+    }
+
+    fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
+        self.open_for(volume, config).boxed_local()
+    }
+}
+
+/// An object knows itself when it was changed; its last flush made that durable.
+impl Identity for Volume<AnyDevice> {
+    fn look(&self, size_bytes: u64) -> io::Result<Look> {
+        Ok(Look { size_bytes, mtime_ns: Some(self.modified_ns()) })
+    }
+
+    fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
+        self.look(size_bytes)
+    }
+}
+
+impl CosOrigin {
+    async fn open_for(&self, volume: &str, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
+        let what = format!("origin {}", config.origin.display());
+        let object = open(self, config.emulate_disk).await.map_err(|e| e.within(&what))?;
+        if object.is_read_only() && !config.read_only {
+            let why = "it is a snapshot or a stream, which cannot be changed";
+            return Err(Error::new(what, why).or("serve it read-only, or make a clone: nitro cos clone"));
+        }
+        let size_bytes = object.size_bytes();
+        if size_bytes == 0 {
+            return Err(Error::new(what, "it is empty"));
+        }
+        let identity = Arc::new(object.clone());
+        let look = identity.look(size_bytes).map_err(|e| Error::new(&what, e))?;
+        let fence = Fence::at(&config.origin, &self.mark_place());
+        nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), config.origin.display());
+        Ok(OpenOrigin { device: Backing::Object(object), identity, look, fence })
+    }
+}
+
 type Opened = (Weak<CosStore>, Option<Emulation>);
 
 /// Stores that are open.
 static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = LazyLock::new(Default::default);
 
 /// Opens an object, and its store if it is not open yet.
-pub(super) async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) -> Result<Volume<AnyDevice>, Error> {
+async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) -> Result<Volume<AnyDevice>, Error> {
     let path = real(&origin.store);
     let mut stores = OPEN.lock().await;
     let store = match stores.get(&path).and_then(|(store, emulation)| Some((store.upgrade()?, *emulation))) {
@@ -88,25 +163,25 @@ fn real(store: &Path) -> PathBuf {
 }
 
 /// The store of that name, if it is open.
-pub(super) async fn find(store: &Path) -> Option<Arc<CosStore>> {
+pub(crate) async fn find(store: &Path) -> Option<Arc<CosStore>> {
     OPEN.lock().await.get(&real(store)).and_then(|(store, _)| store.upgrade())
 }
 
 /// The stores that are open, and the most RAM that each takes, in bytes. Empty while a store is being opened.
-pub(super) fn ram_needs() -> Vec<(PathBuf, u64)> {
+pub(crate) fn ram_needs() -> Vec<(PathBuf, u64)> {
     let Some(stores) = OPEN.try_lock() else { return Vec::new() };
     let need = |(path, (store, _)): (&PathBuf, &Opened)| Some((path.clone(), store.upgrade()?.ram_need_bytes()));
     stores.iter().filter_map(need).collect()
 }
 
 /// Tells whether origins are of the store of that name.
-pub(super) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static {
+pub(crate) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static {
     let wanted = real(store);
     move |origin| real(&origin.store) == wanted
 }
 
 /// Closes the stores that are open: everything is durable, and the next start has little to do.
-pub(super) async fn close_all() -> Result<(), Error> {
+pub(crate) async fn close_all() -> Result<(), Error> {
     let open: Vec<_> = OPEN.lock().await.drain().collect();
     for (path, (store, _)) in open {
         if let Some(store) = store.upgrade() {

@@ -2,17 +2,13 @@
 //! how it was left.
 
 use super::aside::aside;
-use super::stamp::{BEAT_SECONDS, Look, Stamp, unix_seconds};
+use super::stamp::{LEASE_SECONDS, Look, Stamp, unix_seconds};
 use crate::export::ServedCache;
-use crate::files::open_device_to_read;
+use crate::origins::Identity;
 use nitro_console::error::Error;
-use nitro_device::AnyDevice;
 use nitro_engine::{VolumeEntry, WriteMode};
 use nitro_units::ObjectId;
 use parking_lot::Mutex;
-use std::fs;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -29,36 +25,7 @@ pub fn mode_of_byte(byte: u8) -> WriteMode {
 /// How long a durable look at an origin counts while it is changed: it costs a commit of the file system's journal.
 const LOOK_SECONDS: u64 = 60;
 
-/// How an origin is looked at.
-#[derive(Clone)]
-pub(super) enum Seen {
-    /// A file or block device.
-    File(PathBuf),
-    /// An object of a store, which knows itself when it was changed.
-    Object(nitro_cos::Volume<AnyDevice>),
-}
-
-impl Seen {
-    pub(super) fn look(&self, size_bytes: u64) -> io::Result<Look> {
-        match self {
-            Self::File(path) => fs::metadata(path).map(|found| Look::new(&found, size_bytes)),
-            Self::Object(object) => Ok(Look { size_bytes, mtime_ns: Some(object.modified_ns()) }),
-        }
-    }
-
-    /// Looks at it, and makes durable when it was changed: what is seen then is not taken back by a crash of its file system. Of
-    /// an object, its last flush did. Blocks.
-    pub(super) fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
-        let look = self.look(size_bytes)?;
-        match self {
-            Self::File(path) if look.mtime_ns.is_some() => open_device_to_read(path)?.sync_all()?,
-            Self::File(_) | Self::Object(_) => {}
-        }
-        Ok(look)
-    }
-}
-
-/// The last [durable look](Seen::look_durably) at an origin.
+/// The last [durable look](Identity::look_durably) at an origin.
 struct Known {
     look: Mutex<Look>,
     /// When another one was begun, in seconds since 1970.
@@ -67,32 +34,32 @@ struct Known {
 }
 
 /// The cache's entry of a volume, kept true.
-pub struct Heart {
+pub struct OriginLease {
     cache: Arc<ServedCache>,
-    origin: Seen,
+    origin: Arc<dyn Identity>,
     known: Arc<Known>,
     entry: Mutex<VolumeEntry>,
     /// When the cache was last told that the origin is in use, in seconds since 1970; 0: it is at rest.
-    beaten: AtomicU64,
+    renewed: AtomicU64,
     /// The cache is to forget the volume.
     paused: AtomicBool,
 }
 
-impl Heart {
-    /// Has the cache know the volume, its origin at rest as it was [looked at](Seen::look_durably). `None`: the cache cannot number
+impl OriginLease {
+    /// Has the cache know the volume, its origin at rest as it was [looked at](Identity::look_durably). `None`: the cache cannot number
     /// any more volumes.
     pub(super) fn start(
         cache: &Arc<ServedCache>,
-        origin: Seen,
+        origin: Arc<dyn Identity>,
         look: Look,
         entry: VolumeEntry,
     ) -> Option<(Self, ObjectId)> {
         let entry = VolumeEntry { stamp: Stamp::at_rest(look).encode(), ..entry };
         let object = cache.remember_volume(entry.clone())?;
-        let (beaten, paused) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (renewed, paused) = (AtomicU64::new(0), AtomicBool::new(false));
         let (begun, is_looking) = (AtomicU64::new(unix_seconds()), AtomicBool::new(false));
         let known = Arc::new(Known { look: Mutex::new(look), begun, is_looking });
-        Some((Self { cache: Arc::clone(cache), origin, known, entry: Mutex::new(entry), beaten, paused }, object))
+        Some((Self { cache: Arc::clone(cache), origin, known, entry: Mutex::new(entry), renewed, paused }, object))
     }
 
     /// Looks at the origin again if the last look is old, beside what its caller does.
@@ -102,7 +69,7 @@ impl Heart {
             && !known.is_looking.swap(true, Ordering::SeqCst)
         {
             known.begun.store(now, Ordering::SeqCst);
-            let (known, origin) = (Arc::clone(known), self.origin.clone());
+            let (known, origin) = (Arc::clone(known), Arc::clone(&self.origin));
             let size_bytes = self.entry.lock().origin_bytes;
             nitro_device::spawn_local(async move {
                 // An origin that cannot be looked at has worse troubles, which its device will tell.
@@ -122,11 +89,11 @@ impl Heart {
         }
     }
 
-    /// To be awaited before the origin is changed. Costs one commit every [`BEAT_SECONDS`] while it is.
-    pub(super) async fn beat(&self) {
+    /// To be awaited before the origin is changed. Costs one commit every [`LEASE_SECONDS`] while it is.
+    pub(super) async fn renew(&self) {
         let now = unix_seconds();
-        let last = self.beaten.load(Ordering::SeqCst);
-        if (last..last.saturating_add(BEAT_SECONDS)).contains(&now) || self.paused.load(Ordering::SeqCst) {
+        let last = self.renewed.load(Ordering::SeqCst);
+        if (last..last.saturating_add(LEASE_SECONDS)).contains(&now) || self.paused.load(Ordering::SeqCst) {
             return;
         }
         self.look_again(now);
@@ -134,7 +101,7 @@ impl Heart {
         self.remember(|entry| entry.stamp = Stamp::in_use(look, now).encode());
         // Where the cache fails it is given up, and the change shows at the next start.
         if self.cache.sync().await.is_ok() {
-            self.beaten.store(now, Ordering::SeqCst);
+            self.renewed.store(now, Ordering::SeqCst);
         }
     }
 
@@ -149,10 +116,10 @@ impl Heart {
     /// # Errors
     /// The origin cannot be looked at.
     pub(super) async fn rest(&self) -> Result<(), Error> {
-        if self.beaten.swap(0, Ordering::SeqCst) == 0 {
+        if self.renewed.swap(0, Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        let (origin, size_bytes) = (self.origin.clone(), self.entry.lock().origin_bytes);
+        let (origin, size_bytes) = (Arc::clone(&self.origin), self.entry.lock().origin_bytes);
         let look = aside(move || origin.look_durably(size_bytes)).await?;
         let look = look.map_err(|e| Error::new("the origin's file", e).or("check its file system"))?;
         self.remember(|entry| entry.stamp = Stamp::at_rest(look).encode());

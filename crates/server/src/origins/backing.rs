@@ -1,0 +1,67 @@
+//! The devices that origins are.
+
+use bytes::Bytes;
+use nitro_device::AnyDevice;
+use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe};
+use nitro_units::Fingerprint;
+
+/// What is read and written as an origin.
+pub enum Backing {
+    /// A file or a block device.
+    Device(Box<AnyDevice>),
+    /// An object of a store.
+    Object(nitro_cos::Volume<AnyDevice>),
+}
+
+macro_rules! backing {
+    ($any:expr, $device:ident => $call:expr) => {
+        match $any {
+            Backing::Device($device) => $call,
+            Backing::Object($device) => $call,
+        }
+    };
+}
+
+impl Device for Backing {
+    fn geometry(&self) -> Geometry {
+        backing!(self, d => d.geometry())
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        backing!(self, d => d.read(offset, len).await)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        backing!(self, d => d.write(offset, data).await)
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        backing!(self, d => d.flush().await)
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        backing!(self, d => d.discard(offset, len).await)
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        backing!(self, d => d.write_zeroes(offset, len, may_unmap).await)
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        backing!(self, d => d.allocation(offset, len).await)
+    }
+}
+
+impl Origin for Backing {
+    fn recipe_extent_bytes(&self) -> Option<u32> {
+        backing!(self, d => d.recipe_extent_bytes())
+    }
+
+    async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
+        backing!(self, d => d.recipe(offset, len).await)
+    }
+
+    async fn write_known(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), DeviceError> {
+        backing!(self, d => d.write_known(offset, data, known).await)
+    }
+}

@@ -1,0 +1,118 @@
+//! Files and block devices: `file:PATH`, or a path.
+
+use super::{Backing, Identity, NamedOrigin, OpenOrigin, Scheme};
+use crate::config::VolumeConfig;
+use crate::files::open_device_to_read;
+use crate::serve::{Fence, Look, aside, device_error};
+use futures_util::future::{FutureExt, LocalBoxFuture};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
+use nitro_port::Device;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The scheme `file`.
+pub struct Files;
+
+/// A file or block device, by its path.
+struct AtPath(PathBuf);
+
+impl Files {
+    /// The origin at a path.
+    pub(super) fn at(path: &Path) -> Box<dyn NamedOrigin> {
+        Box::new(AtPath(path.to_owned()))
+    }
+}
+
+impl Scheme for Files {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn form(&self) -> &'static str {
+        "file:PATH"
+    }
+
+    fn named(&self, rest: &str) -> Result<Box<dyn NamedOrigin>, Error> {
+        match rest {
+            "" => Err(Error::new("file:", "it names no file").or("write file:PATH")),
+            path => Ok(Self::at(Path::new(path))),
+        }
+    }
+}
+
+impl NamedOrigin for AtPath {
+    fn absolute(&self) -> io::Result<PathBuf> {
+        std::path::absolute(&self.0)
+    }
+
+    fn volume_name(&self) -> String {
+        self.0.file_stem().map_or_else(|| "volume".into(), |stem| stem.to_string_lossy().into_owned())
+    }
+
+    fn host_path(&self) -> Option<&Path> {
+        Some(&self.0)
+    }
+
+    fn is_host(&self) -> bool {
+        true
+    }
+
+    fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
+        open(&self.0, volume, config).boxed_local()
+    }
+}
+
+impl Identity for AtPath {
+    fn look(&self, size_bytes: u64) -> io::Result<Look> {
+        fs::metadata(&self.0).map(|found| Look::new(&found, size_bytes))
+    }
+
+    fn look_durably(&self, size_bytes: u64) -> io::Result<Look> {
+        let look = self.look(size_bytes)?;
+        // A block device has no time of change.
+        if look.mtime_ns.is_some() {
+            open_device_to_read(&self.0)?.sync_all()?;
+        }
+        Ok(look)
+    }
+}
+
+async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
+    let what = format!("origin {}", path.display());
+    let found = fs::metadata(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Error::new(&what, "it does not exist")
+            .or(format_args!("check the path, or make one: truncate -s 10G {}", path.display())),
+        _ => Error::new(&what, e).or("check the path and its folders' permissions"),
+    })?;
+    if found.is_dir() {
+        return Err(Error::new(what, "it is a directory").or("name a file or a block device"));
+    }
+    let device = FileOptions::new(path).read_only(config.read_only).open().map_err(|e| match &e.source {
+        Some(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            let way_out = "run as a user who may use it, change its permissions, or give --read-only";
+            Error::new(&what, source).or(way_out)
+        }
+        _ => device_error(&what, &e),
+    })?;
+    let size_bytes = device.geometry().size_bytes;
+    if size_bytes == 0 {
+        let way_out = format!("give it a size first: truncate -s 10G {}", path.display());
+        return Err(Error::new(what, "it is empty").or(way_out));
+    }
+    // Looked at again, now that nobody else may change it.
+    let fail = |e| Error::new(&what, e).or("check the path and its folders' permissions");
+    let look = Look::new(&fs::metadata(path).map_err(fail)?, size_bytes);
+    let at = path.to_owned();
+    let fence = aside(move || Fence::of(&at)).await?.map_err(fail)?;
+    nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), path.display());
+    let device: AnyDevice = match config.emulate_disk {
+        Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
+        None => device.into(),
+    };
+    let identity = Arc::new(AtPath(path.to_owned()));
+    Ok(OpenOrigin { device: Backing::Device(Box::new(device)), identity, look, fence })
+}
