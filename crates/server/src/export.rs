@@ -1,8 +1,9 @@
 //! The engine's volumes as NBD exports.
 
 use crate::config::VolumeConfig;
+use crate::origins::Guard;
 use crate::record::{Arrival, VolumeRecorder};
-use crate::serve::{CacheDevice, CacheEntry, Count, Guard, Latch, OriginDevice, Served};
+use crate::serve::{CacheDevice, CacheEntry, Count, Latch, OriginDevice, Served};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::FutureExt;

@@ -6,6 +6,7 @@
 pub mod config;
 pub mod control;
 pub mod cos;
+mod device_error;
 mod export;
 pub mod files;
 pub mod origins;

@@ -1,9 +1,8 @@
 //! Objects of deduplicating stores: `cos:STORE#OBJECT` or `cos:STORE#OBJECT@SNAPSHOT`. Volumes of one store share it.
 
-use super::{Backing, Identity, NamedOrigin, OpenOrigin, Scheme};
+use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme};
 use crate::config::{Emulation, VolumeConfig};
 use crate::cos::{CosStore, device_path, failed, open_device};
-use crate::serve::{Fence, Look};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_console::error::Error;
 use nitro_console::size::Size;

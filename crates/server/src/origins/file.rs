@@ -1,9 +1,9 @@
 //! Files and block devices: `file:PATH`, or a path.
 
-use super::{Backing, Identity, NamedOrigin, OpenOrigin, Scheme};
+use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, aside};
 use crate::config::VolumeConfig;
+use crate::device_error::device_error;
 use crate::files::open_device_to_read;
-use crate::serve::{Fence, Look, aside, device_error};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_console::error::Error;
 use nitro_console::size::Size;

@@ -2,17 +2,27 @@
 //!
 //! The text is `SCHEME:REST`, or the path of a file or block device. Another kind of origin is one more line of [`SCHEMES`].
 
+mod aside;
 mod backing;
 mod cos;
+mod fence;
 mod file;
+mod mark;
+mod stamp;
 
+pub(crate) use aside::aside;
 pub use backing::Backing;
 pub use cos::{Cos, CosOrigin};
 pub(crate) use cos::{close_all, find, ram_needs, same_store};
+pub use fence::Fence;
+pub(crate) use fence::{Found, Guard, state_folder};
 pub use file::Files;
+pub(crate) use mark::Mark;
+pub use mark::Uuid;
+pub use stamp::Look;
+pub(crate) use stamp::{LEASE_SECONDS, Stamp, unix_seconds};
 
 use crate::config::VolumeConfig;
-use crate::serve::{Fence, Look};
 use futures_util::future::LocalBoxFuture;
 use nitro_console::error::Error;
 use std::io;

@@ -1,7 +1,6 @@
 //! Opening caches: an existing one with its contents, or a new one.
 
 use super::device::{CacheDevice, OriginDevice};
-use super::fence::Uuid;
 use super::flash_index::FlashFingerprints;
 use super::log;
 use super::outlive::{self, Machine};
@@ -9,7 +8,9 @@ use super::plan;
 use super::store::{self, Store};
 use super::witness;
 use crate::config::{CacheConfig, CacheStore, Config};
+use crate::device_error::device_error;
 use crate::export::{ServedCache, ServedVolume};
+use crate::origins::Uuid;
 use nitro_cache::settings::{EXTENT_BYTES, WEU_BYTES, WEU_COUNT_MIN};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -271,7 +272,7 @@ pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
     FileOptions::new(path).read_only(true).open().map_err(|e| match e.kind {
         ErrorKind::InUse => Error::new(what, "a server uses it")
             .or("stop the server first; nitro status and nitro cache show, without a path, ask the server"),
-        _ => store::device_error(&what, &e),
+        _ => device_error(&what, &e),
     })
 }
 

@@ -1,10 +1,8 @@
 //! What a cache is told of an origin while it is served: before the server changes it, that it is in use; at the end,
 //! how it was left.
 
-use super::aside::aside;
-use super::stamp::{LEASE_SECONDS, Look, Stamp, unix_seconds};
 use crate::export::ServedCache;
-use crate::origins::Identity;
+use crate::origins::{Identity, LEASE_SECONDS, Look, Stamp, aside, unix_seconds};
 use nitro_console::error::Error;
 use nitro_engine::{VolumeEntry, WriteMode};
 use nitro_units::ObjectId;

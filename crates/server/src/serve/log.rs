@@ -4,6 +4,7 @@ use super::device::CacheDevice;
 use super::signature::{PROBE_BYTES, recognise};
 use super::store;
 use crate::config::CacheConfig;
+use crate::device_error::device_error;
 use crate::files::open_device_to_read;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -60,7 +61,7 @@ pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<O
 }
 
 fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<FileDevice, Error> {
-    let device = FileOptions::new(path).open().map_err(|e| store::device_error(what, &e))?;
+    let device = FileOptions::new(path).open().map_err(|e| device_error(what, &e))?;
     let mut start = Vec::with_capacity(PROBE_BYTES);
     open_device_to_read(path)
         .and_then(|file| file.take(PROBE_BYTES as u64).read_to_end(&mut start))
@@ -84,7 +85,7 @@ fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<File
 /// A log's device, for reading.
 pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
     let what = format!("write log {}", path.display());
-    FileOptions::new(path).read_only(true).open().map_err(|e| store::device_error(&what, &e))
+    FileOptions::new(path).read_only(true).open().map_err(|e| device_error(&what, &e))
 }
 
 /// Whether an error is about the write log.

@@ -1,16 +1,13 @@
 //! `nitro serve`: opens what is configured, serves it, and closes it in order.
 
-mod aside;
 mod caches;
 mod connections;
 mod device;
-mod fence;
 mod file_id;
 mod flash_index;
 mod latch;
 mod lease;
 mod log;
-mod mark;
 mod need;
 mod notify;
 mod open;
@@ -26,18 +23,14 @@ mod served;
 mod shutdown;
 mod signature;
 mod sockets;
-mod stamp;
 mod store;
 mod volumes;
 mod witness;
 mod workers;
 
-pub(crate) use aside::aside;
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::Count;
 pub(crate) use device::{CacheDevice, OriginDevice};
-pub use fence::Fence;
-pub(crate) use fence::Guard;
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
 pub(crate) use latch::Latch;
 pub(crate) use lease::mode_of_byte;
@@ -46,8 +39,6 @@ pub(crate) use need::need as ram_need;
 pub(crate) use place::{CONTROL_SUFFIX, runtime_folder};
 pub use plan::available_ram_bytes;
 pub(crate) use served::Served;
-pub use stamp::Look;
-pub(crate) use store::device_error;
 
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;

@@ -1,11 +1,10 @@
 //! After `kill -9`, everything that the last start wrote is still there, flushed or not, if neither the machine nor a disk was
 //! restarted (`Machine`). What it was writing at that moment stands in memory that outlives the program (`memory`).
 
-use super::fence::Uuid;
 use super::place;
 use crate::config::{Config, VolumeConfig};
 use crate::files::private_folder;
-use crate::origins::origin_of;
+use crate::origins::{Uuid, origin_of};
 use nitro_device::map_words;
 use nitro_engine::CrashMemory;
 use nitro_port::codec::FingerprintHash;

@@ -2,6 +2,7 @@
 
 use super::caches::CacheEntry;
 use super::store::{self, ALIGNMENT_BYTES};
+use crate::device_error::device_error;
 use crate::export::ServedCache;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -80,7 +81,7 @@ impl CacheEntry {
 }
 
 fn reopen(what: &str, path: &Path) -> Result<FileDevice, Error> {
-    FileOptions::new(path).exclusive(false).open().map_err(|e| store::device_error(what, &e))
+    FileOptions::new(path).exclusive(false).open().map_err(|e| device_error(what, &e))
 }
 
 /// A device before its cache was resized.

@@ -3,11 +3,12 @@
 use super::file_id::FileId;
 use super::signature::{PROBE_BYTES, recognise};
 use crate::config::CacheConfig;
+use crate::device_error::device_error;
 use crate::files::{open_device_to_read, open_target};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::file::Medium;
-use nitro_device::{ErrorKind, FileDevice, FileOptions};
+use nitro_device::{FileDevice, FileOptions};
 use nitro_engine::format::FormatError;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_port::Device;
@@ -171,25 +172,6 @@ fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
     let [_, offset] = superblock_offsets(size_bytes);
     open_device_to_read(path).ok()?.read_exact_at(&mut block, offset).ok()?;
     Superblock::decode(&block).ok()
-}
-
-/// What to tell of a device that cannot be opened.
-pub(crate) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
-    let way_out = match error.kind {
-        ErrorKind::InUse => "stop what uses it (another nitro? a mount?), or use another",
-        ErrorKind::NotADevice => "name a regular file or a block device",
-        ErrorKind::NoSpace => "make room on its filesystem, or use another",
-        ErrorKind::Exists | ErrorKind::Io => "check the path and its permissions",
-    };
-    let why = match error.kind {
-        ErrorKind::InUse => "is in use (mounted, or served by another process?)".to_owned(),
-        ErrorKind::NotADevice => "it is neither a regular file nor a block device".to_owned(),
-        _ => match &error.source {
-            Some(source) => source.to_string(),
-            None => error.to_string(),
-        },
-    };
-    Error::new(what, why).or(way_out)
 }
 
 /// Whether a path leads to what `identity` is.

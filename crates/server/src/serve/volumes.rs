@@ -1,15 +1,11 @@
 //! Taking volumes in: whether an origin may be served with what its cache knows of it, and having the cache know it.
 
-use super::aside::aside;
 use super::caches::CacheEntry;
 use super::device::OriginDevice;
-use super::fence::{Fence, Found, Guard};
 use super::lease::{OriginLease, mode_byte};
-use super::mark::Mark;
-use super::stamp::Stamp;
 use crate::config::{Mode, VolumeConfig};
 use crate::export::VolumeExport;
-use crate::origins::OpenOrigin;
+use crate::origins::{Fence, Found, Guard, Mark, OpenOrigin, Stamp, aside};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};

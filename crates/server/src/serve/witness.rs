@@ -3,9 +3,9 @@
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
-use super::fence::{Uuid, state_folder};
 use crate::export::ServedCache;
 use crate::files::{self, Links};
+use crate::origins::{Uuid, state_folder};
 use std::fs;
 use std::io;
 use std::path::PathBuf;

@@ -1,10 +1,24 @@
 //! What marks an origin whose newest data may be in a cache, and how that is written down.
 
-use super::fence::Uuid;
 use super::stamp::unix_seconds;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::io;
 use std::path::Path;
+
+/// Names a cache, for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uuid(pub [u8; 16]);
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
 
 /// Longer cache paths are cut in an extended attribute: a file system may give all attributes of a file one block.
 const ATTRIBUTE_PATH_BYTES_MAX: usize = 512;
@@ -26,7 +40,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    pub(super) fn new(uuid: Uuid, cache: &Path, volume: &str) -> Self {
+    pub(crate) fn new(uuid: Uuid, cache: &Path, volume: &str) -> Self {
         let cache = std::path::absolute(cache).unwrap_or_else(|_| cache.to_owned());
         Self {
             cache_uuid: uuid.to_string(),
@@ -38,13 +52,13 @@ impl Mark {
     }
 
     /// Whether two marks name the same volume of the same cache, at the same place.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         let named = |mark: &Self| (mark.cache_uuid.clone(), mark.cache_path.clone(), mark.volume.clone());
         named(self) == named(other) && self.file == other.file
     }
 
     /// The mark as an extended attribute of a file has it.
-    pub(super) fn on(&self, file: String) -> Self {
+    pub(crate) fn on(&self, file: String) -> Self {
         let mut mark = Self { file: Some(file), ..self.clone() };
         let end = (0..=ATTRIBUTE_PATH_BYTES_MAX).rev().find(|at| mark.cache_path.is_char_boundary(*at));
         mark.cache_path.truncate(end.unwrap_or(0));
@@ -52,12 +66,12 @@ impl Mark {
     }
 
     /// The fields, as TOML.
-    pub(super) fn fields(&self) -> io::Result<String> {
+    pub(crate) fn fields(&self) -> io::Result<String> {
         toml::to_string(self).map_err(io::Error::other)
     }
 
     /// The content of a mark's file.
-    pub(super) fn text(&self) -> io::Result<String> {
+    pub(crate) fn text(&self) -> io::Result<String> {
         let fields = self.fields()?;
         Ok(format!(
             "# The newest data of this volume are in a Nitro cache. Do not use the volume without it: serve it with\n\
@@ -66,7 +80,7 @@ impl Mark {
     }
 
     /// A mark that was written down.
-    pub(super) fn parse(text: &str) -> io::Result<Self> {
+    pub(crate) fn parse(text: &str) -> io::Result<Self> {
         toml::from_str(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.message().to_owned()))
     }
 }

@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long an origin may be changed after the cache was told that it is in use, in seconds.
-pub(super) const LEASE_SECONDS: u64 = 5;
+pub(crate) const LEASE_SECONDS: u64 = 5;
 /// How much later a change is taken to be that of others, in seconds.
 const LATE_SECONDS: u64 = 10;
 /// How far a power failure may set a file's time back, in seconds.
@@ -26,7 +26,7 @@ const SET_BACK_SECONDS: u64 = 24 * 3600;
 const NS: u64 = 1_000_000_000;
 
 /// Now, in seconds since 1970.
-pub(super) fn unix_seconds() -> u64 {
+pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -57,7 +57,7 @@ enum State {
 
 /// A stamp, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     state: State,
     mtime_ns: u64,
     said_seconds: u32,
@@ -66,17 +66,17 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// Nobody changes it.
-    pub(super) fn at_rest(look: Look) -> Self {
+    pub(crate) fn at_rest(look: Look) -> Self {
         Self { state: State::AtRest, mtime_ns: look.mtime_ns.unwrap_or(0), said_seconds: 0, boot: [0; 3] }
     }
 
     /// The server is about to change it.
-    pub(super) fn in_use(look: Look, now_seconds: u64) -> Self {
+    pub(crate) fn in_use(look: Look, now_seconds: u64) -> Self {
         let said_seconds = u32::try_from(now_seconds).unwrap_or(u32::MAX);
         Self { state: State::InUse, mtime_ns: look.mtime_ns.unwrap_or(0), said_seconds, boot: boot() }
     }
 
-    pub(super) fn encode(self) -> [u8; 16] {
+    pub(crate) fn encode(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.mtime_ns.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.said_seconds.to_le_bytes());
@@ -90,7 +90,7 @@ impl Stamp {
     }
 
     /// A stamp in a form that is not known counts as none.
-    pub(super) fn decode(bytes: [u8; 16]) -> Self {
+    pub(crate) fn decode(bytes: [u8; 16]) -> Self {
         let [m0, m1, m2, m3, m4, m5, m6, m7, s0, s1, s2, s3, b0, b1, b2, state] = bytes;
         Self {
             state: match state {
@@ -105,7 +105,7 @@ impl Stamp {
     }
 
     /// What tells that others have changed an origin which had `size_bytes`; `None` if nothing does.
-    pub(super) fn change(self, size_bytes: u64, now: Look) -> Option<String> {
+    pub(crate) fn change(self, size_bytes: u64, now: Look) -> Option<String> {
         if now.size_bytes != size_bytes {
             return Some(format!("it had {size_bytes} bytes and has {}", now.size_bytes));
         }

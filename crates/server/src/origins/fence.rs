@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -30,28 +29,14 @@ const STABLE_NAMES: &str = "/dev/disk/by-id";
 /// Longer files and attributes are no marks (xattr(7): 64 KiB is the most that an attribute may have).
 const MARK_BYTES_MAX: u64 = 64 << 10;
 
-/// Names a cache, for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Uuid(pub [u8; 16]);
-
-impl fmt::Display for Uuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
-    }
-}
-
 /// A mark that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) mark: Mark,
+pub(crate) struct Found {
+    pub(crate) mark: Mark,
     /// Where, in words.
-    pub(super) place: String,
+    pub(crate) place: String,
     /// It was made on another file: this one is a copy of that, or was moved to another file system.
-    pub(super) is_of_another_file: bool,
+    pub(crate) is_of_another_file: bool,
 }
 
 /// Where the marks of an origin are: where they are made, and where else one may be found.
@@ -88,7 +73,7 @@ impl Fence {
     }
 
     /// The marks that there are.
-    pub(super) fn find(&self) -> Result<Vec<Found>, Error> {
+    pub(crate) fn find(&self) -> Result<Vec<Found>, Error> {
         let unreadable = |place: &str, why: &io::Error| {
             let what = format!("origin {}", self.origin.display());
             let why = format!("it bears a mark of unwritten data that cannot be read, {place}: {why}");
@@ -157,7 +142,7 @@ impl Fence {
     }
 
     /// Removes the marks, wherever they are: first the one that nobody sees.
-    pub(super) fn lower(&self) -> Result<(), Error> {
+    pub(crate) fn lower(&self) -> Result<(), Error> {
         if let Some(inode) = &self.inode {
             let by_hand = || format!("remove it by hand: setfattr -x {MARK_ATTRIBUTE} {}", self.origin.display());
             lower_attribute(inode).map_err(|e| Error::new(self.attribute_place(), e).or(by_hand()))?;
@@ -221,7 +206,7 @@ fn block_names(device: &Path) -> Vec<String> {
 }
 
 /// Where the server keeps what must survive: `$STATE_DIRECTORY` (systemd.exec(5)), else `/var/lib/nitro` or the user's.
-pub(super) fn state_folder() -> PathBuf {
+pub(crate) fn state_folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| Path::new(value).is_absolute());
     if let Some(folders) = variable("STATE_DIRECTORY") {
         let folders = folders.to_string_lossy().into_owned();
@@ -250,12 +235,12 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(super) fn new(fence: Fence, mark: Mark) -> Arc<Self> {
+    pub(crate) fn new(fence: Fence, mark: Mark) -> Arc<Self> {
         Arc::new(Self { fence, mark, wanted: AtomicBool::new(false), turn: Mutex::new(()) })
     }
 
     /// Before the volume goes to write-back.
-    pub(super) async fn raise(self: &Arc<Self>) -> Result<(), Error> {
+    pub(crate) async fn raise(self: &Arc<Self>) -> Result<(), Error> {
         let guard = Arc::clone(self);
         aside(move || {
             let _turn = guard.turn.lock();
@@ -269,7 +254,7 @@ impl Guard {
     }
 
     /// The volume leaves write-back; the marks stay as long as anything is dirty.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.wanted.store(false, Ordering::SeqCst);
     }
 
@@ -286,7 +271,7 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mark::Mark;
+    use super::super::mark::Uuid;
     use super::*;
 
     fn origin() -> (tempfile::TempDir, PathBuf) {

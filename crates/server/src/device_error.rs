@@ -1,0 +1,23 @@
+//! What to tell of a device that cannot be opened.
+
+use nitro_console::error::Error;
+use nitro_device::ErrorKind;
+
+/// The error of opening `what`, with a way out.
+pub(crate) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
+    let way_out = match error.kind {
+        ErrorKind::InUse => "stop what uses it (another nitro? a mount?), or use another",
+        ErrorKind::NotADevice => "name a regular file or a block device",
+        ErrorKind::NoSpace => "make room on its filesystem, or use another",
+        ErrorKind::Exists | ErrorKind::Io => "check the path and its permissions",
+    };
+    let why = match error.kind {
+        ErrorKind::InUse => "is in use (mounted, or served by another process?)".to_owned(),
+        ErrorKind::NotADevice => "it is neither a regular file nor a block device".to_owned(),
+        _ => match &error.source {
+            Some(source) => source.to_string(),
+            None => error.to_string(),
+        },
+    };
+    Error::new(what, why).or(way_out)
+}
