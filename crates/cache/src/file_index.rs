@@ -202,6 +202,11 @@ impl Dups {
         number
     }
 
+    /// Puts another entry in the place of one that is there.
+    pub(crate) fn replace(&mut self, number: u32, dup: Dup) {
+        *self.slot_mut(number) = Some(dup);
+    }
+
     pub(crate) fn remove(&mut self, number: u32) {
         if self.slot_mut(number).take().is_some() {
             self.free.push(number);

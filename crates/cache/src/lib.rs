@@ -11,6 +11,7 @@ pub mod eviction;
 mod file_index;
 mod fingerprint_index;
 mod forget;
+pub mod forward;
 mod location;
 mod lru_map;
 mod manager;

@@ -25,6 +25,12 @@ pub struct LruMap<K, V> {
 }
 
 impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
+    /// The budget in bytes.
+    #[must_use]
+    pub const fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     /// An empty map with a budget in bytes; 0 keeps nothing.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {

@@ -1,18 +1,19 @@
 //! The cache manager: the upper half of the paper's Figure 2. It is told of look-ups, insertions and invalidations and
 //! answers with locations; it moves no bytes.
 
-use crate::admission::{Admission, Lane};
+use crate::admission::{Admission, Admitted, Lane};
 use crate::destage::Destage;
 use crate::dirty::DirtyList;
 use crate::eviction::{EVICT_STEP_ENTRIES, Eviction};
 use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
+use crate::forward::Forwardings;
 use crate::location::Location;
 use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
 use crate::sweep::Sweep;
-use crate::weu::{SlotState, Stored, WeuTable};
+use crate::weu::{HEAT_MAX, SlotState, Stored, WeuTable};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::BTreeMap;
 
@@ -46,6 +47,7 @@ pub struct CacheManager {
     pub(crate) fingerprints: Option<FingerprintIndex>,
     pub(crate) stats: Stats,
     pub(crate) sweep: Sweep,
+    pub(crate) forwardings: Forwardings,
     pub(crate) dirty: DirtyList,
     pub(crate) restore: Restore,
     /// The version of the last change.
@@ -60,7 +62,7 @@ impl CacheManager {
     pub fn new(settings: Settings) -> Result<Self, SettingError> {
         settings.check()?;
         let admission = settings.admission.build(settings.extents_raw(), settings.seed);
-        let eviction = settings.eviction.build(settings.weu_count());
+        let eviction = settings.eviction.build(settings.weu_count(), settings.extents_raw(), settings.seed);
         Self::with_policies(settings, admission, eviction)
     }
 
@@ -85,6 +87,7 @@ impl CacheManager {
                 .then(|| FingerprintIndex::new(expected * u64::from(settings.fingerprint_index_percent) / 100)),
             stats: Stats::default(),
             sweep: Sweep::new(settings.weu_count()),
+            forwardings: Forwardings::default(),
             dirty: DirtyList::default(),
             restore: Restore::default(),
             version: 0,
@@ -103,11 +106,15 @@ impl CacheManager {
     /// Looks up an extent for a client: counts, and refreshes the WEU's place in the eviction order. A dup entry whose
     /// WEU has been refilled since is removed and counts as a miss (paper §3, "Cleaning the file index").
     pub fn lookup(&mut self, key: ExtentKey) -> Option<Location> {
+        self.weus.looked_up(key, true);
         let found = self.find(key).map(|reference| (reference, self.resolve(reference)));
         match found {
-            Some((_, Some(location))) => {
+            Some((reference, Some(location))) => {
                 self.stats.hits += 1;
-                self.weus.touch(location.weu);
+                self.weus.touch(location.weu, location.entry);
+                if let Reference::Dup(number) = reference {
+                    self.repair(number);
+                }
                 Some(location)
             }
             Some((stale @ Reference::Dup(_), None)) => {
@@ -146,6 +153,11 @@ impl CacheManager {
         self.touch_restoring(key);
         let reference = self.find(key)?;
         let location = self.resolve(reference);
+        if let Reference::Base(weu, entry) = reference {
+            // What takes its place deserves no less, and was used once more.
+            let (lane, heat) = (self.weus.lane(weu), self.weus.heat(weu, entry));
+            self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX) });
+        }
         self.drop_reference(key, reference);
         self.stats.invalidations += 1;
         location
@@ -169,7 +181,7 @@ impl CacheManager {
     ) -> Option<Location> {
         let location = self.location(weu, generation, entry)?;
         self.note_fingerprint(fingerprint, Target::new(weu, entry, generation));
-        self.weus.touch(weu);
+        self.weus.touch(weu, entry);
         self.count_duplicate(key, location);
         Some(location)
     }
@@ -210,7 +222,7 @@ impl CacheManager {
             return None;
         }
         index.touch(fingerprint, target);
-        self.weus.touch(target.weu);
+        self.weus.touch(target.weu, target.entry);
         self.weus.location(target.weu, target.entry)
     }
 
@@ -240,6 +252,12 @@ impl CacheManager {
         self.version
     }
 
+    /// Whether a slot is free.
+    #[must_use]
+    pub fn has_free(&self) -> bool {
+        self.weus.free_count() > 0
+    }
+
     /// Takes a free slot and raises its generation. `None`: evict first.
     pub fn open_weu(&mut self) -> Option<(WeuId, Generation)> {
         self.open_weu_in(Lane::Main)
@@ -249,6 +267,11 @@ impl CacheManager {
     pub fn open_weu_in(&mut self, lane: Lane) -> Option<(WeuId, Generation)> {
         self.finish_lap();
         self.weus.open(lane)
+    }
+
+    /// Notes what an extent just [appended](Self::append) was [admitted](Self::admit) with.
+    pub fn heat(&mut self, location: &Location, admitted: Admitted) {
+        self.weus.set_heat(location.weu, location.entry, admitted.heat);
     }
 
     /// Notes the class of an extent just [appended](Self::append).
@@ -325,6 +348,7 @@ impl CacheManager {
             + self.dups.ram_bytes()
             + self.weus.ram_bytes()
             + self.dirty.ram_bytes()
+            + self.forwardings.ram_bytes()
             + self.admission.ram_bytes()
             + self.destage.values().map(|policy| policy.ram_bytes()).sum::<usize>()
             + fingerprints
@@ -340,12 +364,7 @@ impl CacheManager {
     pub(crate) fn resolve(&self, reference: Reference) -> Option<Location> {
         match reference {
             Reference::Base(weu, entry) => self.weus.location(weu, entry),
-            Reference::Dup(number) => {
-                let dup = self.dups.get(number)?;
-                let generation = self.weus.generation(dup.weu());
-                let current = dup.is_of(generation) && self.weus.is_current(dup.weu(), generation);
-                current.then(|| self.weus.location(dup.weu(), dup.entry())).flatten()
-            }
+            Reference::Dup(number) => self.resolve_dup(&self.dups.get(number)?),
         }
     }
 
@@ -370,6 +389,7 @@ impl CacheManager {
             self.drop_reference(victim.key, Reference::Dup(number));
             self.stats.dups_displaced += 1;
         }
+        self.weus.share(weu, entry);
         let number = self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu)));
         self.files.insert(key, Reference::Dup(number));
     }
@@ -385,6 +405,7 @@ impl CacheManager {
             }
             Reference::Base(weu, entry) => {
                 self.weus.unrefer(weu, entry, |_| true);
+                self.weus.set_heat(weu, entry, 0);
                 self.note_forgotten(key);
             }
         }
@@ -395,8 +416,11 @@ impl CacheManager {
         let mut keys = [ExtentKey::from_raw(0); EVICT_STEP_ENTRIES];
         let Some((first, count)) = self.weus.next_to_clear(weu, &mut keys) else { return false };
         self.warm_files(&keys[..count]);
+        let was_on_probation = self.weus.lane(weu) != Lane::Main;
         for (entry, key) in (first..).zip(&keys[..count]) {
-            self.files.remove(*key, Reference::Base(weu, entry));
+            if self.files.remove(*key, Reference::Base(weu, entry)) && was_on_probation {
+                self.admission.dropped(*key, Admitted::MAIN);
+            }
         }
         self.stats.base_entries -= count as u64;
         true

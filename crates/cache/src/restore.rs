@@ -216,6 +216,7 @@ impl CacheManager {
                     let reference = if base {
                         Reference::Base(weu, entry)
                     } else {
+                        self.weus.share(weu, entry);
                         Reference::Dup(self.dups.insert(Dup::new(key, weu, entry, self.weus.generation(weu))))
                     };
                     self.weus.refer(weu, entry);

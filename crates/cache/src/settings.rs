@@ -188,6 +188,21 @@ impl Settings {
         }
     }
 
+    /// As [`new`](Self::new), with the policies of the Nitro paper: everything is taken, and the unit goes that was not used for
+    /// longest.
+    #[must_use]
+    pub fn paper(cache_bytes: u64) -> Self {
+        Self { admission: AdmissionKind::All, eviction: EvictionKind::Lru, ..Self::new(cache_bytes) }
+    }
+
+    /// RAM in bytes in which clean content waits before it is packed, for a cache of so many bytes, unless something else was
+    /// configured: 3 % of it, at most 64 MiB.
+    #[must_use]
+    pub const fn usual_staging_bytes(cache_bytes: u64) -> u64 {
+        let bytes = cache_bytes / 100 * 3;
+        if bytes < 64 << 20 { bytes } else { 64 << 20 }
+    }
+
     /// Checks every setting.
     ///
     /// # Errors
@@ -243,14 +258,17 @@ impl Settings {
     #[must_use]
     pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
         let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);
-        self.admission.ram_bytes_max(self.extents_raw()) + self.destage.ram_bytes_max(dirty) + classes
+        let eviction = self.eviction.ram_bytes_max(self.weu_count());
+        self.admission.ram_bytes_max(self.extents_raw()) + self.destage.ram_bytes_max(dirty) + eviction + classes
     }
 
     /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.
     #[must_use]
     pub fn index_ram_bytes(&self, unique: u64, dups: u64) -> u64 {
         let fingerprint = if self.dedup { 27 * u64::from(self.fingerprint_index_percent) / 100 } else { 0 };
-        unique * (21 + fingerprint) + dups * 25 + u64::from(self.weu_count()) * 128 + (64 << 10)
+        // Heat and whether a dup refers to it: three bits an entry.
+        let entry = 21 * 8 + 3;
+        unique * entry / 8 + unique * fingerprint + dups * 25 + u64::from(self.weu_count()) * 256 + (64 << 10)
     }
 }
 

@@ -29,6 +29,10 @@ pub struct Stats {
     pub weus_evicted: u64,
     /// Base entries evicted with their WEUs.
     pub extents_evicted: u64,
+    /// Extents copied forward before their WEUs were evicted.
+    pub forwarded: u64,
+    /// Payload bytes of these.
+    pub forwarded_bytes: u64,
     /// Stale dup entries found by the cleaner.
     pub dups_cleaned: u64,
     /// Stale dup entries found when a client touched them.

@@ -28,6 +28,11 @@ impl Sweep {
         Self { debt: 0, at: 0, pass: 1, evictions_per_pass: u64::from(weus / 8).max(1) }
     }
 
+    /// The number of the pass under way.
+    pub(crate) const fn pass(&self) -> u64 {
+        self.pass
+    }
+
     pub(crate) fn owe(&mut self, units: u64) {
         self.debt = (self.debt + units.div_ceil(self.evictions_per_pass)).min(2 * units);
     }
@@ -61,6 +66,7 @@ impl CacheManager {
         self.sweep.at += 1;
         if self.sweep.at >= self.sweep_units() {
             (self.sweep.at, self.sweep.pass) = (0, self.sweep.pass + 1);
+            self.forwardings.clean(self.sweep.pass);
         }
     }
 
@@ -75,8 +81,7 @@ impl CacheManager {
     fn sweep_dups(&mut self, first: u32) {
         for number in first..(first + DUPS_PER_STEP).min(self.dups.capacity()) {
             let Some(dup) = self.dups.get(number) else { continue };
-            let generation = self.weus.generation(dup.weu());
-            if !dup.is_of(generation) || !self.weus.is_current(dup.weu(), generation) {
+            if !self.repair(number) {
                 self.drop_reference(dup.key, Reference::Dup(number));
                 self.stats.dups_cleaned += 1;
             }

@@ -9,7 +9,7 @@ use crate::format::journal::FORGET_BYTES;
 use crate::format::stored::{Place, payload_range};
 use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use crate::health::{Health, Watch};
-use crate::insert::InsertQueue;
+use crate::insert::{InsertQueue, Lanes};
 use crate::journal::{Area, Budget, Halves, Identity, Journal};
 use crate::kept::Meter;
 use crate::metrics::{CacheCounters, CacheMetrics};
@@ -80,6 +80,8 @@ pub struct Cache<F, C> {
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
+    /// Held while an extent gets its place, or room is made.
+    pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<LruMap<ExtentKey, Bytes>>,
     pub(crate) prefetched: Mutex<LruMap<ExtentKey, Prefetched>>,
     /// What `prefetched` keeps alive.
@@ -244,7 +246,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             first_superblock_whole: AtomicBool::new(false),
             manager: Mutex::new(manager),
             resident: Resident::default(),
-            queue: InsertQueue::new(settings.insert_queue_bytes),
+            queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),
+            lanes: futures_util::lock::Mutex::default(),
             ram: Mutex::new(LruMap::new(settings.ram_cache_bytes)),
             prefetched: Mutex::new(LruMap::new(settings.readahead_ram_bytes)),
             prefetched_bytes: Meter::new(settings.readahead_ram_bytes),
@@ -255,7 +258,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             weu_limit: AtomicU32::new(superblock.weu_count),
             resizing: AtomicBool::new(false),
             seal_wanted: Event::new(),
-            dirty_queue: InsertQueue::new(settings.dirty_queue_bytes),
+            dirty_queue: InsertQueue::new(settings.dirty_queue_bytes, 0),
             dirty_open: Mutex::default(),
             shares: Shares::default(),
             ledger: Ledger::new(budget.pending_bytes),

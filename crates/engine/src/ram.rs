@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use crate::settings::EngineSettings;
 use crate::volume::{DESTAGE_ROUNDS_MAX, GIVEN_UP_BYTES_MAX, READAHEADS_MAX, destage_round_bytes};
+use nitro_cache::eviction::EvictionKind;
 use nitro_port::buf::held_bytes;
 use serde::Serialize;
 
@@ -32,6 +33,8 @@ impl EngineSettings {
     pub fn ram_parts(&self, cache_bytes: u64) -> Vec<RamPart> {
         let manager = nitro_cache::Settings { cache_bytes, ..self.manager };
         let lanes = manager.admission.lanes(manager.weu_count());
+        // One that is read to be copied forward, and one that is full of what was.
+        let forwarded = if manager.eviction == EvictionKind::Heat { 2 } else { 0 };
         let unique = u64::from(manager.weu_count()) * u64::from(manager.weu_entries_max());
         let dirty = manager.extents_raw() * u64::from(self.dirty_max_percent) / 100;
         let weu = held_bytes(manager.weu_bytes as usize) * 2 + u64::from(manager.weu_entries_max()) * WEU_ENTRY_BYTES;
@@ -42,9 +45,10 @@ impl EngineSettings {
             ("RAM cache", self.ram_cache_bytes),
             ("read-ahead", self.readahead_ram_bytes),
             ("insertion queue", self.insert_queue_bytes),
+            ("staging", self.staging_bytes),
             ("dirty queue", self.dirty_queue_bytes),
             ("policies and classes", manager.policy_ram_bytes(dirty)),
-            ("open write-evict units", weu * (WEUS_IN_RAM + u64::from(lanes) - 1)),
+            ("open write-evict units", weu * (WEUS_IN_RAM + u64::from(lanes) - 1 + forwarded)),
             ("journal", journal),
             ("doubtful extents", self.crash_memory.map_or(0, |memory| memory.bytes())),
         ]

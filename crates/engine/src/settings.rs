@@ -26,6 +26,9 @@ pub struct EngineSettings {
     pub readahead_ram_bytes: u64,
     /// RAM for extents waiting to be inserted, in bytes; beyond it fills are dropped and counted.
     pub insert_queue_bytes: u64,
+    /// RAM in which clean content waits before it is inserted, in bytes, beside the queue: what is overwritten meanwhile never reaches the
+    /// SSD. Such content is served from there, and lost in a crash. 0: none waits.
+    pub staging_bytes: u64,
     /// Tell the SSD of evicted WEUs (TRIM).
     pub discard_evicted: bool,
     /// At a restart, leave out what is clean: the origins may have changed without the cache's knowing.
@@ -65,6 +68,7 @@ impl EngineSettings {
             ram_cache_bytes: 64 << 20,
             readahead_ram_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,
+            staging_bytes: 0,
             discard_evicted: false,
             distrust_clean: false,
             dirty_queue_bytes: 64 << 20,

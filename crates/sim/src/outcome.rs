@@ -113,6 +113,8 @@ pub struct Measures {
     pub erasures: u64,
     /// Write-evict units evicted; of caches without them, extents.
     pub evictions: u64,
+    /// Extents copied forward before their units were evicted.
+    pub forwarded_extents: u64,
     /// Fingerprints that a partial index had no room for.
     pub fingerprints_evicted: u64,
     /// Extents cached at the window's end, duplicates included.
@@ -198,6 +200,7 @@ impl Measures {
             write_amplification: flash.write_amplification(),
             erasures: flash.erasures,
             evictions: cache.weus_evicted - before.weus_evicted,
+            forwarded_extents: cache.forwarded - before.forwarded,
             fingerprints_evicted: cache.fingerprints_evicted - before.fingerprints_evicted,
             cached_extents: cache.cached_extents,
             pace: None,

@@ -153,11 +153,11 @@ pub struct Settings {
     /// Share of the cached extents whose fingerprints are kept, in percent.
     pub fingerprint_index_percent: u8,
     /// What new content write-evict units take.
-    #[serde(default)]
     pub admission: AdmissionKind,
-    /// Which write-evict unit is evicted next.
-    #[serde(default)]
+    /// Which write-evict unit is evicted next, and what of it is kept.
     pub eviction: EvictionKind,
+    /// RAM in which new content waits before it is packed into write-evict units, in bytes.
+    pub staging_bytes: u64,
     /// See [`Variant`].
     pub variant: Variant,
     /// The origin tells fingerprints without being read for data (a recipe cache, Nitro §3): a read that the file index misses
@@ -183,7 +183,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The paper's defaults (Table 1) for a cache of `cache_bytes`: WEU (D, C), extents of 8 KiB, no timing.
+    /// The paper's defaults (Table 1) for a cache of `cache_bytes`: WEU (D, C), least recently used first, extents of 8 KiB, no
+    /// timing.
     #[must_use]
     pub fn new(cache_bytes: u64) -> Self {
         let Compressibility { mean, variance, seed } = Compressibility::default();
@@ -194,8 +195,9 @@ impl Settings {
             dedup: true,
             compress: true,
             fingerprint_index_percent: FINGERPRINT_INDEX_RATIO.default as u8,
-            admission: AdmissionKind::default(),
-            eviction: EvictionKind::default(),
+            admission: AdmissionKind::All,
+            eviction: EvictionKind::Lru,
+            staging_bytes: 0,
             variant: Variant::Weu,
             recipes: false,
             partial_writes: PartialWrites::Merge,
@@ -248,13 +250,13 @@ impl Settings {
         if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
         }
-        let is_paper = self.admission == AdmissionKind::default() && self.eviction == EvictionKind::default();
-        if !self.variant.has_weus() && !is_paper {
+        let policies = (self.admission, self.eviction, self.staging_bytes);
+        if !self.variant.has_weus() && policies != (AdmissionKind::All, EvictionKind::Lru, 0) {
             return Err(Error::setting(
-                "policies of admission and eviction are for the variants with write-evict units",
+                "policies of admission and eviction, and staging, are for the variants with write-evict units",
             ));
         }
-        if self.variant == Variant::WeuLruMod && self.eviction != EvictionKind::default() {
+        if self.variant == Variant::WeuLruMod && self.eviction != EvictionKind::Lru {
             return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted"));
         }
         if self.recipes && !self.dedup {

@@ -71,6 +71,7 @@ fn columns(outcomes: &[Outcome]) -> Vec<(&'static str, Column)> {
         ("write_amplification", real(&|m| m.write_amplification)),
         ("erasures", count(&|m| m.erasures)),
         ("evictions", count(&|m| m.evictions)),
+        ("forwarded_extents", count(&|m| m.forwarded_extents)),
         ("cached_extents", count(&|m| m.cached_extents)),
         ("iops", pace(&|p| p.iops)),
         ("read_response_mean_us", read(&|l| l.mean_us)),

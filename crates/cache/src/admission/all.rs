@@ -1,6 +1,6 @@
 //! Everything: the paper's policy.
 
-use super::{Admission, Lane, Provenance};
+use super::{Admission, Admitted, Provenance};
 use nitro_units::ExtentKey;
 
 /// Takes whatever comes (Nitro §3.1).
@@ -8,8 +8,8 @@ use nitro_units::ExtentKey;
 pub struct All;
 
 impl Admission for All {
-    fn admit(&mut self, _key: ExtentKey, _from: Provenance) -> Option<Lane> {
-        Some(Lane::Main)
+    fn admit(&mut self, _key: ExtentKey, _from: Provenance) -> Option<Admitted> {
+        Some(Admitted::MAIN)
     }
 
     fn ram_bytes(&self) -> usize {

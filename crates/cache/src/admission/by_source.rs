@@ -1,6 +1,6 @@
 //! What is read and what is written, apart from one another.
 
-use super::{Admission, Lane, Provenance, Source};
+use super::{Admission, Admitted, Lane, Provenance, Source};
 use nitro_units::ExtentKey;
 
 /// Takes whatever comes; what clients write fills units of its own. Where what was written is soon written again, its units empty
@@ -9,10 +9,10 @@ use nitro_units::ExtentKey;
 pub struct BySource;
 
 impl Admission for BySource {
-    fn admit(&mut self, _key: ExtentKey, from: Provenance) -> Option<Lane> {
+    fn admit(&mut self, _key: ExtentKey, from: Provenance) -> Option<Admitted> {
         match from.source {
-            Source::Read => Some(Lane::Main),
-            Source::Write => Some(Lane::Side),
+            Source::Read => Some(Admitted::MAIN),
+            Source::Write => Some(Admitted { lane: Lane::Side, heat: 0 }),
         }
     }
 

@@ -5,10 +5,12 @@
 
 mod all;
 mod by_source;
+mod probation;
 mod second_miss;
 
 pub use all::All;
 pub use by_source::BySource;
+pub use probation::Probation;
 pub use second_miss::SecondMiss;
 
 use crate::manager::CacheManager;
@@ -75,10 +77,27 @@ impl Lane {
     }
 }
 
+/// How new content is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted {
+    /// Into which lane.
+    pub lane: Lane,
+    /// How often it counts as used again, at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
+    pub heat: u8,
+}
+
+impl Admitted {
+    /// Into [`Lane::Main`], as if it were seen for the first time.
+    pub const MAIN: Self = Self { lane: Lane::Main, heat: 0 };
+}
+
 /// A policy of admission.
 pub trait Admission: fmt::Debug + Send {
-    /// Whether new content of an extent is taken, and into which lane; `None`: it is not.
-    fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Lane>;
+    /// Whether new content of an extent is taken, and how; `None`: it is not.
+    fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted>;
+
+    /// An extent was evicted on probation, or is being overwritten or trimmed; what it deserves should it come again.
+    fn dropped(&mut self, _key: ExtentKey, _again: Admitted) {}
 
     /// RAM in bytes.
     fn ram_bytes(&self) -> usize;
@@ -87,8 +106,10 @@ pub trait Admission: fmt::Debug + Send {
 /// The policies that can be chosen by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AdmissionKind {
-    /// See [`All`].
+    /// See [`Probation`].
     #[default]
+    Probation,
+    /// See [`All`].
     All,
     /// See [`SecondMiss`].
     SecondMiss,
@@ -98,12 +119,13 @@ pub enum AdmissionKind {
 
 impl AdmissionKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::All, Self::SecondMiss, Self::BySource];
+    pub const ALL: [Self; 4] = [Self::Probation, Self::All, Self::SecondMiss, Self::BySource];
 
     /// Its name in configurations and on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Probation => "probation",
             Self::All => "all",
             Self::SecondMiss => "second-miss",
             Self::BySource => "by-source",
@@ -120,6 +142,7 @@ impl AdmissionKind {
     #[must_use]
     pub fn build(self, extents: u64, seed: u64) -> Box<dyn Admission> {
         match self {
+            Self::Probation => Box::new(Probation::new(extents, seed)),
             Self::All => Box::new(All),
             Self::SecondMiss => Box::new(SecondMiss::new(extents, seed)),
             Self::BySource => Box::new(BySource),
@@ -131,6 +154,7 @@ impl AdmissionKind {
     pub const fn ram_bytes_max(self, extents: u64) -> u64 {
         match self {
             Self::All | Self::BySource => 0,
+            Self::Probation => Probation::ram_bytes_max(extents),
             Self::SecondMiss => SecondMiss::ram_bytes_max(extents),
         }
     }
@@ -139,8 +163,8 @@ impl AdmissionKind {
     #[must_use]
     pub const fn lanes(self, weus: u32) -> u32 {
         match self {
-            Self::BySource if weus as u64 > WEU_COUNT_MIN => 2,
-            Self::All | Self::SecondMiss | Self::BySource => 1,
+            Self::Probation | Self::BySource if weus as u64 > WEU_COUNT_MIN => 2,
+            Self::Probation | Self::All | Self::SecondMiss | Self::BySource => 1,
         }
     }
 }
@@ -148,12 +172,15 @@ impl AdmissionKind {
 crate::settings::by_name!(AdmissionKind, "policy of admission");
 
 impl CacheManager {
-    /// Whether new content of an extent is taken, and into which lane. To be asked when no duplicate of it was found.
-    pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Lane> {
+    /// Whether new content of an extent is taken, and how. To be asked when no duplicate of it was found.
+    pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted> {
+        if from.source == Source::Write {
+            self.weus.looked_up(key, false);
+        }
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let lane = self.admission.admit(key, from).map(|lane| if has_lanes { lane } else { Lane::Main });
-        self.stats.rejections += u64::from(lane.is_none());
-        lane
+        let admitted = self.admission.admit(key, from);
+        self.stats.rejections += u64::from(admitted.is_none());
+        admitted.map(|admitted| if has_lanes { admitted } else { Admitted { lane: Lane::Main, ..admitted } })
     }
 }
 
@@ -182,7 +209,7 @@ mod tests {
         let taken = (0..100_000).filter(|number| policy.admit(key(*number), read()).is_some()).count();
         assert_eq!(taken, 0, "nothing came twice");
         let (first, again) = (policy.admit(key(7), read()), policy.admit(key(7), read()));
-        assert_eq!((first, again), (None, Some(Lane::Main)));
+        assert_eq!((first, again), (None, Some(Admitted::MAIN)));
         assert_eq!(policy.admit(key(7), read()), None, "it was taken; now it begins anew");
         // Most of what was seen within as many extents as the cache has is remembered.
         for number in 0..500 {
@@ -195,7 +222,8 @@ mod tests {
     #[test]
     fn what_is_read_and_what_is_written_fill_units_of_their_own() {
         let mut policy = AdmissionKind::BySource.build(1000, 1);
-        assert_eq!(policy.admit(key(1), read()), Some(Lane::Main));
-        assert_eq!(policy.admit(key(1), Provenance::written(ClassId::UNCLASSIFIED)), Some(Lane::Side));
+        assert_eq!(policy.admit(key(1), read()), Some(Admitted::MAIN));
+        let written = policy.admit(key(1), Provenance::written(ClassId::UNCLASSIFIED));
+        assert_eq!(written.map(|admitted| admitted.lane), Some(Lane::Side));
     }
 }

@@ -1,6 +1,6 @@
 //! What misses twice: one-hit wonders, which most extents of a scan are, never reach the SSD.
 
-use super::{Admission, Lane, Provenance};
+use super::{Admission, Admitted, Provenance};
 use crate::file_index::mix;
 use nitro_units::ExtentKey;
 
@@ -31,13 +31,13 @@ impl SecondMiss {
 }
 
 impl Admission for SecondMiss {
-    fn admit(&mut self, key: ExtentKey, _from: Provenance) -> Option<Lane> {
+    fn admit(&mut self, key: ExtentKey, _from: Provenance) -> Option<Admitted> {
         let hash = mix(key.raw() ^ self.seed);
         let tag = (hash >> 32) as u32 | 1;
         let place = &mut self.seen[hash as usize & (self.seen.len() - 1)];
         if *place == tag {
             *place = 0;
-            return Some(Lane::Main);
+            return Some(Admitted::MAIN);
         }
         *place = tag;
         None

@@ -1,6 +1,6 @@
 //! First in, first out: what log-structured caches do (Flashield; CacheLib's large-object cache).
 
-use super::Eviction;
+use super::{Eviction, Units, Victim};
 use nitro_units::WeuId;
 use std::collections::BTreeSet;
 
@@ -46,8 +46,8 @@ impl Eviction for Fifo {
         self.candidates.remove(&(self.filled[weu.0 as usize], weu.0));
     }
 
-    fn victim(&mut self) -> Option<WeuId> {
-        self.candidates.first().map(|(_, weu)| WeuId(*weu))
+    fn victim(&mut self, _units: &dyn Units) -> Option<Victim> {
+        self.candidates.first().map(|(_, weu)| Victim::whole(WeuId(*weu)))
     }
 
     fn grow(&mut self, count: u32) {

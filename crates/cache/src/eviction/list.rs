@@ -9,11 +9,12 @@ pub(super) struct LruList {
     links: Vec<(u32, u32)>,
     most: u32,
     least: u32,
+    len: u32,
 }
 
 impl LruList {
     pub(super) fn new(slots: u32) -> Self {
-        Self { links: (0..slots).map(|s| (s, s)).collect(), most: NONE, least: NONE }
+        Self { links: (0..slots).map(|s| (s, s)).collect(), most: NONE, least: NONE, len: 0 }
     }
 
     /// Whether `slot` is in the list.
@@ -27,6 +28,7 @@ impl LruList {
             return;
         }
         self.remove(slot);
+        self.len += 1;
         self.links[slot as usize] = (NONE, self.most);
         match self.most {
             NONE => self.least = slot,
@@ -38,6 +40,7 @@ impl LruList {
     /// Makes `slot`, which is not in the list, the least recently used one.
     pub(super) fn put_oldest(&mut self, slot: u32) {
         self.remove(slot);
+        self.len += 1;
         self.links[slot as usize] = (self.least, NONE);
         match self.least {
             NONE => self.most = slot,
@@ -50,6 +53,7 @@ impl LruList {
         if !self.contains(slot) {
             return;
         }
+        self.len -= 1;
         let (newer, older) = self.links[slot as usize];
         match newer {
             NONE => self.most = older,
@@ -65,6 +69,18 @@ impl LruList {
     /// The least recently used slot.
     pub(super) fn least_recent(&self) -> Option<u32> {
         (self.least != NONE).then_some(self.least)
+    }
+
+    /// The slots, least recently used first.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(self.least_recent(), |slot| {
+            Some(self.links[*slot as usize].0).filter(|newer| *newer != NONE)
+        })
+    }
+
+    /// Slots in the list.
+    pub(super) const fn len(&self) -> u32 {
+        self.len
     }
 
     /// Makes room for slots up to `slots`.
@@ -97,6 +113,8 @@ mod tests {
                 }
                 prop_assert_eq!(list.least_recent(), model.first().copied());
                 prop_assert_eq!(list.contains(slot), touch);
+                prop_assert_eq!(list.oldest().collect::<Vec<_>>(), model.clone());
+                prop_assert_eq!(list.len() as usize, model.len());
             }
             for expected in model {
                 prop_assert_eq!(list.least_recent(), Some(expected));

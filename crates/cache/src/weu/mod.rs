@@ -1,8 +1,11 @@
 //! Write-evict units: the slots of the SSD, their state, and what they hold.
 
 mod entries;
+mod heat;
 pub mod layout;
+mod leaving;
 mod slots;
 
+pub use heat::HEAT_MAX;
 pub use layout::{Position, Stored};
 pub(crate) use slots::{SlotState, WeuTable};

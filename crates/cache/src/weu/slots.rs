@@ -1,9 +1,10 @@
 //! The WEU table: generation, state and base entries of every slot.
 
 use super::entries::Entries;
+use super::heat::Heats;
 use super::layout::{Fill, Position, Stored};
 use crate::admission::Lane;
-use crate::eviction::Eviction;
+use crate::eviction::{Eviction, Units, Victim};
 use crate::location::Location;
 use crate::settings::Settings;
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
@@ -31,12 +32,20 @@ pub(crate) enum SlotState {
 }
 
 #[derive(Debug)]
-struct Slot {
-    state: SlotState,
-    generation: Generation,
+pub(super) struct Slot {
+    pub(super) state: SlotState,
+    pub(super) generation: Generation,
     /// The sweep that was under way when `generation` last began a lap of what a fingerprint slot can tell apart.
     lap_sweep: u64,
-    entries: Entries,
+    pub(super) entries: Entries,
+    /// How often its entries were used again since it is full.
+    pub(super) heats: Heats,
+    /// A bit for each entry up to the last that a dup referred to: set for those.
+    pub(super) shared: Vec<u64>,
+    /// What it was opened for.
+    pub(super) lane: Lane,
+    /// What is worth it is being copied forward, after which it is evicted.
+    pub(super) leaving: bool,
     /// Extents that refer to its entries.
     live: u32,
     /// Where any entry was classified.
@@ -56,6 +65,10 @@ impl Slot {
             generation: Generation(0),
             lap_sweep: 0,
             entries: Entries::default(),
+            heats: Heats::default(),
+            shared: Vec::new(),
+            lane: Lane::Main,
+            leaving: false,
             live: 0,
             classes: None,
             pins: 0,
@@ -91,8 +104,24 @@ struct Clearing {
 }
 
 impl Slot {
+    pub(super) fn class_of(&self, entry: u16) -> ClassId {
+        self.classes.as_ref().and_then(|classes| classes.of(entry)).unwrap_or_default()
+    }
+
     fn ram_bytes(&self) -> usize {
-        self.entries.ram_bytes() + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
+        self.entries.ram_bytes()
+            + self.heats.ram_bytes()
+            + self.shared.capacity() * size_of::<u64>()
+            + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
+    }
+}
+
+/// What a policy of eviction may know of the slots.
+struct View<'a>(&'a [Slot]);
+
+impl Units for View<'_> {
+    fn heat(&self, weu: WeuId) -> u32 {
+        self.0.get(weu.0 as usize).map_or(0, |slot| slot.heats.sum())
     }
 }
 
@@ -136,11 +165,11 @@ impl WeuTable {
         }
     }
 
-    fn slot(&self, weu: WeuId) -> &Slot {
+    pub(super) fn slot(&self, weu: WeuId) -> &Slot {
         &self.slots[weu.0 as usize]
     }
 
-    fn slot_mut(&mut self, weu: WeuId) -> &mut Slot {
+    pub(super) fn slot_mut(&mut self, weu: WeuId) -> &mut Slot {
         &mut self.slots[weu.0 as usize]
     }
 
@@ -201,6 +230,7 @@ impl WeuTable {
         slot.generation = slot.generation.next();
         slot.state = SlotState::Open;
         (slot.for_dirty, slot.restored, slot.live) = (false, false, 0);
+        slot.lane = lane;
         let generation = slot.generation;
         self.order.opened(weu, lane);
         self.open.push((weu, Fill::new(self.weu_bytes, self.entries_max)));
@@ -254,13 +284,26 @@ impl WeuTable {
         self.enter(weu);
     }
 
-    /// Marks a slot as used just now.
-    pub(crate) fn touch(&mut self, weu: WeuId) {
+    /// Marks an entry of a slot as used just now. Uses count as heat once the slot is full: those before come from one burst.
+    pub(crate) fn touch(&mut self, weu: WeuId, entry: u16) {
+        let slot = self.slot_mut(weu);
+        if matches!(slot.state, SlotState::Sealed | SlotState::Stored) {
+            slot.heats.raise(entry);
+        }
         self.order.touched(weu);
     }
 
+    /// An extent was looked up.
+    pub(crate) fn looked_up(&mut self, key: ExtentKey, read: bool) {
+        self.order.looked_up(key, read);
+    }
+
+    pub(super) fn order_mut(&mut self) -> &mut dyn Eviction {
+        self.order.as_mut()
+    }
+
     /// Makes a slot a candidate for eviction, if it is on the SSD and not pinned.
-    fn enter(&mut self, weu: WeuId) {
+    pub(super) fn enter(&mut self, weu: WeuId) {
         if self.is_evictable(weu) {
             self.order.enter(weu);
         }
@@ -268,7 +311,9 @@ impl WeuTable {
 
     /// Whether a slot may be evicted.
     pub(crate) fn is_evictable(&self, weu: WeuId) -> bool {
-        self.slots.get(weu.0 as usize).is_some_and(|slot| slot.state == SlotState::Stored && slot.pins == 0)
+        self.slots
+            .get(weu.0 as usize)
+            .is_some_and(|slot| slot.state == SlotState::Stored && slot.pins == 0 && !slot.leaving)
     }
 
     /// One more extent refers to an entry of a slot.
@@ -282,7 +327,7 @@ impl WeuTable {
             classes.live[class.index()] += 1;
             self.live_by_class[class.index()] += 1;
         }
-        self.order.live_changed(weu, slot.live);
+        self.order.live_changed(weu, slot.live, slot.entries.len() as u32);
     }
 
     /// An extent refers to an entry of a slot no more, if the slot still has the filling.
@@ -300,7 +345,7 @@ impl WeuTable {
             classes.live[class.index()] -= 1;
             self.live_by_class[class.index()] -= 1;
         }
-        self.order.live_changed(weu, slot.live);
+        self.order.live_changed(weu, slot.live, slot.entries.len() as u32);
     }
 
     /// Notes the class of an open slot's last entry, which one extent refers to.
@@ -373,7 +418,7 @@ impl WeuTable {
     /// get there before the record.
     pub(crate) fn is_safe_to_name(&self, weu: WeuId) -> bool {
         let slot = self.slot(weu);
-        slot.state == SlotState::Stored && !slot.restored || slot.for_dirty
+        (slot.state == SlotState::Stored && !slot.restored || slot.for_dirty) && !slot.leaving
     }
 
     /// No slot is known any more.
@@ -407,6 +452,7 @@ impl WeuTable {
         }
         slot.entries.shrink_to_fit();
         slot.live = 0;
+        slot.lane = Lane::Main;
         self.order.restored(weu);
     }
 
@@ -465,8 +511,8 @@ impl WeuTable {
     }
 
     /// The slot that is to be evicted next.
-    pub(crate) fn victim(&mut self) -> Option<WeuId> {
-        self.order.victim()
+    pub(crate) fn victim(&mut self) -> Option<Victim> {
+        self.order.victim(&View(&self.slots))
     }
 
     /// Begins to empty a slot: no entry is current any more. [`next_to_clear`](Self::next_to_clear) tells the entries that
@@ -477,6 +523,7 @@ impl WeuTable {
         self.open.retain(|(id, _)| *id != weu);
         let slot = self.slot_mut(weu);
         slot.state = SlotState::Clearing;
+        slot.leaving = false;
         let (live, classes) = (std::mem::take(&mut slot.live), slot.classes.take());
         let pinned = std::mem::take(&mut slot.pins) > 0;
         self.pinned -= u32::from(pinned);
@@ -512,6 +559,7 @@ impl WeuTable {
     fn emptied(&mut self, weu: WeuId, then: SlotState) {
         let slot = self.slot_mut(weu);
         (slot.state, slot.entries) = (then, Entries::default());
+        (slot.heats, slot.shared) = (Heats::default(), Vec::new());
         self.order.emptied(weu);
         match then {
             SlotState::Free => self.release(weu),

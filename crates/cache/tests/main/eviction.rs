@@ -1,7 +1,7 @@
 //! What a policy of eviction is told, and how units are emptied.
 
 use nitro_cache::admission::{All, Lane};
-use nitro_cache::eviction::{EVICT_STEP_ENTRIES, Eviction, Fifo};
+use nitro_cache::eviction::{EVICT_STEP_ENTRIES, Eviction, Fifo, Units, Victim};
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Settings};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
@@ -30,7 +30,7 @@ impl Eviction for Spy {
     fn touched(&mut self, weu: WeuId) {
         self.order.touched(weu);
     }
-    fn live_changed(&mut self, weu: WeuId, extents: u32) {
+    fn live_changed(&mut self, weu: WeuId, extents: u32, _entries: u32) {
         self.live.lock().unwrap()[weu.0 as usize] = extents;
     }
     fn enter(&mut self, weu: WeuId) {
@@ -46,8 +46,8 @@ impl Eviction for Spy {
         self.order.emptied(weu);
         self.live.lock().unwrap()[weu.0 as usize] = 0;
     }
-    fn victim(&mut self) -> Option<WeuId> {
-        self.order.victim()
+    fn victim(&mut self, units: &dyn Units) -> Option<Victim> {
+        self.order.victim(units)
     }
     fn grow(&mut self, count: u32) {
         self.order.grow(count);

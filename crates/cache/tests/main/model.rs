@@ -1,5 +1,6 @@
 //! A naive cache, driven by the same random operations: every WEU a list, every index a map, every order a vector.
 
+use nitro_cache::eviction::EvictionKind;
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Location, Settings};
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
@@ -74,7 +75,13 @@ struct Pair {
 
 impl Pair {
     fn new(dedup: bool) -> Self {
-        let settings = Settings { weu_bytes: WEU_BYTES, dedup, seed: 7, ..Settings::new(WEUS * u64::from(WEU_BYTES)) };
+        let settings = Settings {
+            weu_bytes: WEU_BYTES,
+            dedup,
+            seed: 7,
+            eviction: EvictionKind::Lru,
+            ..Settings::new(WEUS * u64::from(WEU_BYTES))
+        };
         let mut manager = CacheManager::new(settings).unwrap();
         let (open, generation) = manager.open_weu().unwrap();
         let mut model = Model::default();

@@ -143,11 +143,15 @@ struct CacheArgs {
     /// Treat an extent as a duplicate only after comparing its bytes with the cached ones
     #[arg(long, requires = "cache")]
     verify_duplicates: bool,
-    /// Which new content is admitted: all, second-miss (extents at their second miss), by-source (all, with written content
-    /// in separate write-evict units) [default: all]
+    /// RAM in which clean data wait before they go to the SSD, so that what is overwritten soon never does; 0: none
+    /// [default: 3 % of the cache, at most 64M]
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    staging: Option<Size>,
+    /// Which new content is admitted: probation (all; what was dropped lately apart from the rest), all, second-miss (extents
+    /// at their second miss), by-source (all, with written content in separate write-evict units) [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,
-    /// Which write-evict unit is evicted next: lru, fifo [default: lru]
+    /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     eviction: Option<EvictionKind>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
@@ -308,6 +312,7 @@ impl CacheArgs {
             fingerprint_index_ratio: self.fingerprint_index_ratio,
             fingerprint_index: self.fingerprint_index,
             fingerprint_index_ram: self.fingerprint_index_ram,
+            staging: self.staging,
             admission: self.admission,
             destage: self.destage,
             eviction: self.eviction,

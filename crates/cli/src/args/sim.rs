@@ -93,13 +93,19 @@ pub(crate) struct CacheSettings {
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]
     #[arg(long, value_name = "PCT")]
     fingerprint_index: Option<String>,
-    /// Which new content is admitted to write-evict units: all, second-miss (extents at their second miss), by-source (all,
-    /// with written content in separate units) [default: all]
+    /// Which new content is admitted to write-evict units: probation (all; what was dropped lately apart from the rest), all,
+    /// second-miss (extents at their second miss), by-source (all, with written content in separate units) [default: probation
+    /// for variant weu, as the server; else all]
     #[arg(long, value_name = "POLICY")]
     admission: Option<String>,
-    /// Which write-evict unit is evicted next: lru, fifo [default: lru]
+    /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat for variant
+    /// weu, as the server; else lru]
     #[arg(long, value_name = "POLICY")]
     eviction: Option<String>,
+    /// RAM in which new content waits before it is packed into write-evict units, beside the size of the cache [default: 3 % of
+    /// the cache, at most 64M, for variant weu, as the server; else 0]
+    #[arg(long, value_name = "SIZE")]
+    staging: Option<String>,
     /// The origin supplies fingerprints, so that reads find content that is cached for another extent [default: off]
     #[arg(long, value_name = "on|off")]
     recipes: Option<String>,
@@ -156,6 +162,7 @@ impl SimArgs {
             (Knob::FingerprintIndex, &cache.fingerprint_index),
             (Knob::Admission, &cache.admission),
             (Knob::Eviction, &cache.eviction),
+            (Knob::Staging, &cache.staging),
             (Knob::Recipes, &cache.recipes),
             (Knob::PartialWrites, &cache.partial_writes),
             (Knob::Sequential, &cache.sequential),

@@ -17,6 +17,7 @@ pub(crate) enum Knob {
     FingerprintIndex,
     Admission,
     Eviction,
+    Staging,
     Recipes,
     PartialWrites,
     Sequential,
@@ -30,7 +31,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 20] = [
+const NAMES: [(&str, Knob); 21] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -40,6 +41,7 @@ const NAMES: [(&str, Knob); 20] = [
     ("fingerprint-index", Knob::FingerprintIndex),
     ("admission", Knob::Admission),
     ("eviction", Knob::Eviction),
+    ("staging", Knob::Staging),
     ("recipes", Knob::Recipes),
     ("partial-writes", Knob::PartialWrites),
     ("sequential", Knob::Sequential),
@@ -78,7 +80,7 @@ impl Knob {
 
     /// Whether its values are sizes.
     pub(super) const fn is_size(self) -> bool {
-        matches!(self, Self::Size | Self::ExtentSize | Self::WeuSize | Self::Sequential | Self::Nvram)
+        matches!(self, Self::Size | Self::ExtentSize | Self::WeuSize | Self::Staging | Self::Sequential | Self::Nvram)
     }
 
     /// Sets it. An error says what it may be.
@@ -93,6 +95,7 @@ impl Knob {
             Self::FingerprintIndex => settings.fingerprint_index_percent = number(text)?,
             Self::Admission => settings.admission = text.parse()?,
             Self::Eviction => settings.eviction = text.parse()?,
+            Self::Staging => settings.staging_bytes = size(text)?,
             Self::Recipes => settings.recipes = switch(text)?,
             Self::PartialWrites => {
                 settings.partial_writes = match text {

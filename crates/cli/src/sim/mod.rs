@@ -11,6 +11,8 @@ pub(crate) use axis::Axis;
 pub(crate) use knob::Knob;
 
 use crate::args::SimArgs;
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
@@ -64,9 +66,20 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     output::print(&text).map(drop)
 }
 
-/// Switches off what a variant cannot do, unless it was asked for by name.
+/// Switches off what a variant cannot do, and has write-evict units use the server's policies, unless something else was asked for.
 fn adapt(args: &SimArgs, settings: &mut Settings) {
-    let asked = |knob| args.given().any(|(given, _)| given == knob);
+    let asked = |knob| args.given().any(|(given, _)| given == knob) || args.sweep.iter().any(|axis| axis.knob == knob);
+    if settings.variant == Variant::Weu {
+        if !asked(Knob::Admission) {
+            settings.admission = AdmissionKind::default();
+        }
+        if !asked(Knob::Eviction) {
+            settings.eviction = EvictionKind::default();
+        }
+        if !asked(Knob::Staging) {
+            settings.staging_bytes = nitro_cache::Settings::usual_staging_bytes(settings.cache_bytes);
+        }
+    }
     let dedups = settings.variant.has_weus()
         || settings.variant.has_places() && !matches!(settings.variant, Variant::Extent { ways: 1.. });
     if !dedups && !asked(Knob::Dedup) {

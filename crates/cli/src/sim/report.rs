@@ -158,6 +158,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::FingerprintIndex => settings.fingerprint_index_percent.to_string(),
         Knob::Admission => settings.admission.to_string(),
         Knob::Eviction => settings.eviction.to_string(),
+        Knob::Staging => size(settings.staging_bytes),
         Knob::Recipes => switch(settings.recipes),
         Knob::Sequential => size(settings.sequential_bytes),
         Knob::Compression => settings.compression_mean.to_string(),

@@ -199,7 +199,7 @@ fn cache(cache: &Cache) -> String {
         ),
         ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
         ("dropped fills", format!("{} queue full, {} overwritten meanwhile", cache.fills_dropped, cache.fills_voided)),
-        ("evicted", format!("{} write-evict units", cache.weus_evicted)),
+        ("evicted", format!("{} write-evict units; {} extents copied forward", cache.weus_evicted, cache.forwarded)),
         (
             "faults",
             match faults {

@@ -1,11 +1,13 @@
 //! Insertion, off the critical path: a bounded queue, and workers that fingerprint, compress, pack and write.
 
 mod duplicate;
+mod lanes;
 mod open_weu;
 mod queue;
 mod worker;
 
 pub(crate) use duplicate::Compared;
+pub(crate) use lanes::Lanes;
 pub(crate) use open_weu::{Entering, OpenWeu, Parts};
 pub(crate) use queue::{Content, InsertQueue, Job};
 pub(crate) use worker::payload;

@@ -1,4 +1,8 @@
 //! The insertion queue: bounded in bytes, so that clients never wait for the SSD or the CPU.
+//!
+//! With *staging*, content waits in it until so much has come that there is no room for more of it, or nothing new has come for a
+//! while: what is overwritten meanwhile never reaches the SSD, and leaves no hole in a write-evict unit (the paper's NVRAM does the same,
+//! Nitro §4).
 
 use crate::kept::{Kept, Meter, Room};
 use crate::volume::{Flights, Token};
@@ -37,7 +41,17 @@ pub(crate) struct Job {
 
 #[derive(Default)]
 struct State {
+    /// Jobs that wait for nothing: extents of which a part comes from the SSD are not served meanwhile.
+    urgent: VecDeque<Job>,
     jobs: VecDeque<Job>,
+    /// Jobs pushed since those that became void were last taken out.
+    unsifted: usize,
+    /// Somebody waits for the jobs.
+    hurried: usize,
+    /// Nothing new has come for a while: those that wait are done.
+    flushing: bool,
+    /// Jobs pushed when that was last looked at.
+    pushed_before: u64,
     at_work: usize,
     closed: bool,
     /// Jobs pushed, and jobs done, ever.
@@ -49,7 +63,21 @@ struct State {
 
 impl State {
     fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.at_work == 0
+        self.urgent.is_empty() && self.jobs.is_empty() && self.at_work == 0
+    }
+
+    /// Takes out the jobs that became void, if so many came that it is worth it.
+    fn sift(&mut self) -> Vec<Job> {
+        self.unsifted += 1;
+        if self.unsifted <= self.jobs.len() {
+            return Vec::new();
+        }
+        self.unsifted = 0;
+        let (void, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.jobs).into_iter().partition(|j| j.token.is_void());
+        self.jobs = left.into();
+        self.finished += void.len() as u64;
+        void
     }
 }
 
@@ -58,19 +86,46 @@ struct Empty {
     closed: bool,
 }
 
+/// Somebody waits for the jobs of a queue.
+struct Hurry<'a>(&'a InsertQueue);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().hurried -= 1;
+    }
+}
+
 /// The queue. Any thread may push; any number of workers take.
 pub(crate) struct InsertQueue {
     state: Mutex<State>,
     /// What its jobs, waiting and at work, keep alive.
     held: Arc<Meter>,
+    /// So many bytes wait, unless somebody waits for them.
+    staging_bytes: u64,
     pushed: Event,
     /// No job waits or is at work; or one is done, and somebody waits for that.
     idle: Event,
 }
 
 impl InsertQueue {
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { state: Mutex::default(), held: Meter::new(bytes_max), pushed: Event::new(), idle: Event::new() }
+    /// Of at most so many bytes, beside those that are staged.
+    pub(crate) fn new(bytes_max: u64, staging_bytes: u64) -> Self {
+        Self {
+            state: Mutex::default(),
+            held: Meter::new(bytes_max + staging_bytes),
+            staging_bytes,
+            pushed: Event::new(),
+            idle: Event::new(),
+        }
+    }
+
+    /// Whether the jobs that are staged are to be done.
+    fn is_due(&self, state: &State) -> bool {
+        self.staging_bytes == 0
+            || state.closed
+            || state.flushing
+            || state.hurried > 0
+            || self.held.bytes() > self.staging_bytes
     }
 
     /// Room for jobs that keep `bytes` alive together; `None`: there is none, or the queue is closed.
@@ -80,6 +135,11 @@ impl InsertQueue {
 
     /// Room for jobs that keep `bytes` alive together, as soon as there is some; `None`: the queue is closed.
     pub(crate) async fn admit_wait(&self, bytes: u64) -> Option<Arc<Room>> {
+        if let Some(room) = self.admit(bytes) {
+            return Some(room);
+        }
+        // What is staged may be all that keeps it waiting.
+        let _hurry = self.hurry();
         attempt_at(&self.held.roomy, || match self.admit(bytes) {
             None if !self.is_closed() => None,
             room => Some(room),
@@ -92,17 +152,37 @@ impl InsertQueue {
         self.held.take(bytes)
     }
 
-    /// Adds a job for which there is room; gives it back if the queue is closed.
-    pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
+    /// Adds a job for which there is room, and gives the number of those that were taken out since they had become void; gives the job
+    /// back if the queue is closed.
+    pub(crate) fn push(&self, job: Job) -> Result<u64, Job> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(job);
         }
         state.pushed += 1;
-        state.jobs.push_back(job);
+        let is_urgent = matches!(job.content, Content::Merge { .. });
+        if is_urgent {
+            state.urgent.push_back(job)
+        } else {
+            state.jobs.push_back(job)
+        }
+        let void = if self.staging_bytes > 0 { state.sift() } else { Vec::new() };
+        let is_due = is_urgent || self.is_due(&state);
         drop(state);
-        self.pushed.notify(1);
-        Ok(())
+        if is_due {
+            self.pushed.notify(1);
+        }
+        Ok(void.len() as u64)
+    }
+
+    /// Has staged jobs done if nothing new has come since the last call; to be called now and then.
+    pub(crate) fn flush_if_quiet(&self) {
+        let mut state = self.state.lock();
+        if state.pushed == state.pushed_before && !state.jobs.is_empty() {
+            state.flushing = true;
+            self.pushed.notify(usize::MAX);
+        }
+        state.pushed_before = state.pushed;
     }
 
     /// The next job; `None` once the queue is closed and empty. Each job is followed by [`done`](Self::done).
@@ -116,8 +196,11 @@ impl InsertQueue {
 
     fn try_take(&self) -> Result<Job, Empty> {
         let mut state = self.state.lock();
-        let job = state.jobs.pop_front().ok_or(Empty { closed: state.closed })?;
+        let is_due = self.is_due(&state);
+        let staged = |state: &mut State| if is_due { state.jobs.pop_front() } else { None };
+        let job = state.urgent.pop_front().or_else(|| staged(&mut state)).ok_or(Empty { closed: state.closed })?;
         state.at_work += 1;
+        state.flushing &= !state.jobs.is_empty();
         Ok(job)
     }
 
@@ -131,8 +214,16 @@ impl InsertQueue {
         }
     }
 
+    /// Has staged jobs done as long as somebody waits for them.
+    fn hurry(&self) -> Hurry<'_> {
+        self.state.lock().hurried += 1;
+        self.pushed.notify(usize::MAX);
+        Hurry(self)
+    }
+
     /// Ends when no job waits or is at work.
     pub(crate) async fn drained(&self) {
+        let _hurry = self.hurry();
         attempt_at(&self.idle, || self.state.lock().is_idle().then_some(())).await;
     }
 

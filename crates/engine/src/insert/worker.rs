@@ -1,6 +1,7 @@
 //! The insertion worker: the paper's six steps (§3, "Cache insertion path").
 
 use super::duplicate::Inserted;
+use super::lanes::Lanes;
 use super::open_weu::{Entering, OpenWeu, Parts};
 use super::queue::{Content, Job};
 use super::stored_as;
@@ -13,9 +14,9 @@ use crate::writeback::Room;
 use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
-use nitro_cache::admission::Lane;
+use nitro_cache::admission::{Admitted, Lane};
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{Append, CacheManager, Evicted, Location};
+use nitro_cache::{Append, CacheManager, Location};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::codec::{Compressor, Encoding};
 use nitro_port::yielding::yield_now;
@@ -36,8 +37,6 @@ const JOBS_PER_TURN: usize = 32;
 struct Worker<'a, F, C> {
     cache: &'a Cache<F, C>,
     compressor: Compressor,
-    /// By lane.
-    open: [Option<OpenWeu>; Lane::CLEAN.len()],
     writes: FuturesUnordered<LocalBoxFuture<'a, ()>>,
     noted: Noted,
 }
@@ -80,13 +79,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     async fn clean_worker(&self, index: &impl FingerprintIndex) {
         let compressor = Compressor::new(self.settings.compression);
-        let mut worker = Worker {
-            cache: self,
-            compressor,
-            open: Default::default(),
-            writes: FuturesUnordered::new(),
-            noted: Noted::default(),
-        };
+        let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
         while let Some((job, known)) = looking.next(&mut worker).await {
@@ -101,12 +94,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
         }
         // What is not full is written too: it is there again after a restart.
+        let mut lanes = self.lanes.lock().await;
         for lane in Lane::CLEAN {
-            let is_filled = worker.open[lane.index()].as_ref().is_some_and(|open| !open.entries().is_empty());
+            let is_filled = lanes.get(lane).is_some_and(|open| !open.entries().is_empty());
             if is_filled && self.watch.is_caching() {
-                worker.seal(lane).await;
+                worker.seal(&mut lanes, lane).await;
             }
         }
+        drop(lanes);
         while worker.writes.next().await.is_some() {}
     }
 
@@ -217,11 +212,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     async fn next_job(&mut self) -> Option<Job> {
         loop {
             let mut sealing = self.cache.seal_wanted.listen();
-            for lane in Lane::CLEAN {
-                if self.open[lane.index()].as_ref().is_some_and(|open| self.cache.is_given_up(open.weu)) {
-                    self.seal(lane).await;
-                }
-            }
+            self.seal_given_up().await;
             let mut take = pin!(self.cache.queue.take());
             while !self.writes.is_empty() {
                 match select(take.as_mut(), select(self.writes.next(), &mut sealing)).await {
@@ -234,6 +225,16 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 && let Either::Left((job, _)) = select(take, sealing).await
             {
                 return job;
+            }
+        }
+    }
+
+    /// Closes open WEUs in slots that a cache which shrinks gives up.
+    async fn seal_given_up(&mut self) {
+        let mut lanes = self.cache.lanes.lock().await;
+        for lane in Lane::CLEAN {
+            if lanes.get(lane).is_some_and(|open| self.cache.is_given_up(open.weu)) {
+                self.seal(&mut lanes, lane).await;
             }
         }
     }
@@ -263,10 +264,10 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 Inserted::Collides => entered = None,
             }
         }
-        let Some(lane) = cache.manager.lock().admit(job.key, job.from) else { return };
+        let Some(admitted) = cache.manager.lock().admit(job.key, job.from) else { return };
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
         let plain = named.map(|named| named.plain);
-        if let Some(location) = self.append(job, lane, (entered, plain), encoding, payload).await
+        if let Some(location) = self.append(job, admitted, (entered, plain), encoding, payload).await
             && let Some(entered) = entered.filter(|_| I::IS_THERE && !zero)
         {
             let place = ContentPlace::new(location.weu, location.entry, location.generation, cache.start);
@@ -280,14 +281,15 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     async fn append(
         &mut self,
         job: &Job,
-        lane: Lane,
+        admitted: Admitted,
         (entered, plain): (Option<Fingerprint>, Option<Fingerprint>),
         encoding: Encoding,
         payload: Bytes,
     ) -> Option<Location> {
         let cache = self.cache;
         let stored = stored_as(encoding, &payload);
-        while let Some(open) = self.opened(lane).await {
+        let mut lanes = cache.lanes.lock().await;
+        while let Some(open) = self.opened(&mut lanes, admitted.lane).await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
             cache.resident.push(open.weu, encoding, payload.clone());
             let (appended, version) = cache
@@ -296,6 +298,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                     let appended = (!void).then(|| manager.append(open.weu, job.key, entered.as_ref(), stored));
                     if let Some(Append::At(location)) = &appended {
                         manager.classify(location, job.from.class);
+                        manager.heat(location, admitted);
                     }
                     (appended, manager.version())
                 })
@@ -310,41 +313,35 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 cache.metrics.fills_voided.add(1);
                 return None;
             }
-            self.seal(lane).await;
+            self.seal(&mut lanes, admitted.lane).await;
         }
         None
     }
 
     /// The open WEU of a lane; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
-    async fn opened(&mut self, lane: Lane) -> Option<&mut OpenWeu> {
-        while self.open[lane.index()].is_none() {
-            self.cache.make_room().await;
-            let opened = self.cache.manager.lock().open_weu_in(lane);
-            match opened {
-                Some((weu, generation)) => {
-                    self.cache.set_start(weu, self.cache.start);
-                    self.cache.resident.open(weu, generation);
-                    let weu_bytes = self.cache.settings.manager.weu_bytes;
-                    self.open[lane.index()] = Some(OpenWeu::new(weu, generation, weu_bytes, false));
+    async fn opened<'l>(&mut self, lanes: &'l mut Lanes, lane: Lane) -> Option<&'l mut OpenWeu> {
+        while lanes.get(lane).is_none() {
+            self.cache.make_room(lanes).await;
+            // What was copied forward may have opened one.
+            if lanes.get(lane).is_some() || self.cache.open_lane(lanes, lane) {
+                break;
+            }
+            if self.writes.next().await.is_none() {
+                // Others come free once dirty extents are destaged, or the rest of the cache has been read.
+                let waiting = self.cache.manager.lock().is_waiting_for_slots();
+                if !waiting {
+                    self.cache.watch.give_up(&"no write-evict unit is left that can be written");
                 }
-                None if self.writes.next().await.is_some() => {}
-                None => {
-                    // Others come free once dirty extents are destaged, or the rest of the cache has been read.
-                    let waiting = self.cache.manager.lock().is_waiting_for_slots();
-                    if !waiting {
-                        self.cache.watch.give_up(&"no write-evict unit is left that can be written");
-                    }
-                    self.cache.metrics.fills_dropped.add(1);
-                    return None;
-                }
+                self.cache.metrics.fills_dropped.add(1);
+                return None;
             }
         }
-        self.open[lane.index()].as_mut()
+        lanes.get(lane)
     }
 
     /// Closes a lane's open WEU and sends it on its way to the SSD.
-    async fn seal(&mut self, lane: Lane) {
-        let Some(open) = self.open[lane.index()].take() else { return };
+    async fn seal(&mut self, lanes: &mut Lanes, lane: Lane) {
+        let Some(open) = lanes.take(lane) else { return };
         while self.writes.len() >= WRITES_MAX {
             self.writes.next().await;
         }
@@ -354,39 +351,6 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Evicts ahead of need, and cleans up after it in bounded steps.
-    pub(crate) async fn make_room(&self) {
-        loop {
-            let discard = self.settings.discard_evicted;
-            if !self.manager.lock().wants_eviction() {
-                break;
-            }
-            let evicted = self.ledger.tell(EVICTED_BYTES as u64, |room| {
-                let mut manager = self.manager.lock();
-                let evicted = manager.wants_eviction().then(|| manager.begin_eviction(discard)).flatten();
-                let Evicted { weu, generation } = evicted?;
-                room.push(Record::Evicted { weu, generation });
-                Some(weu)
-            });
-            let Some(weu) = evicted.await else { break };
-            self.empty(weu);
-            if discard {
-                let weu_bytes = u64::from(self.settings.manager.weu_bytes);
-                // A device that cannot discard only loses a hint.
-                let _ = self.flash.discard(self.slot_offset(weu), weu_bytes).await;
-                self.manager.lock().discarded(weu);
-                self.room.notify(usize::MAX);
-            }
-        }
-        while self.manager.lock().clean_step() {}
-    }
-
-    /// Takes the entries of a WEU whose eviction was begun out of the indexes, some at a time: look-ups pass in between.
-    pub(crate) fn empty(&self, weu: WeuId) {
-        while self.manager.lock().evict_step(weu) {}
-        self.room.notify(usize::MAX);
-    }
-
     /// Writes parts of a WEU, one after the other.
     pub(crate) async fn write_parts(&self, weu: WeuId, parts: Parts) -> Result<(), DeviceError> {
         for (at, bytes) in parts {
@@ -407,7 +371,7 @@ pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) ->
     }
 }
 
-async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
+pub(super) async fn write<F: Device, C: Clock>(cache: &Cache<F, C>, open: OpenWeu) {
     let (weu, generation) = (open.weu, open.generation);
     let block_bytes = cache.flash.geometry().block_bytes.max(SECTOR_BYTES);
     let (parts, written) = open.seal((cache.superblock.epoch, cache.start), block_bytes);

@@ -119,6 +119,10 @@ impl Touches {
 }
 
 impl Fill {
+    fn is_staged(&self) -> bool {
+        !self.dirty && matches!(self.state, FillState::Pending(Some(_)))
+    }
+
     fn reads_by(&self, miss: &Arc<Miss>) -> bool {
         matches!(&self.state, FillState::Reading(reading) if Arc::ptr_eq(reading, miss))
     }
@@ -161,6 +165,8 @@ struct State {
     /// In the order in which they came.
     waiters: Vec<Waiter>,
     fills: HashMap<u64, Fill>,
+    /// Fills that are clean, and have their bytes.
+    staged: usize,
     dirty: usize,
     writer_next: u64,
 }
@@ -199,6 +205,19 @@ impl State {
         self.excludes(extents, Touches::Buffer)
     }
 
+    fn put(&mut self, index: u64, fill: Fill) -> Option<Fill> {
+        self.staged += usize::from(fill.is_staged());
+        let old = self.fills.insert(index, fill);
+        self.staged -= usize::from(old.as_ref().is_some_and(Fill::is_staged));
+        old
+    }
+
+    fn take(&mut self, index: u64) -> Option<Fill> {
+        let fill = self.fills.remove(&index)?;
+        self.staged -= usize::from(fill.is_staged());
+        Some(fill)
+    }
+
     /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
     fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
         let mut void = |index: u64, fill: Fill| {
@@ -210,14 +229,17 @@ impl State {
         if extents.end - extents.start <= self.fills.len() as u64 {
             for index in extents.clone() {
                 if self.fills.get(&index).is_some_and(|fill| !fill.dirty)
-                    && let Some(fill) = self.fills.remove(&index)
+                    && let Some(fill) = self.take(index)
                 {
                     void(index, fill);
                 }
             }
         } else {
             let clean = |index: &u64, fill: &mut Fill| extents.contains(index) && !fill.dirty;
-            self.fills.extract_if(clean).for_each(|(index, fill)| void(index, fill));
+            for (index, fill) in self.fills.extract_if(clean) {
+                self.staged -= usize::from(fill.is_staged());
+                void(index, fill);
+            }
         }
     }
 }
@@ -226,8 +248,11 @@ impl State {
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     state: Mutex<State>,
-    /// Writers and fills: while there are none, readers need not look.
+    /// Writers, and fills but those that are clean and have their bytes: while there are none, readers need not look before they look
+    /// elsewhere.
     busy: AtomicUsize,
+    /// Fills that are clean and have their bytes: readers that find nothing elsewhere need not look while there are none.
+    staged: AtomicUsize,
     released: Event,
     /// A dirty extent is in the cache.
     settled: Event,
@@ -250,13 +275,19 @@ pub(super) enum Start {
 }
 
 impl Flights {
-    /// Whether anything is under way at all.
+    /// Whether clean extents with their bytes are on their way into the cache.
+    pub(super) fn has_staged(&self) -> bool {
+        self.staged.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether anything is under way that elsewhere an older content may be found of.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst) != 0
     }
 
     fn update(&self, state: &State) {
-        self.busy.store(state.writers.len() + state.fills.len(), Ordering::SeqCst);
+        self.busy.store(state.writers.len() + state.fills.len() - state.staged, Ordering::SeqCst);
+        self.staged.store(state.staged, Ordering::SeqCst);
     }
 
     /// The bytes of an extent that is on its way into the cache.
@@ -306,7 +337,7 @@ impl Flights {
         let tokens: Vec<_> = (first..end).map(|_| Arc::new(Token::default())).collect();
         for (index, token) in (first..end).zip(&tokens) {
             let fill = Fill { token: token.clone(), state: FillState::Reading(miss.clone()), dirty: false };
-            state.fills.insert(index, fill);
+            state.put(index, fill);
         }
         self.update(&state);
         (Start::Own, first..end, Some(Reading { flights: self.clone(), miss, tokens }))
@@ -322,7 +353,7 @@ impl Flights {
     pub(crate) fn settle(&self, index: u64, token: &Arc<Token>) {
         let mut state = self.state.lock();
         if state.fills.get(&index).is_some_and(|fill| Arc::ptr_eq(&fill.token, token)) {
-            let dirty = state.fills.remove(&index).is_some_and(|fill| fill.dirty);
+            let dirty = state.take(index).is_some_and(|fill| fill.dirty);
             state.dirty -= usize::from(dirty);
             self.update(&state);
             if dirty {
@@ -433,7 +464,7 @@ impl Flights {
         let mut state = self.state.lock();
         let token = Arc::new(Token::default());
         let fill = Fill { token: token.clone(), state: FillState::Pending(Some(kept)), dirty: true };
-        state.fills.insert(index, fill);
+        state.put(index, fill);
         state.dirty += 1;
         self.update(&state);
         token
@@ -483,9 +514,11 @@ impl Reading {
                 let own = |fill: &&mut Fill| Arc::ptr_eq(&fill.token, token);
                 if let Some(fill) = state.fills.get_mut(&index).filter(own) {
                     fill.state = FillState::Pending(Some(extent.clone()));
+                    state.staged += 1;
                     kept.push((index, extent, token.clone()));
                 }
             }
+            self.flights.update(&state);
         }
         self.miss.finish(Some(result));
         kept
@@ -498,7 +531,7 @@ impl Drop for Reading {
         for (index, token) in self.miss.extents.clone().zip(&self.tokens) {
             let reading = |fill: &Fill| Arc::ptr_eq(&fill.token, token) && matches!(fill.state, FillState::Reading(_));
             if state.fills.get(&index).is_some_and(reading) {
-                state.fills.remove(&index);
+                state.take(index);
             }
         }
         self.flights.update(&state);
@@ -522,8 +555,9 @@ impl Writing {
         for (index, kept) in contents {
             let token = Arc::new(Token::default());
             tokens.push((index, token.clone()));
-            state.fills.insert(index, Fill { token, state: FillState::Pending(kept), dirty: false });
+            state.put(index, Fill { token, state: FillState::Pending(kept), dirty: false });
         }
+        self.flights.update(&state);
         drop(state);
         tokens
     }
@@ -538,7 +572,7 @@ impl Writing {
             tokens.push(token.clone());
             state.dirty += 1;
             let fill = Fill { token, state: FillState::Pending(Some(kept)), dirty: true };
-            if let Some(old) = state.fills.insert(index, fill) {
+            if let Some(old) = state.put(index, fill) {
                 old.token.make_void();
                 state.dirty -= usize::from(old.dirty);
             }

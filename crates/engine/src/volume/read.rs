@@ -244,6 +244,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 true => self.cache.manager.lock().lookup(key),
                 false => self.dirty_location(key),
             };
+            if location.is_none()
+                && self.flights.has_staged()
+                && let Some(kept) = self.flights.pending(index)
+            {
+                self.cache.metrics.pending_hits.add(1);
+                sources.push((Source::Here(kept.for_reply()), index));
+                continue;
+            }
             match (location, sources.last_mut()) {
                 (Some(location), Some((Source::Ssd(run), _))) if run.reaches(&location) => {
                     run.push(key, location, epoch);
@@ -487,9 +495,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         token: Arc<super::Token>,
         origin: (Provenance, &Arc<Room>),
     ) {
-        if let Err(job) = self.cache.queue.push(self.job(index, content, token, origin)) {
-            self.cache.metrics.fills_dropped.add(1);
-            self.flights.settle(index, &job.token);
+        match self.cache.queue.push(self.job(index, content, token, origin)) {
+            Ok(void) => self.cache.metrics.fills_voided.add(void),
+            Err(job) => {
+                self.cache.metrics.fills_dropped.add(1);
+                self.flights.settle(index, &job.token);
+            }
         }
     }
 }

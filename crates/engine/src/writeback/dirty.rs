@@ -275,7 +275,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
             let wait_for_commit = self.dirty_open.lock().sealed.len() >= SEALED_MAX;
             if !wait_for_commit {
-                self.make_room().await;
+                self.make_room(&mut *self.lanes.lock().await).await;
                 let opened = self.manager.lock().open_dirty_weu(self.block_bytes());
                 if let Some((weu, generation)) = opened {
                     self.set_start(weu, self.start);

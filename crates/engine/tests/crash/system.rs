@@ -64,6 +64,7 @@ fn settings(seed: u64) -> EngineSettings {
         ram_cache_bytes: pick(&[0, 0, 512 << 10]),
         readahead_ram_bytes: pick(&[0, 256 << 10]),
         insert_queue_bytes: pick(&[64 << 10, 4 << 20, 4 << 20]),
+        staging_bytes: [0, 0, 64 << 10, 1 << 20][Rng::new(seed ^ 0x57A6).below(4) as usize],
         discard_evicted: pick(&[0, 1]) == 1,
         origin_timeout: match faults(seed).1.hangs {
             0 => None,
@@ -303,6 +304,7 @@ async fn resize(cache: &TestCache, rng: &mut Rng) -> Result<(), Error> {
 #[derive(Default)]
 struct Happened {
     evicted: AtomicU64,
+    forwarded: AtomicU64,
     duplicates: AtomicU64,
     ssd_reads: AtomicU64,
     corrupt: AtomicU64,
@@ -597,6 +599,7 @@ impl System for Nitro {
         let status = disks[0].volume.cache().status();
         let happened = &self.happened;
         add(&happened.evicted, status.manager.weus_evicted);
+        add(&happened.forwarded, status.manager.forwarded);
         add(&happened.duplicates, status.manager.duplicates);
         add(&happened.ssd_reads, status.engine.ssd_reads);
         add(&happened.corrupt, status.engine.corrupt_extents);
@@ -634,7 +637,7 @@ fn the_engine_survives_crashes() {
         all.refusals += outcome.refusals;
     });
     let all = *happened.outcome.lock().unwrap();
-    let Happened { evicted, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
+    let Happened { evicted, forwarded, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
     let Happened {
         recovered_dirty, unfinished_batches, open_regions, outlived, snapshots, outrun_reads, given_up, ..
     } = &*happened;
@@ -642,6 +645,7 @@ fn the_engine_survives_crashes() {
     println!("{all:?}");
     for (name, counter) in [
         ("WEUs evicted", evicted),
+        ("extents copied forward", forwarded),
         ("duplicates", duplicates),
         ("SSD reads", ssd_reads),
         ("corrupt extents", corrupt),

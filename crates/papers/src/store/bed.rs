@@ -278,7 +278,7 @@ pub(super) struct Cached {
 impl Cached {
     pub(super) async fn new(kind: CacheKind, clock: &VirtualTime, primary: Object) -> Result<Self, Error> {
         let cache_bytes = whole_units(kind.bytes);
-        let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::new(cache_bytes) };
+        let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::paper(cache_bytes) };
         manager.streams.readahead_bytes = 0;
         if kind.sequential {
             manager.streams.threshold_bytes = 0;

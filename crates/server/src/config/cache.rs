@@ -51,11 +51,13 @@ pub struct CacheConfig {
     pub fingerprint_index: Option<FingerprintIndexName>,
     /// RAM of the index on flash; four bytes an entry if not given.
     pub fingerprint_index_ram: Option<Size>,
-    /// What new content is taken: `all`, `second-miss`, `by-source`.
+    /// RAM in which clean content waits before it goes to the SSD; 3 % of the cache, at most 64 MiB, if not given; 0: none waits.
+    pub staging: Option<Size>,
+    /// What new content is taken: `probation`, `all`, `second-miss`, `by-source`.
     pub admission: Option<AdmissionKind>,
     /// Which dirty extents are destaged next: `elevator`, `oldest`.
     pub destage: Option<DestageKind>,
-    /// Which write-evict unit is evicted next: `lru`, `fifo`.
+    /// Which write-evict unit is evicted next: `heat`, `lru`, `fifo`.
     pub eviction: Option<EvictionKind>,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
@@ -201,6 +203,7 @@ impl CacheConfig {
             fingerprint_index_ratio: None,
             fingerprint_index: None,
             fingerprint_index_ram: None,
+            staging: None,
             admission: None,
             destage: None,
             eviction: None,
@@ -234,6 +237,8 @@ impl CacheConfig {
         }
         let mut settings = EngineSettings::new(manager);
         settings.ram_cache_bytes = self.ram.map_or(settings.ram_cache_bytes, |size| size.0);
+        let usual = Settings::usual_staging_bytes(cache_bytes);
+        settings.staging_bytes = self.staging.map_or(usual, |size| size.0);
         settings.compression = match self.compression {
             CompressionName::Lz4 => Compression::Lz4,
             CompressionName::Zstd => Compression::Zstd,

@@ -293,6 +293,8 @@ pub struct Cache {
     pub weus_free: u64,
     /// Write-evict units evicted.
     pub weus_evicted: u64,
+    /// Extents copied forward before their units were evicted.
+    pub forwarded: u64,
     /// Hits by where they came from, in extents.
     pub ram_hits: u64,
     /// Extents found on their way to the SSD.

@@ -90,6 +90,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         weus: stats.weus,
         weus_free: stats.weus_free,
         weus_evicted: stats.weus_evicted,
+        forwarded: stats.forwarded,
         ram_hits: counters.ram_hits,
         pending_hits: counters.pending_hits,
         readahead_hits: counters.readahead_hits,

@@ -4,6 +4,7 @@ mod flash;
 mod places;
 mod plain;
 mod sets;
+mod staged;
 mod weu;
 
 pub(crate) use flash::Flash;

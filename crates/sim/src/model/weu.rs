@@ -1,17 +1,19 @@
 //! Nitro: the server's own cache manager, with write-evict units on a modelled SSD. The calls, and their order, are those that
 //! the server makes for one request after the other.
 
+use super::staged::Staged;
 use super::{Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::admission::{Lane, Provenance};
+use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Evicted, Location};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
-use nitro_units::{ClassId, WeuId};
+use nitro_units::{ClassId, Fingerprint, WeuId};
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
 const SAVING_MIN: u32 = 16;
@@ -22,6 +24,13 @@ pub(crate) struct Weus {
     flash: Flash,
     /// By lane.
     open: [Option<WeuId>; Lane::CLEAN.len()],
+    /// By unit: what its header on the SSD says of its extents.
+    headers: Vec<Vec<(Fingerprint, Stored)>>,
+    /// What is copied forward from a unit that is being evicted.
+    survivors: Vec<Survivor>,
+    staged: Staged,
+    /// Units on their way to the SSD: as in the server, they may be evicted once the extent that did not fit is in another.
+    sealed: Vec<WeuId>,
     variant: Variant,
     dedup: bool,
     compress: bool,
@@ -39,6 +48,10 @@ impl Weus {
             manager: CacheManager::new(manager)?,
             flash,
             open: Default::default(),
+            headers: vec![Vec::new(); manager.weu_count() as usize],
+            survivors: Vec::new(),
+            sealed: Vec::new(),
+            staged: Staged::new(settings.staging_bytes / u64::from(settings.extent_bytes)),
             variant: settings.variant,
             dedup: settings.dedup,
             compress: settings.compress,
@@ -75,6 +88,70 @@ impl Weus {
         }
     }
 
+    /// Evicts the unit that the policy chooses, after what is worth it has been copied forward.
+    fn evict(&mut self) -> Result<Option<Evicted>, Error> {
+        let Some(leaving) = self.manager.begin_leaving() else { return Ok(None) };
+        if leaving.keeps_any() {
+            self.copy_forward(&leaving)?;
+        }
+        let evicted = self.manager.begin_eviction_of_rest(&leaving, false);
+        while self.manager.evict_step(leaving.weu) {}
+        Ok(evicted)
+    }
+
+    fn copy_forward(&mut self, leaving: &Leaving) -> Result<(), Error> {
+        let mut survivors = std::mem::take(&mut self.survivors);
+        survivors.clear();
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.manager.survivors(leaving, from, &mut survivors);
+        }
+        self.manager.choose_survivors(&mut survivors);
+        if !survivors.is_empty() {
+            self.flash.read(u64::from(leaving.weu.0) * self.weu_bytes, self.weu_bytes)?;
+        }
+        for survivor in &survivors {
+            if !self.forward(leaving, survivor)? {
+                break;
+            }
+        }
+        self.survivors = survivors;
+        Ok(())
+    }
+
+    /// Copies one extent forward. `false`: there is no room for it, nor for others.
+    fn forward(&mut self, leaving: &Leaving, survivor: &Survivor) -> Result<bool, Error> {
+        let lane = leaving.lane_of(survivor);
+        let header = &self.headers[leaving.weu.0 as usize];
+        let Some((fingerprint, stored)) = header.get(usize::from(survivor.location.entry)).copied() else {
+            return Ok(true);
+        };
+        let named = self.dedup.then_some(&fingerprint);
+        loop {
+            if self.open[lane.index()].is_none() {
+                self.open[lane.index()] = self.manager.open_weu_in(lane).map(|(weu, _)| weu);
+            }
+            let Some(weu) = self.open[lane.index()] else { return Ok(false) };
+            match self.manager.forward(leaving, survivor, weu, named, stored) {
+                Some(Append::Full) => {
+                    self.seal(lane, weu)?;
+                    self.manager.stored(weu);
+                }
+                Some(Append::At(location)) => {
+                    self.note(&location, fingerprint, stored);
+                    return Ok(true);
+                }
+                None => return Ok(true),
+            }
+        }
+    }
+
+    fn note(&mut self, location: &Location, fingerprint: Fingerprint, stored: Stored) {
+        let header = &mut self.headers[location.weu.0 as usize];
+        header.truncate(location.entry.into());
+        header.push((fingerprint, stored));
+    }
+
     /// Evicts ahead of need, and cleans up after it.
     fn make_room(&mut self) -> Result<(), Error> {
         while self.manager.wants_eviction() {
@@ -82,7 +159,7 @@ impl Weus {
                 Variant::WeuLruMod => {
                     self.flash.victim().and_then(|at| self.manager.evict_weu(WeuId((at / self.weu_bytes) as u32)))
                 }
-                _ => self.manager.evict(),
+                _ => self.evict()?,
             };
             let Some(Evicted { weu, .. }) = evicted else { break };
             if self.variant != Variant::Weu {
@@ -96,6 +173,9 @@ impl Weus {
     fn opened(&mut self, lane: Lane) -> Result<Option<WeuId>, Error> {
         if self.open[lane.index()].is_none() {
             self.make_room()?;
+        }
+        // What was copied forward may have opened one.
+        if self.open[lane.index()].is_none() {
             self.open[lane.index()] = self.manager.open_weu_in(lane).map(|(weu, _)| weu);
         }
         Ok(self.open[lane.index()])
@@ -105,7 +185,6 @@ impl Weus {
         self.open[lane.index()] = None;
         self.manager.seal(weu);
         self.flash.write(u64::from(weu.0) * self.weu_bytes, self.weu_bytes)?;
-        self.manager.stored(weu);
         Ok(())
     }
 }
@@ -120,6 +199,9 @@ impl Model for Weus {
     }
 
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        if self.staged.contains(piece.key) {
+            return Ok(Some(Hit { done: self.flash.now, compressed: false }));
+        }
         match self.manager.lookup(piece.key) {
             Some(location) => self.hit(location),
             None => Ok(None),
@@ -134,27 +216,19 @@ impl Model for Weus {
     }
 
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
-        let fingerprint = self.dedup.then_some(&piece.fingerprint);
-        if let Some(fingerprint) = fingerprint
-            && self.manager.insert_duplicate(piece.key, fingerprint).is_some()
-        {
-            return Ok(true);
+        if !self.staged.is_used() {
+            return self.pack(piece);
         }
-        let class = ClassId::UNCLASSIFIED;
-        let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
-        let Some(lane) = self.manager.admit(piece.key, from) else { return Ok(false) };
-        let stored = self.stored(piece);
-        while let Some(weu) = self.opened(lane)? {
-            match self.manager.append(weu, piece.key, fingerprint, stored) {
-                Append::At(_) => break,
-                Append::Full => self.seal(lane, weu)?,
-            }
+        self.staged.push(piece);
+        while let Some(piece) = self.staged.pop() {
+            self.pack(&piece)?;
         }
         Ok(false)
     }
 
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
-        Ok(self.manager.invalidate(piece.key).is_some())
+        let was_staged = self.staged.remove(piece.key);
+        Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
     fn totals(&self) -> Totals {
@@ -162,7 +236,7 @@ impl Model for Weus {
     }
 
     fn ram_bytes(&self) -> u64 {
-        self.manager.index_ram_bytes() as u64
+        self.manager.index_ram_bytes() as u64 + self.staged.ram_bytes() as u64
     }
 
     fn page_bytes(&self) -> u32 {
@@ -171,5 +245,39 @@ impl Model for Weus {
 
     fn usable_bytes(&self) -> u64 {
         self.usable_bytes
+    }
+}
+
+impl Weus {
+    /// Puts an extent into an open unit, unless its content is cached already; returns whether it is.
+    fn pack(&mut self, piece: &Piece) -> Result<bool, Error> {
+        let fingerprint = self.dedup.then_some(&piece.fingerprint);
+        if let Some(fingerprint) = fingerprint
+            && self.manager.insert_duplicate(piece.key, fingerprint).is_some()
+        {
+            return Ok(true);
+        }
+        let class = ClassId::UNCLASSIFIED;
+        let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
+        let Some(admitted) = self.manager.admit(piece.key, from) else { return Ok(false) };
+        let lane = admitted.lane;
+        let stored = self.stored(piece);
+        while let Some(weu) = self.opened(lane)? {
+            match self.manager.append(weu, piece.key, fingerprint, stored) {
+                Append::At(location) => {
+                    self.manager.heat(&location, admitted);
+                    self.note(&location, piece.fingerprint, stored);
+                    break;
+                }
+                Append::Full => {
+                    self.seal(lane, weu)?;
+                    self.sealed.push(weu);
+                }
+            }
+        }
+        while let Some(weu) = self.sealed.pop() {
+            self.manager.stored(weu);
+        }
+        Ok(false)
     }
 }

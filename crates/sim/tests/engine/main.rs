@@ -10,6 +10,8 @@ mod real;
 #[expect(dead_code, unused_imports, reason = "others use more of it")]
 mod simulation;
 
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::eviction::EvictionKind;
 use nitro_sim::{Settings, simulate, workload};
 use nitro_trace::synth::{FiuLike, RandomReads};
 use nitro_trace::{Op, Reader, Request, Split, TraceError};
@@ -24,6 +26,7 @@ pub struct Counted {
     unique_bytes: u64,
     stored_bytes: u64,
     evictions: u64,
+    forwarded: u64,
     fingerprints_evicted: u64,
     cached_extents: u64,
 }
@@ -81,6 +84,7 @@ fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> 
         unique_bytes: m.unique_bytes,
         stored_bytes: m.stored_bytes,
         evictions: m.evictions,
+        forwarded: m.forwarded_extents,
         fingerprints_evicted: m.fingerprints_evicted,
         cached_extents: m.cached_extents,
     };
@@ -162,6 +166,29 @@ fn with_half_of_the_fingerprints() {
         assert!((simulated / real - 1.0).abs() < tolerance, "{name}: {simulated} simulated, {real} real");
     }
     assert!(sum(&real, |c| c.fingerprints_evicted) > 1000);
+}
+
+/// The server's own policies, with enough units that extents are copied forward.
+fn by_worth(dedup: bool, compress: bool, extent_bytes: u32) -> Settings {
+    let small = small(dedup, compress, extent_bytes);
+    Settings {
+        cache_bytes: 3 * small.cache_bytes,
+        admission: AdmissionKind::default(),
+        eviction: EvictionKind::default(),
+        ..small
+    }
+}
+
+#[test]
+fn with_copies_forward() {
+    let real = agreed(FiuLike::web_vm(0.004, 3).reader().unwrap(), &by_worth(false, false, 8192), 20_000);
+    assert!(sum(&real, |c| c.forwarded) > 100);
+}
+
+#[test]
+fn with_copies_forward_of_duplicates_that_are_compressed() {
+    let real = agreed(random_reads(96 << 20).reader().unwrap(), &by_worth(true, true, 4096), 40_000);
+    assert!(sum(&real, |c| c.forwarded) > 100);
 }
 
 #[test]

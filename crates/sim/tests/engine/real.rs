@@ -57,6 +57,7 @@ fn totals(volume: &RamVolume) -> Counted {
         unique_bytes: stats.unique_bytes,
         stored_bytes: stats.stored_bytes,
         evictions: stats.weus_evicted,
+        forwarded: stats.forwarded,
         fingerprints_evicted: stats.fingerprints_evicted,
         cached_extents: stats.cached_extents,
     }
@@ -82,6 +83,7 @@ async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>) -> Vec<Counted
             unique_bytes: now.unique_bytes - before.unique_bytes,
             stored_bytes: now.stored_bytes - before.stored_bytes,
             evictions: now.evictions - before.evictions,
+            forwarded: now.forwarded - before.forwarded,
             fingerprints_evicted: now.fingerprints_evicted - before.fingerprints_evicted,
             cached_extents: now.cached_extents,
         });

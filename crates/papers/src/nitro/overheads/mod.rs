@@ -88,7 +88,7 @@ fn volume<O: Origin>(cache: Arc<TestCache>, origin: O) -> Arc<TestVolume<O>> {
 
 /// A volume without a cache, as `nitro serve --cache none` has it.
 fn alone<O: Origin>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
-    let mut manager = Settings { extent_bytes: 4096, ..Settings::new(16 << 20) };
+    let mut manager = Settings { extent_bytes: 4096, ..Settings::paper(16 << 20) };
     manager.streams.threshold_bytes = 0;
     let settings = EngineSettings { ram_cache_bytes: 0, ..EngineSettings::new(manager) };
     let nothing = AnyDevice::from(RamDevice::new(0, 1));
@@ -104,7 +104,7 @@ struct Cached<O> {
 
 impl<O: Origin> Cached<O> {
     async fn new(kind: Kind, cache_bytes: u64, path: &Path, origin: O) -> Result<Self, Error> {
-        let mut manager = Settings { dedup: kind.dedup, ..Settings::new(cache_bytes) };
+        let mut manager = Settings { dedup: kind.dedup, ..Settings::paper(cache_bytes) };
         manager.streams.threshold_bytes = 0;
         let settings =
             EngineSettings { compression: kind.compression(), ram_cache_bytes: 0, ..EngineSettings::new(manager) };

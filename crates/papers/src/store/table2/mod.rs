@@ -181,7 +181,7 @@ async fn measure(player: &Player, measured: &Measured, target: &Target, clock: &
 
 /// A cache on a modelled SSD before the file system, in write-back.
 async fn cached(kind: Kind, bytes: u64, object: Object, clock: &VirtualTime) -> Result<Arc<TestVolume>, Error> {
-    let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::new(bytes) };
+    let mut manager = Settings { dedup: kind.dedup, weu_bytes: WEU_BYTES as u32, ..Settings::paper(bytes) };
     manager.streams.readahead_bytes = 0;
     manager.streams.threshold_bytes = 0;
     let settings = EngineSettings {

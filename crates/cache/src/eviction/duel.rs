@@ -1,0 +1,259 @@
+//! Which of two orders suits the requests: least recently used, or how often. Both are run over a sample of the extents, at the scale
+//! of the sample (miniature simulation: Waldspurger et al., "Cache Modeling and Optimization using Miniature Simulations",
+//! USENIX ATC'17), and what hits more is right for the cache.
+
+use crate::file_index::mix;
+use crate::lru_map::LruMap;
+use nitro_units::ExtentKey;
+use std::collections::{HashMap, VecDeque};
+
+/// Extents of the cache that the sample stands for, at most.
+const SAMPLED_MAX: u64 = 2048;
+/// RAM in bytes for each of these: two maps, a queue and a ghost.
+const SAMPLED_BYTES: u64 = 160;
+/// Hits of recency for 100 of frequency from which on recency is taken, and below which it is given up. Where the two are alike, units
+/// in the order of their last use cost fewer copies.
+const RECENCY_PERCENT: (u64, u64) = (99, 98);
+/// Hits by which two orders are compared: at least one for so many extents that the sample holds.
+const COMPARED_PART: u64 = 8;
+/// What is left of older hits at each decision.
+const FADING: (u64, u64) = (15, 16);
+
+/// Two orders, and which is better of late.
+#[derive(Debug)]
+pub(super) struct Duel {
+    /// An extent is sampled if so many low bits of its hash are 0.
+    mask: u64,
+    seed: u64,
+    lru: SampledLru,
+    s3: SampledS3,
+    hits: (u64, u64),
+    seen: u64,
+    /// Sampled look-ups between two decisions: as many as the sample holds extents.
+    window: u64,
+    recency: bool,
+}
+
+impl Duel {
+    /// For a cache of so many extents.
+    pub(super) fn new(extents: u64, seed: u64) -> Self {
+        let shift = extents.max(1).div_ceil(SAMPLED_MAX).next_power_of_two().ilog2();
+        let sampled = (extents >> shift).max(16);
+        Self {
+            mask: (1 << shift) - 1,
+            seed: mix(seed ^ 0xD0E1),
+            lru: SampledLru::new(sampled),
+            s3: SampledS3::new(sampled as usize),
+            hits: (0, 0),
+            seen: 0,
+            window: sampled,
+            recency: false,
+        }
+    }
+
+    /// Whether recency is the better order.
+    pub(super) const fn is_recency(&self) -> bool {
+        self.recency
+    }
+
+    /// An extent was looked up, to be read or written.
+    #[inline]
+    pub(super) fn looked_up(&mut self, key: ExtentKey, read: bool) {
+        let hash = mix(key.raw() ^ self.seed);
+        if hash & self.mask == 0 {
+            self.sampled(key, read);
+        }
+    }
+
+    fn sampled(&mut self, key: ExtentKey, read: bool) {
+        let hits = (self.lru.looked_up(key), self.s3.looked_up(key));
+        // Before the sample is full there is nothing to choose.
+        if read && self.lru.is_full() {
+            self.hits = (self.hits.0 + u64::from(hits.0), self.hits.1 + u64::from(hits.1));
+        }
+        self.seen += 1;
+        if self.seen < self.window {
+            return;
+        }
+        self.seen = 0;
+        let (recent, often) = self.hits;
+        if (recent + often) * COMPARED_PART < self.window {
+            return;
+        }
+        let percent = if self.recency { RECENCY_PERCENT.1 } else { RECENCY_PERCENT.0 };
+        self.recency = recent * 100 > often * percent;
+        self.hits = (recent * FADING.0 / FADING.1, often * FADING.0 / FADING.1);
+    }
+
+    pub(super) fn ram_bytes(&self) -> usize {
+        (self.window * SAMPLED_BYTES) as usize
+    }
+
+    /// The most that [`ram_bytes`](Self::ram_bytes) gives.
+    pub(super) const fn ram_bytes_max() -> u64 {
+        2 * SAMPLED_MAX * SAMPLED_BYTES
+    }
+}
+
+struct SampledLru(LruMap<ExtentKey, ()>);
+
+impl std::fmt::Debug for SampledLru {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SampledLru").finish_non_exhaustive()
+    }
+}
+
+impl SampledLru {
+    fn new(extents: u64) -> Self {
+        Self(LruMap::new(extents))
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.bytes() == self.0.bytes_max()
+    }
+
+    fn looked_up(&mut self, key: ExtentKey) -> bool {
+        let hit = self.0.get(&key).is_some();
+        if !hit {
+            self.0.insert(key, (), 1);
+        }
+        hit
+    }
+}
+
+/// Where an extent is in S3-FIFO's queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum In {
+    Small,
+    Main,
+    /// Not cached any more; the number tells its place in the ghost from older ones.
+    Ghost(u64),
+}
+
+/// S3-FIFO (Yang et al., SOSP'23, Algorithm 1): a tenth of the extents on probation, promotion at two uses, a ghost as large as the
+/// main queue.
+#[derive(Debug)]
+struct SampledS3 {
+    known: HashMap<ExtentKey, (In, u8)>,
+    small: VecDeque<ExtentKey>,
+    main: VecDeque<ExtentKey>,
+    ghost: VecDeque<(ExtentKey, u64)>,
+    capacity: usize,
+    small_max: usize,
+    ghosts: u64,
+}
+
+impl SampledS3 {
+    fn new(capacity: usize) -> Self {
+        Self {
+            known: HashMap::new(),
+            small: VecDeque::new(),
+            main: VecDeque::new(),
+            ghost: VecDeque::new(),
+            capacity,
+            small_max: (capacity / 10).max(1),
+            ghosts: 0,
+        }
+    }
+
+    fn looked_up(&mut self, key: ExtentKey) -> bool {
+        let known = self.known.get_mut(&key);
+        if let Some((In::Small | In::Main, uses)) = known {
+            *uses = (*uses + 1).min(3);
+            return true;
+        }
+        let was_dropped = known.is_some();
+        self.known.remove(&key);
+        while self.small.len() + self.main.len() >= self.capacity {
+            self.evict();
+        }
+        let place = if was_dropped { In::Main } else { In::Small };
+        self.known.insert(key, (place, 0));
+        if was_dropped {
+            self.main.push_back(key)
+        } else {
+            self.small.push_back(key)
+        }
+        false
+    }
+
+    fn evict(&mut self) {
+        if self.small.len() < self.small_max && !self.main.is_empty() {
+            return self.evict_main();
+        }
+        while let Some(key) = self.small.pop_front() {
+            let Some(known) = self.known.get_mut(&key) else { continue };
+            if known.1 < 2 {
+                self.ghosts += 1;
+                *known = (In::Ghost(self.ghosts), 0);
+                self.ghost.push_back((key, self.ghosts));
+                return self.shrink_ghost();
+            }
+            *known = (In::Main, 0);
+            self.main.push_back(key);
+            if self.main.len() > self.capacity - self.small_max {
+                return self.evict_main();
+            }
+        }
+    }
+
+    fn evict_main(&mut self) {
+        while let Some(key) = self.main.pop_front() {
+            match self.known.get_mut(&key) {
+                Some((_, uses)) if *uses > 0 => {
+                    *uses -= 1;
+                    self.main.push_back(key);
+                }
+                _ => {
+                    self.known.remove(&key);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn shrink_ghost(&mut self) {
+        while self.ghost.len() > self.capacity - self.small_max {
+            let Some((key, number)) = self.ghost.pop_front() else { return };
+            if self.known.get(&key).is_some_and(|known| known.0 == In::Ghost(number)) {
+                self.known.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_units::{ExtentIndex, ObjectId};
+
+    fn key(number: u64) -> ExtentKey {
+        ExtentKey::new(ObjectId(1), ExtentIndex(number))
+    }
+
+    #[test]
+    fn a_hot_set_beside_a_scan_favours_frequency_and_a_moving_set_recency() {
+        let mut duel = Duel::new(1000, 7);
+        for n in 0..200_000u64 {
+            // A set that just fits, used twice in a while, and a scan in between.
+            duel.looked_up(key(mix(n) % 700), true);
+            duel.looked_up(key(1_000_000 + n), true);
+        }
+        assert!(!duel.is_recency());
+        for n in 0..400_000u64 {
+            // Each extent is used a few times within a while, and then never again.
+            duel.looked_up(key(2_000_000 + n / 4 + mix(n) % 900), true);
+        }
+        assert!(duel.is_recency());
+    }
+
+    #[test]
+    fn the_sample_of_a_large_cache_is_small() {
+        let mut duel = Duel::new(100 << 20, 7);
+        for n in 0..1_000_000 {
+            duel.looked_up(key(n), true);
+        }
+        assert!(duel.s3.known.len() < 100, "{}", duel.s3.known.len());
+        assert!(duel.ram_bytes() as u64 <= Duel::ram_bytes_max());
+    }
+}

@@ -1,0 +1,184 @@
+//! By worth: units on probation, main units, and what was used again copied forward (Kangaroo, SOSP'21: readmission; S3-FIFO, SOSP'23:
+//! probation; RIPQ, FAST'15: units filled by priority). docs/PERFORMANCE.md has what it reaches.
+
+use super::duel::Duel;
+use super::list::LruList;
+use super::{Eviction, Units, Victim};
+use crate::admission::Lane;
+use crate::forward::{Cooling, Keep};
+use nitro_units::{ExtentKey, WeuId};
+
+/// The share of the units that are on probation, one part in so many.
+const PROBATION_PART: u32 = 10;
+/// Uses on probation from which on an extent is promoted to a main unit.
+const PROMOTED: u8 = 2;
+/// Main units among which the coldest is the victim: those that were filled first.
+const COMPARED: usize = 8;
+/// Units of which at least so many sixteenths of the extents are gone are evicted before others.
+const HOLES_MIN: u32 = 5;
+const SIXTEENTHS: u32 = 16;
+/// Lists of such units, by how much is gone.
+const HOLEY: usize = (SIXTEENTHS - HOLES_MIN + 1) as usize;
+/// Fewest units with which anything is copied forward: with fewer, open units take too large a share.
+const UNITS_MIN: u32 = 16;
+
+/// Evicts units with many holes first; then, where frequency is the better order, the oldest unit on probation or the coldest of the
+/// oldest main units, and where recency is better, the unit that was not hit for longest.
+#[derive(Debug)]
+pub struct Heat {
+    lanes: Vec<Lane>,
+    /// Extents that refer to each unit, and that were put into it.
+    live: Vec<(u32, u32)>,
+    /// Candidates in the order in which they became so.
+    probation: LruList,
+    main: LruList,
+    /// All candidates, by their last use.
+    recent: LruList,
+    /// Candidates with holes, the emptiest first.
+    holey: [LruList; HOLEY],
+    duel: Duel,
+}
+
+impl Heat {
+    /// Over so many units of a cache of so many extents.
+    #[must_use]
+    pub fn new(count: u32, extents: u64, seed: u64) -> Self {
+        Self {
+            lanes: vec![Lane::Main; count as usize],
+            live: vec![(0, 0); count as usize],
+            probation: LruList::new(count),
+            main: LruList::new(count),
+            recent: LruList::new(count),
+            holey: std::array::from_fn(|_| LruList::new(count)),
+            duel: Duel::new(extents, seed),
+        }
+    }
+
+    /// The most RAM in bytes for so many units.
+    #[must_use]
+    pub const fn ram_bytes_max(count: u32) -> u64 {
+        count as u64 * (8 + 1 + 8 * (3 + HOLEY as u64)) + Duel::ram_bytes_max()
+    }
+
+    fn queue(&mut self, weu: WeuId) -> &mut LruList {
+        match self.lanes[weu.0 as usize] {
+            Lane::Main => &mut self.main,
+            Lane::Side | Lane::Dirty => &mut self.probation,
+        }
+    }
+
+    /// Which list of units with holes a unit belongs to.
+    fn level(&self, weu: WeuId) -> Option<usize> {
+        let (live, entries) = self.live[weu.0 as usize];
+        let left = (live * SIXTEENTHS).div_ceil(entries.max(1)) as usize;
+        (left < HOLEY).then_some(left)
+    }
+
+    fn note_holes(&mut self, weu: WeuId) {
+        let level = self.level(weu);
+        for (number, list) in self.holey.iter_mut().enumerate() {
+            if Some(number) != level {
+                list.remove(weu.0);
+            } else if !list.contains(weu.0) {
+                list.touch(weu.0);
+            }
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.lanes.len() as u32
+    }
+
+    fn keep(&self, heat_min: u8, cooling: Cooling, main_min: u8) -> Keep {
+        if self.count() < UNITS_MIN {
+            return Keep::NOTHING;
+        }
+        Keep { heat_min, cooling, main_min }
+    }
+
+    /// What of a unit with holes is copied forward: it is evicted before its time.
+    fn keep_of_holey(&self, weu: WeuId) -> Keep {
+        let main_min = if self.lanes[weu.0 as usize] == Lane::Main { 0 } else { PROMOTED };
+        self.keep(u8::from(self.duel.is_recency()), Cooling::None, main_min)
+    }
+}
+
+impl Eviction for Heat {
+    fn opened(&mut self, weu: WeuId, lane: Lane) {
+        self.lanes[weu.0 as usize] = lane;
+        self.live[weu.0 as usize] = (0, 0);
+    }
+
+    fn looked_up(&mut self, key: ExtentKey, read: bool) {
+        self.duel.looked_up(key, read);
+    }
+
+    fn touched(&mut self, weu: WeuId) {
+        if self.recent.contains(weu.0) {
+            self.recent.touch(weu.0);
+        }
+    }
+
+    fn live_changed(&mut self, weu: WeuId, extents: u32, entries: u32) {
+        let before = self.level(weu);
+        self.live[weu.0 as usize] = (extents, entries);
+        if self.recent.contains(weu.0) && self.level(weu) != before {
+            self.note_holes(weu);
+        }
+    }
+
+    fn enter(&mut self, weu: WeuId) {
+        self.recent.touch(weu.0);
+        self.queue(weu).touch(weu.0);
+        self.note_holes(weu);
+    }
+
+    fn restored(&mut self, weu: WeuId) {
+        self.lanes[weu.0 as usize] = Lane::Main;
+        // Its extents are told one by one, and then it is known which are gone.
+        self.live[weu.0 as usize] = (1, 1);
+        self.recent.put_oldest(weu.0);
+        self.main.put_oldest(weu.0);
+    }
+
+    fn leave(&mut self, weu: WeuId) {
+        self.recent.remove(weu.0);
+        self.queue(weu).remove(weu.0);
+        self.holey.iter_mut().for_each(|list| list.remove(weu.0));
+    }
+
+    fn victim(&mut self, units: &dyn Units) -> Option<Victim> {
+        if let Some(weu) = self.holey.iter().find_map(LruList::least_recent).map(WeuId) {
+            return Some(Victim { weu, keep: self.keep_of_holey(weu) });
+        }
+        if self.duel.is_recency() {
+            let weu = self.recent.least_recent().map(WeuId)?;
+            let is_main = self.lanes[weu.0 as usize] == Lane::Main;
+            let heat_min = if is_main { 1 } else { PROMOTED };
+            return Some(Victim { weu, keep: self.keep(heat_min, Cooling::All, 0) });
+        }
+        let on_probation = self.probation.len() * PROBATION_PART > self.count() || self.main.len() == 0;
+        if let Some(weu) = self.probation.least_recent().filter(|_| on_probation).map(WeuId) {
+            return Some(Victim { weu, keep: self.keep(PROMOTED, Cooling::All, 0) });
+        }
+        let weu = self.main.oldest().take(COMPARED).map(WeuId).min_by_key(|weu| units.heat(*weu))?;
+        Some(Victim { weu, keep: self.keep(1, Cooling::ByOne, 0) })
+    }
+
+    fn grow(&mut self, count: u32) {
+        let count = count.max(self.count());
+        self.lanes.resize(count as usize, Lane::Main);
+        self.live.resize(count as usize, (0, 0));
+        [&mut self.probation, &mut self.main, &mut self.recent].into_iter().for_each(|list| list.grow(count));
+        self.holey.iter_mut().for_each(|list| list.grow(count));
+    }
+
+    fn ram_bytes(&self) -> usize {
+        let lists = self.probation.ram_bytes() + self.main.ram_bytes() + self.recent.ram_bytes();
+        lists
+            + self.holey.iter().map(LruList::ram_bytes).sum::<usize>()
+            + self.live.capacity() * size_of::<(u32, u32)>()
+            + self.lanes.capacity()
+            + self.duel.ram_bytes()
+    }
+}

@@ -1,0 +1,284 @@
+//! Copying forward: what of a victim is worth it goes, as it is stored, into an open unit, with all its keys, before the rest is
+//! evicted.
+//!
+//! The caller reads the unit once, checks each survivor's checksum, and stores it again: [`begin_leaving`], [`survivors`], for each of
+//! them [`forward`], and [`begin_eviction_of_rest`]. The version of an entry stays what it was: a newer one would outrank what the
+//! journal says of writes since. Dups of an evicted entry are found by a *forwarding table* of the filling, until the cleaner has
+//! pointed all of them to the new place: two numbers for each survivor that ever had a dup, for an eighth of a turnover of the cache.
+//!
+//! [`begin_leaving`]: CacheManager::begin_leaving
+//! [`survivors`]: CacheManager::survivors
+//! [`forward`]: CacheManager::forward
+//! [`begin_eviction_of_rest`]: CacheManager::begin_eviction_of_rest
+
+use crate::admission::Lane;
+use crate::eviction::EVICT_STEP_ENTRIES;
+use crate::file_index::{Dup, Reference};
+use crate::fingerprint_index::Target;
+use crate::location::Location;
+use crate::manager::{Append, CacheManager, Evicted};
+use crate::weu::{HEAT_MAX, SlotState, Stored};
+use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
+use std::collections::HashMap;
+
+/// Most of a unit that is copied forward, in percent of its bytes: each new byte then costs at most four.
+const SHARE_PERCENT_MAX: u64 = 75;
+/// Passes of the cleaner after which no dup refers to a filling any more.
+const PASSES_KEPT: u64 = 2;
+/// Fillings that an extent may have gone through before its dup is found: the cleaner is far faster.
+const HOPS_MAX: usize = 8;
+
+/// What becomes of the heat of what is copied forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cooling {
+    /// It stays.
+    None,
+    /// One less.
+    ByOne,
+    /// It begins at 0 again.
+    All,
+}
+
+/// Which extents of a unit are copied forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Those that were used again so often, at least; more than [`HEAT_MAX`]: none.
+    pub heat_min: u8,
+    /// What becomes of their heat.
+    pub cooling: Cooling,
+    /// From which heat on they go to [`Lane::Main`]; others stay in their unit's lane.
+    pub main_min: u8,
+}
+
+impl Keep {
+    /// None.
+    pub const NOTHING: Self = Self { heat_min: HEAT_MAX + 1, cooling: Cooling::None, main_min: 0 };
+}
+
+/// A unit that is about to be evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leaving {
+    /// The unit.
+    pub weu: WeuId,
+    /// Its filling.
+    pub generation: Generation,
+    keep: Keep,
+    lane: Lane,
+}
+
+impl Leaving {
+    /// Whether anything may survive.
+    #[must_use]
+    pub const fn keeps_any(&self) -> bool {
+        self.keep.heat_min <= HEAT_MAX
+    }
+
+    /// Where a survivor goes.
+    #[must_use]
+    pub fn lane_of(&self, survivor: &Survivor) -> Lane {
+        match self.lane {
+            Lane::Side | Lane::Dirty if survivor.heat < self.keep.main_min => Lane::Side,
+            Lane::Main | Lane::Side | Lane::Dirty => Lane::Main,
+        }
+    }
+}
+
+/// An extent that is copied forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Survivor {
+    /// Its first key.
+    pub key: ExtentKey,
+    /// Where it is.
+    pub location: Location,
+    heat: u8,
+}
+
+/// Where the extents of a filling went that is gone.
+#[derive(Debug)]
+struct Forwarding {
+    generation: Generation,
+    /// The cleaner's pass in which the filling went.
+    pass: u64,
+    /// By entry, in ascending order.
+    places: Vec<(u16, WeuId, u16, Generation)>,
+}
+
+/// The forwarding tables.
+#[derive(Debug, Default)]
+pub(crate) struct Forwardings {
+    by_weu: HashMap<WeuId, Vec<Forwarding>>,
+}
+
+impl Forwardings {
+    fn note(&mut self, (weu, generation, entry): (WeuId, Generation, u16), to: &Location, pass: u64) {
+        let tables = self.by_weu.entry(weu).or_default();
+        if tables.last().is_none_or(|table| table.generation != generation) {
+            tables.push(Forwarding { generation, pass, places: Vec::new() });
+        }
+        if let Some(table) = tables.last_mut() {
+            table.pass = pass;
+            table.places.push((entry, to.weu, to.entry, to.generation));
+        }
+    }
+
+    fn find(&self, dup: &Dup) -> Option<(WeuId, u16, Generation)> {
+        let table = self.by_weu.get(&dup.weu())?.iter().find(|table| dup.is_of(table.generation))?;
+        let at = table.places.iter().position(|place| place.0 == dup.entry())?;
+        table.places.get(at).map(|(_, weu, entry, generation)| (*weu, *entry, *generation))
+    }
+
+    /// Forgets the tables that no dup needs any more.
+    pub(crate) fn clean(&mut self, pass: u64) {
+        self.by_weu.retain(|_, tables| {
+            tables.retain(|table| table.pass + PASSES_KEPT > pass);
+            !tables.is_empty()
+        });
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        let places = self.by_weu.values().flatten().map(|table| table.places.capacity());
+        places.sum::<usize>() * size_of::<(u16, WeuId, u16, Generation)>()
+            + self.by_weu.capacity() * size_of::<(WeuId, Vec<Forwarding>)>()
+    }
+}
+
+impl CacheManager {
+    /// Chooses the unit to evict next. It is served as before until
+    /// [`begin_eviction_of_rest`](Self::begin_eviction_of_rest), which has to follow.
+    pub fn begin_leaving(&mut self) -> Option<Leaving> {
+        let victim = self.weus.victim()?;
+        let weu = victim.weu;
+        self.weus.leave(weu);
+        let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
+        let lane = if has_lanes { self.weus.lane(weu) } else { Lane::Main };
+        Some(Leaving { weu, generation: self.weus.generation(weu), keep: victim.keep, lane })
+    }
+
+    /// Adds what survives among the next entries of a leaving unit from `from` on; says where to go on, `None`: there are no more.
+    pub fn survivors(&self, leaving: &Leaving, from: u16, found: &mut Vec<Survivor>) -> Option<u16> {
+        let weu = leaving.weu;
+        let end = self.weus.entry_count(weu).min(usize::from(from) + EVICT_STEP_ENTRIES) as u16;
+        for entry in from..end {
+            let heat = self.weus.heat(weu, entry);
+            if heat >= leaving.keep.heat_min
+                && let Some(key) = self.weus.key(weu, entry)
+                && self.find(key) == Some(Reference::Base(weu, entry))
+                && let Some(location) = self.weus.location(weu, entry)
+            {
+                found.push(Survivor { key, location, heat });
+            }
+        }
+        (from < end).then_some(end)
+    }
+
+    /// Leaves of all survivors of a unit what may be copied forward: the hottest, in the order in which they lie.
+    pub fn choose_survivors(&self, found: &mut Vec<Survivor>) {
+        let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
+        let bytes_max = u64::from(self.settings.weu_bytes) * SHARE_PERCENT_MAX / 100;
+        if found.iter().map(bytes).sum::<u64>() <= bytes_max {
+            return;
+        }
+        found.sort_by_key(|survivor| std::cmp::Reverse(survivor.heat));
+        let mut taken = 0;
+        found.retain(|survivor| {
+            taken += bytes(survivor);
+            taken <= bytes_max
+        });
+        found.sort_by_key(|survivor| survivor.location.entry);
+    }
+
+    /// Whether a survivor is still to be copied: its key refers to where it was found.
+    #[must_use]
+    pub fn survives(&self, survivor: &Survivor) -> bool {
+        let Location { weu, generation, entry, .. } = survivor.location;
+        self.weus.is_current(weu, generation)
+            && self.weus.is_leaving(weu)
+            && self.find(survivor.key) == Some(Reference::Base(weu, entry))
+    }
+
+    /// Gives a survivor its place in an open unit, with all its keys; its bytes must be at hand there already. `None`: it was
+    /// overwritten, trimmed or evicted meanwhile.
+    pub fn forward(
+        &mut self,
+        leaving: &Leaving,
+        survivor: &Survivor,
+        into: WeuId,
+        fingerprint: Option<&Fingerprint>,
+        stored: Stored,
+    ) -> Option<Append> {
+        if !self.survives(survivor) {
+            return None;
+        }
+        let Some(location) = self.weus.append(into, survivor.key, stored) else { return Some(Append::Full) };
+        let old = survivor.location;
+        let class = self.weus.class_of(old.weu, old.entry);
+        self.stats.base_entries += 1;
+        self.stats.forwarded += 1;
+        self.stats.forwarded_bytes += u64::from(stored.payload_bytes());
+        self.files.remove(survivor.key, Reference::Base(old.weu, old.entry));
+        self.files.insert(survivor.key, Reference::Base(into, location.entry));
+        self.weus.unrefer(old.weu, old.entry, |_| true);
+        self.weus.refer(into, location.entry);
+        self.classify(&location, class);
+        let heat = match leaving.keep.cooling {
+            Cooling::None => survivor.heat,
+            Cooling::ByOne => survivor.heat.saturating_sub(1),
+            Cooling::All => 0,
+        };
+        self.weus.set_heat(into, location.entry, heat);
+        if self.weus.is_shared(old.weu, old.entry) {
+            self.weus.share(into, location.entry);
+            let pass = self.sweep.pass();
+            self.forwardings.note((old.weu, old.generation, old.entry), &location, pass);
+        }
+        if let (Some(index), Some(fingerprint)) = (self.fingerprints.as_mut(), fingerprint)
+            && index.find(fingerprint) == Some(Target::new(old.weu, old.entry, old.generation))
+        {
+            index.touch(fingerprint, Target::new(into, location.entry, location.generation));
+        }
+        Some(Append::At(location))
+    }
+
+    /// As [`begin_eviction`](Self::begin_eviction), of what is left of a leaving unit. `None`: its write failed meanwhile, or it is
+    /// being emptied for another reason.
+    pub fn begin_eviction_of_rest(&mut self, leaving: &Leaving, to_discard: bool) -> Option<Evicted> {
+        if !self.weus.is_leaving(leaving.weu) || !self.weus.is_current(leaving.weu, leaving.generation) {
+            return None;
+        }
+        Some(self.begin_eviction_of(leaving.weu, if to_discard { SlotState::Discarding } else { SlotState::Free }))
+    }
+
+    /// A leaving unit is not evicted after all.
+    pub fn stay(&mut self, leaving: &Leaving) {
+        if self.weus.is_leaving(leaving.weu) && self.weus.is_current(leaving.weu, leaving.generation) {
+            self.weus.stay(leaving.weu);
+        }
+    }
+
+    /// Where the content of a dup is, if its unit still has the filling or the content was copied forward.
+    pub(crate) fn resolve_dup(&self, dup: &Dup) -> Option<Location> {
+        let mut dup = *dup;
+        for _ in 0..HOPS_MAX {
+            let generation = self.weus.generation(dup.weu());
+            if dup.is_of(generation) && self.weus.is_current(dup.weu(), generation) {
+                return self.weus.location(dup.weu(), dup.entry());
+            }
+            let (weu, entry, generation) = self.forwardings.find(&dup)?;
+            dup = Dup::new(dup.key, weu, entry, generation);
+        }
+        None
+    }
+
+    /// Points a dup to where its content has been copied; `false`: the content is gone.
+    pub(crate) fn repair(&mut self, number: u32) -> bool {
+        let Some(dup) = self.dups.get(number) else { return false };
+        let Some(location) = self.resolve_dup(&dup) else { return false };
+        let repaired = Dup::new(dup.key, location.weu, location.entry, location.generation);
+        if repaired != dup {
+            self.dups.replace(number, repaired);
+            self.weus.share(location.weu, location.entry);
+            self.weus.refer(location.weu, location.entry);
+        }
+        true
+    }
+}

@@ -1,0 +1,60 @@
+//! Slots whose worthy extents are copied forward before the rest is evicted, and what is known of single entries for that.
+
+use super::slots::WeuTable;
+use crate::admission::Lane;
+use nitro_units::{ClassId, WeuId};
+
+impl WeuTable {
+    /// What a slot was opened for.
+    pub(crate) fn lane(&self, weu: WeuId) -> Lane {
+        self.slot(weu).lane
+    }
+
+    /// Keeps a slot from being chosen or pinned, while it is served as before; its eviction follows, or
+    /// [`stay`](Self::stay).
+    pub(crate) fn leave(&mut self, weu: WeuId) {
+        self.slot_mut(weu).leaving = true;
+        self.order_mut().leave(weu);
+    }
+
+    /// The slot is a candidate again.
+    pub(crate) fn stay(&mut self, weu: WeuId) {
+        self.slot_mut(weu).leaving = false;
+        self.enter(weu);
+    }
+
+    /// Whether a slot is leaving.
+    pub(crate) fn is_leaving(&self, weu: WeuId) -> bool {
+        self.slot(weu).leaving
+    }
+
+    /// How often an entry was used again.
+    pub(crate) fn heat(&self, weu: WeuId, entry: u16) -> u8 {
+        self.slot(weu).heats.get(entry)
+    }
+
+    /// Sets how often an entry counts as used again.
+    pub(crate) fn set_heat(&mut self, weu: WeuId, entry: u16, heat: u8) {
+        self.slot_mut(weu).heats.set(entry, heat);
+    }
+
+    /// Notes that a dup refers to an entry.
+    pub(crate) fn share(&mut self, weu: WeuId, entry: u16) {
+        let (word, bit) = (usize::from(entry / 64), entry % 64);
+        let shared = &mut self.slot_mut(weu).shared;
+        if shared.len() <= word {
+            shared.resize(word + 1, 0);
+        }
+        shared[word] |= 1 << bit;
+    }
+
+    /// Whether a dup ever referred to an entry.
+    pub(crate) fn is_shared(&self, weu: WeuId, entry: u16) -> bool {
+        self.slot(weu).shared.get(usize::from(entry / 64)).is_some_and(|word| word >> (entry % 64) & 1 == 1)
+    }
+
+    /// The class that an entry was stored for.
+    pub(crate) fn class_of(&self, weu: WeuId, entry: u16) -> ClassId {
+        self.slot(weu).class_of(entry)
+    }
+}

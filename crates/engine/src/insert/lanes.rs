@@ -1,0 +1,206 @@
+//! The open WEUs for clean content, and making room for others: what of an evicted WEU is worth it is copied forward into them.
+
+use super::open_weu::{Entering, OpenWeu};
+use super::stored_at;
+use super::worker::write;
+use crate::cache::Cache;
+use crate::format::crc32c;
+use crate::format::journal::{EVICTED_BYTES, Record};
+use crate::format::stored::{Place, payload_range};
+use crate::format::weu::{Entry, Head};
+use bytes::Bytes;
+use nitro_cache::admission::Lane;
+use nitro_cache::forward::{Leaving, Survivor};
+use nitro_cache::{Append, Evicted};
+use nitro_port::codec::Encoding;
+use nitro_port::yielding::yield_now;
+use nitro_port::{Clock, Device};
+use nitro_units::{Generation, WeuId};
+
+/// Extents copied forward after which others on the thread run.
+const EXTENTS_PER_TURN: usize = 32;
+
+/// The open WEUs for clean content, by lane.
+#[derive(Default)]
+pub(crate) struct Lanes([Option<OpenWeu>; Lane::CLEAN.len()]);
+
+impl Lanes {
+    pub(super) fn get(&mut self, lane: Lane) -> Option<&mut OpenWeu> {
+        self.0[lane.index()].as_mut()
+    }
+
+    pub(super) fn take(&mut self, lane: Lane) -> Option<OpenWeu> {
+        self.0[lane.index()].take()
+    }
+}
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Evicts ahead of need, after what is worth it has been copied forward, and cleans up after it in bounded steps.
+    pub(crate) async fn make_room(&self, lanes: &mut Lanes) {
+        let discard = self.settings.discard_evicted;
+        loop {
+            let leaving = {
+                let mut manager = self.manager.lock();
+                manager.wants_eviction().then(|| manager.begin_leaving()).flatten()
+            };
+            let Some(leaving) = leaving else { break };
+            if leaving.keeps_any() && !self.queue.is_closed() {
+                self.copy_forward(lanes, &leaving).await;
+            }
+            let evicted = self.ledger.tell(EVICTED_BYTES as u64, |room| {
+                let Evicted { weu, generation } = self.manager.lock().begin_eviction_of_rest(&leaving, discard)?;
+                room.push(Record::Evicted { weu, generation });
+                Some(weu)
+            });
+            let Some(weu) = evicted.await else { continue };
+            self.empty(weu);
+            if discard {
+                let weu_bytes = u64::from(self.settings.manager.weu_bytes);
+                // A device that cannot discard only loses a hint.
+                let _ = self.flash.discard(self.slot_offset(weu), weu_bytes).await;
+                self.manager.lock().discarded(weu);
+                self.room.notify(usize::MAX);
+            }
+        }
+        while self.manager.lock().clean_step() {}
+    }
+
+    /// Copies forward what is worth it of a WEU that is about to be evicted, with one read of it. What cannot be read, or is not what was
+    /// stored, is lost with the rest: it is clean.
+    async fn copy_forward(&self, lanes: &mut Lanes, leaving: &Leaving) {
+        let survivors = self.survivors(leaving);
+        if survivors.is_empty() {
+            return;
+        }
+        let Some(filling) = self.read_filling(leaving.weu, leaving.generation).await else { return };
+        for (number, survivor) in survivors.iter().enumerate() {
+            if let Some(extent) = filling.extent(self.place(&survivor.location), survivor)
+                && !self.forward(lanes, leaving, survivor, extent).await
+            {
+                return;
+            }
+            if (number + 1).is_multiple_of(EXTENTS_PER_TURN) {
+                yield_now().await;
+            }
+        }
+    }
+
+    fn survivors(&self, leaving: &Leaving) -> Vec<Survivor> {
+        let (mut survivors, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            next = self.manager.lock().survivors(leaving, from, &mut survivors);
+        }
+        self.manager.lock().choose_survivors(&mut survivors);
+        survivors
+    }
+
+    /// Reads a whole WEU; `None`: it cannot be read, or has another filling.
+    async fn read_filling(&self, weu: WeuId, generation: Generation) -> Option<Filling> {
+        let weu_bytes = self.settings.manager.weu_bytes;
+        let bytes = self.flash.read(self.slot_offset(weu), weu_bytes as usize).await;
+        let bytes = bytes.inspect_err(|_| self.metrics.ssd_read_errors.add(1)).ok()?;
+        let head = Head::decode(&bytes, weu_bytes).ok()?;
+        if (head.weu, head.generation, head.epoch) != (weu, generation, self.superblock.epoch) {
+            return None;
+        }
+        let entries = head.decode_table(bytes.get(head.table_offset as usize..)?, weu_bytes).ok()?;
+        Some(Filling { bytes, entries })
+    }
+
+    /// Copies one extent forward. `false`: there is no room for it, nor for others.
+    async fn forward(&self, lanes: &mut Lanes, leaving: &Leaving, survivor: &Survivor, extent: Extent<'_>) -> bool {
+        let lane = leaving.lane_of(survivor);
+        let Extent { entry, encoding, payload } = extent;
+        let (_, stored) = stored_at(entry, &self.place(&survivor.location));
+        let within = entry.fingerprint.map(|plain| self.domain(survivor.key.object()).within(&plain));
+        loop {
+            let Some(open) = lanes.get(lane) else {
+                if !self.open_lane(lanes, lane) {
+                    return false;
+                }
+                continue;
+            };
+            // The bytes first: once the manager has the new place, a reader may ask for it.
+            self.resident.push(open.weu, encoding, payload.clone());
+            let appended = self.manager.lock().forward(leaving, survivor, open.weu, within.as_ref(), stored);
+            match appended {
+                Some(Append::At(location)) => {
+                    // The version stays: a newer one would outrank what the journal says of writes since.
+                    let Entry { key, fingerprint, class, version, .. } = *entry;
+                    let entering = Entering { key, fingerprint, class, version };
+                    open.put(&self.place(&location), entering, stored, (encoding, &payload));
+                    return true;
+                }
+                Some(Append::Full) => {
+                    self.resident.pop(open.weu);
+                    self.seal_lane(lanes, lane).await;
+                }
+                None => {
+                    self.resident.pop(open.weu);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Opens a WEU for a lane, if a slot is free.
+    pub(super) fn open_lane(&self, lanes: &mut Lanes, lane: Lane) -> bool {
+        let Some((weu, generation)) = self.manager.lock().open_weu_in(lane) else { return false };
+        self.set_start(weu, self.start);
+        self.resident.open(weu, generation);
+        lanes.0[lane.index()] = Some(OpenWeu::new(weu, generation, self.settings.manager.weu_bytes, false));
+        true
+    }
+
+    /// Writes a lane's open WEU.
+    async fn seal_lane(&self, lanes: &mut Lanes, lane: Lane) {
+        if let Some(open) = lanes.take(lane) {
+            self.manager.lock().seal(open.weu);
+            write(self, open).await;
+        }
+    }
+
+    /// Takes the entries of a WEU whose eviction was begun out of the indexes, some at a time: look-ups pass in between.
+    pub(crate) fn empty(&self, weu: WeuId) {
+        while self.manager.lock().evict_step(weu) {}
+        self.room.notify(usize::MAX);
+    }
+}
+
+/// What one read of a WEU brought.
+struct Filling {
+    bytes: Bytes,
+    entries: Vec<Entry>,
+}
+
+/// An extent as it is stored.
+struct Extent<'a> {
+    entry: &'a Entry,
+    encoding: Encoding,
+    /// In memory of its own.
+    payload: Bytes,
+}
+
+impl Filling {
+    /// A survivor's bytes, if they are what was stored at `place`.
+    fn extent(&self, place: Place, survivor: &Survivor) -> Option<Extent<'_>> {
+        let entry = self.entries.get(usize::from(survivor.location.entry))?;
+        if (entry.key, entry.offset) != (survivor.key, survivor.location.offset) {
+            return None;
+        }
+        if entry.stored_bytes == 0 {
+            return Some(Extent { entry, encoding: Encoding::Raw, payload: Bytes::new() });
+        }
+        let stored = self.bytes.get(entry.offset as usize..(entry.offset + entry.stored_bytes) as usize)?;
+        if entry.raw {
+            let is_whole = place.mix(crc32c(stored)) == entry.checksum;
+            return is_whole.then(|| Extent {
+                entry,
+                encoding: Encoding::Raw,
+                payload: Bytes::copy_from_slice(stored),
+            });
+        }
+        let (encoding, range) = payload_range(&place, stored)?;
+        Some(Extent { entry, encoding, payload: Bytes::copy_from_slice(&stored[range]) })
+    }
+}
