@@ -2,13 +2,15 @@
 
 use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
+use futures_util::future::select;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
-use nitro_port::{Clock, Operation};
+use nitro_port::{Clock, Device, Operation};
 use nitro_units::ObjectId;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,6 +135,26 @@ fn an_origin_error_reaches_the_client_and_is_not_cached() {
         assert!(pieces.concat() == content(0), "the failed write did not reach the cache");
     });
     assert_eq!(volume.counters().errors, 1);
+}
+
+#[test]
+fn extents_stay_dirty_until_the_journal_says_that_they_are_clean() {
+    let (sim, volume) = cached_volume();
+    let clock = sim.clock.clone();
+    sim.run(async move {
+        volume.set_mode(WriteMode::WriteBack).await.unwrap();
+        volume.write(0, content(9), false).await.unwrap();
+        volume.flush().await.unwrap();
+        let faults = volume.cache().flash().faults();
+        faults.inject(Fault::new(Effect::Hang).on(Operation::Flush));
+        let mut destage = pin!(volume.destage_all());
+        select(destage.as_mut(), pin!(clock.sleep(Duration::from_secs(1)))).await;
+        assert!(volume.origin().read(0, EXTENT as usize).await.unwrap() == content(9));
+        assert_eq!((volume.dirty_extents(), volume.cache().status().manager.weus_pinned), (1, 1));
+        faults.clear();
+        destage.await.unwrap();
+        assert_eq!((volume.dirty_extents(), volume.cache().status().manager.weus_pinned), (0, 0));
+    });
 }
 
 #[test]
