@@ -164,6 +164,6 @@ fn a_cache_that_is_being_closed_needs_its_log_while_contents_wait() {
     });
     sim.end();
     let Run { sim, volume, .. } = world.start();
-    assert!(sim.run(async move { read(&volume, 400).await }) == content(1000));
+    assert!(sim.run(async move { read(&volume, 400).await }) == content(1000), "what was logged is not there");
     sim.end();
 }
