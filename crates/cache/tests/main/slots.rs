@@ -53,3 +53,21 @@ fn a_slot_that_is_given_up_while_it_is_discarded_stays_so_until_the_cache_grows(
     manager.grow(8);
     assert_eq!(manager.open_weu().map(|(weu, _)| weu), Some(WeuId(6)));
 }
+
+#[test]
+fn a_unit_of_overwritten_dirty_extents_is_kept_until_the_journal_has_what_superseded_them() {
+    let mut manager = CacheManager::new(Settings { dedup: false, ..Settings::new(16 << 20) }).unwrap();
+    let key = ExtentKey::new(ObjectId(0), ExtentIndex(7));
+    let weus = [1, 2].map(|second| {
+        let (weu, _) = manager.open_dirty_weu(512).unwrap();
+        assert!(matches!(manager.append_dirty(weu, key, None, Stored::Packed(4000), second), Append::At(_)));
+        manager.seal(weu);
+        manager.stored(weu);
+        weu
+    });
+    assert_eq!((manager.pinned_count(), manager.evict()), (2, None));
+    let superseded = manager.superseded();
+    assert_eq!((manager.pinned_count(), manager.evict()), (2, None), "a crash brings the older content back");
+    manager.release(superseded);
+    assert_eq!((manager.pinned_count(), manager.evict().map(|evicted| evicted.weu)), (1, Some(weus[0])));
+}

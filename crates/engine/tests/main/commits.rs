@@ -1,4 +1,5 @@
-//! When a commit flushes the SSD: whenever somebody wants it durable, or its records refer to data; else not.
+//! When a commit flushes the SSD: whenever somebody wants it durable, or its records refer to data; else not. What outlives
+//! the program without.
 
 use crate::simulation::{Jittery, SimClock, Simulation};
 use bytes::Bytes;
@@ -12,32 +13,54 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-type Disk = Jittery<RamDevice>;
+type Disk = Jittery<Arc<RamDevice>>;
 type TestVolume = Arc<Volume<Disk, Disk, SimClock>>;
 
 const WEU_BYTES: u64 = 512 << 10;
 const MIB: u64 = 1 << 20;
 
-fn start(mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
-    let manager = Settings { weu_bytes: WEU_BYTES as u32, extent_bytes: 4096, ..Settings::new(16 * WEU_BYTES) };
-    let words: &'static [AtomicU64] = Vec::leak((0..4096).map(|_| AtomicU64::new(0)).collect());
-    let settings = EngineSettings {
-        dirty_age: Duration::from_secs(10_000),
-        crash_memory: Some(CrashMemory { words, identity: [1; 16] }),
-        ..EngineSettings::new(manager)
-    };
-    let sim = Simulation::new(1);
-    let clock = sim.clock.clone();
-    let device = |bytes| Jittery::new(RamDevice::new(bytes, 512), &clock, 1, 50);
-    let flash = device(settings.manager.cache_bytes + Cache::<Disk, SimClock>::overhead_bytes(&settings));
-    let cache = sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], 1)).unwrap();
-    let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
-    let volume = Volume::new(cache.clone(), device(4 * MIB), options);
-    let (destaging, journaling) = (volume.clone(), cache.clone());
-    sim.spawn(async move { destaging.destage_worker().await });
-    sim.spawn(async move { cache.insertion_worker().await });
-    sim.spawn(async move { journaling.journal_worker().await });
-    (sim, volume)
+/// What outlives the program.
+struct Machine {
+    settings: EngineSettings,
+    flash: Arc<RamDevice>,
+    origin: Arc<RamDevice>,
+    /// An operation of the SSD takes up to twice as long.
+    flash_us: u64,
+    formatted: bool,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let manager = Settings { weu_bytes: WEU_BYTES as u32, extent_bytes: 4096, ..Settings::new(16 * WEU_BYTES) };
+        let words: &'static [AtomicU64] = Vec::leak((0..4096).map(|_| AtomicU64::new(0)).collect());
+        let settings = EngineSettings {
+            dirty_age: Duration::from_secs(10_000),
+            crash_memory: Some(CrashMemory { words, identity: [1; 16] }),
+            ..EngineSettings::new(manager)
+        };
+        let overhead_bytes = Cache::<Disk, SimClock>::overhead_bytes(&settings);
+        let [flash, origin] =
+            [settings.manager.cache_bytes + overhead_bytes, 4 * MIB].map(|bytes| Arc::new(RamDevice::new(bytes, 512)));
+        Self { settings, flash, origin, flash_us: 50, formatted: false }
+    }
+
+    fn start(&mut self, mode: WriteMode) -> (Rc<Simulation>, TestVolume) {
+        let (sim, settings) = (Simulation::new(1), self.settings);
+        let clock = sim.clock.clone();
+        let flash = Jittery::new(self.flash.clone(), &clock, 1, self.flash_us);
+        let cache = match std::mem::replace(&mut self.formatted, true) {
+            false => sim.run(Cache::format(flash, clock.clone(), settings, [7; 16], 1)).unwrap(),
+            true => sim.run(Cache::open(flash, clock.clone(), settings)).unwrap().0,
+        };
+        let options = VolumeOptions { object: ObjectId(1), read_only: false, mode };
+        let origin = Jittery::new(self.origin.clone(), &clock, 1, 50);
+        let volume = Volume::new(cache.clone(), origin, options);
+        let (destaging, journaling) = (volume.clone(), cache.clone());
+        sim.spawn(async move { destaging.destage_worker().await });
+        sim.spawn(async move { cache.insertion_worker().await });
+        sim.spawn(async move { journaling.journal_worker().await });
+        (sim, volume)
+    }
 }
 
 /// Commits, and flushes of the SSD.
@@ -47,7 +70,7 @@ fn counts(volume: &TestVolume) -> (u64, u64) {
 
 #[test]
 fn what_was_only_written_is_flushed_for_who_wants_it_durable() {
-    let (sim, volume) = start(WriteMode::WriteThrough);
+    let (sim, volume) = Machine::new().start(WriteMode::WriteThrough);
     let clock = sim.clock.clone();
     let unflushed = sim.run(async move {
         let mut unflushed = 0;
@@ -74,7 +97,7 @@ fn what_was_only_written_is_flushed_for_who_wants_it_durable() {
 
 #[test]
 fn commits_with_data_are_flushed_though_nobody_asks() {
-    let (sim, volume) = start(WriteMode::WriteBack);
+    let (sim, volume) = Machine::new().start(WriteMode::WriteBack);
     let commits = sim.run(async move {
         let begun = counts(&volume);
         for round in 0..200u32 {
@@ -88,4 +111,40 @@ fn commits_with_data_are_flushed_though_nobody_asks() {
     });
     assert!(commits > 20, "{commits} commits");
     sim.end();
+}
+
+#[test]
+fn what_was_overwritten_does_not_come_back_whenever_the_program_is_killed() {
+    for tenths in 1..15 {
+        let mut machine = Machine { flash_us: 10_000, ..Machine::new() };
+        let (sim, volume) = machine.start(WriteMode::WriteThrough);
+        let clock = sim.clock.clone();
+        sim.run(async move {
+            let noise = (0..MIB as u32 / 4).flat_map(|n| n.wrapping_mul(0x9E37_79B1).to_le_bytes());
+            volume.write(0, noise.collect(), false).await.unwrap();
+            volume.cache().settled().await;
+            // The region is open already, and others are written to during every commit.
+            for step in 0..750 + tenths * 50 {
+                volume.write(MIB, Bytes::from(vec![1; 4096]), false).await.unwrap();
+                if step == 750 {
+                    volume.write(0, Bytes::from(vec![2; 4096]), false).await.unwrap();
+                }
+                clock.sleep(Duration::from_millis(2)).await;
+            }
+        });
+        sim.end();
+        let (sim, volume) = machine.start(WriteMode::WriteThrough);
+        let clock = sim.clock.clone();
+        sim.run(async move {
+            while volume.cache().is_restoring() {
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+            assert!(
+                volume.read(0, 4096).await.unwrap().concat() == [2; 4096],
+                "killed after {tenths} tenths of a second"
+            );
+            assert!(volume.cache().status().manager.cached_extents > 0, "nothing came back");
+        });
+        sim.end();
+    }
 }

@@ -2,18 +2,21 @@
 
 use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
+use futures_util::future::select;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
-use nitro_port::Operation;
 use nitro_port::buf::BufMut;
+use nitro_port::{Clock, Device, Operation};
 use nitro_units::ObjectId;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-type Faulty = FaultyDevice<RamDevice, SimClock>;
-type TestVolume = Volume<Faulty, Faulty, SimClock>;
+type Faulty<D = RamDevice> = FaultyDevice<D, SimClock>;
+type TestVolume<D = RamDevice> = Volume<Faulty<D>, Faulty<D>, SimClock>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 200;
@@ -26,16 +29,20 @@ fn content(index: u64) -> Bytes {
     bytes.freeze()
 }
 
+fn settings() -> EngineSettings {
+    let manager = Settings { weu_bytes: 512 << 10, dedup: false, ..Settings::new(8 << 20) };
+    EngineSettings {
+        ram_cache_bytes: 0,
+        compression: nitro_port::codec::Compression::None,
+        ..EngineSettings::new(manager)
+    }
+}
+
 /// A volume whose extents are all cached on the SSD or on their way.
 fn cached_volume() -> (Rc<Simulation>, Arc<TestVolume>) {
     let sim = Simulation::new(1);
     let clock = sim.clock.clone();
-    let manager = Settings { weu_bytes: 512 << 10, dedup: false, ..Settings::new(8 << 20) };
-    let settings = EngineSettings {
-        ram_cache_bytes: 0,
-        compression: nitro_port::codec::Compression::None,
-        ..EngineSettings::new(manager)
-    };
+    let settings = settings();
     let device = |bytes| FaultyDevice::new(RamDevice::new(bytes, 512), clock.clone(), 3);
     let flash = device(settings.manager.cache_bytes + (4 << 20));
     let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
@@ -128,4 +135,68 @@ fn an_origin_error_reaches_the_client_and_is_not_cached() {
         assert!(pieces.concat() == content(0), "the failed write did not reach the cache");
     });
     assert_eq!(volume.counters().errors, 1);
+}
+
+#[test]
+fn extents_stay_dirty_until_the_journal_says_that_they_are_clean() {
+    let (sim, volume) = cached_volume();
+    let clock = sim.clock.clone();
+    sim.run(async move {
+        volume.set_mode(WriteMode::WriteBack).await.unwrap();
+        volume.write(0, content(9), false).await.unwrap();
+        volume.flush().await.unwrap();
+        let faults = volume.cache().flash().faults();
+        faults.inject(Fault::new(Effect::Hang).on(Operation::Flush));
+        let mut destage = pin!(volume.destage_all());
+        select(destage.as_mut(), pin!(clock.sleep(Duration::from_secs(1)))).await;
+        assert!(volume.origin().read(0, EXTENT as usize).await.unwrap() == content(9));
+        assert_eq!((volume.dirty_extents(), volume.cache().status().manager.weus_pinned), (1, 1));
+        faults.clear();
+        destage.await.unwrap();
+        assert_eq!((volume.dirty_extents(), volume.cache().status().manager.weus_pinned), (0, 0));
+    });
+}
+
+#[test]
+fn what_could_not_be_read_at_one_restart_does_not_come_back_at_the_next() {
+    let flash = Arc::new(RamDevice::new(settings().manager.cache_bytes + (4 << 20), 512));
+    let origin = Arc::new(RamDevice::new(EXTENTS * EXTENT, 512));
+    for start in 0..3 {
+        let sim = Simulation::new(start);
+        let clock = sim.clock.clone();
+        let device = |ram: &Arc<RamDevice>| FaultyDevice::new(ram.clone(), clock.clone(), 3);
+        let cache = match start {
+            0 => sim.run(Cache::format(device(&flash), clock.clone(), settings(), [0; 16], 5)).unwrap(),
+            _ => sim.run(Cache::open(device(&flash), clock.clone(), settings())).unwrap().0,
+        };
+        if start == 1 {
+            let fail = Fault::new(Effect::Fail(nitro_port::ErrorKind::Io));
+            cache.flash().faults().inject(fail.on(Operation::Read));
+        }
+        let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
+        let volume: Arc<TestVolume<_>> = Volume::new(cache.clone(), device(&origin), options);
+        let [inserting, journaling] = [0; 2].map(|_| cache.clone());
+        sim.spawn(async move { inserting.insertion_worker().await });
+        sim.spawn(async move { journaling.journal_worker().await });
+        sim.run(async move {
+            while cache.is_restoring() {
+                clock.sleep(Duration::from_millis(1)).await;
+            }
+            cache.flash().faults().clear();
+            // In the second start after the headers were given up. Those of the first units are on the SSD by then, what is
+            // written now is not.
+            let written = [0..EXTENTS, 0..4, 0..0][start as usize].clone();
+            for index in written {
+                volume.write(index * EXTENT, content(index + start), false).await.unwrap();
+            }
+            cache.settled().await;
+            volume.close_regions(true).await.unwrap();
+            cache.sync().await.unwrap();
+            for index in 0..4 {
+                let pieces = volume.read(index * EXTENT, EXTENT).await.unwrap();
+                assert!(pieces.concat() == content(index + start.min(1)), "extent {index} in start {start}");
+            }
+        });
+        sim.end();
+    }
 }

@@ -18,4 +18,5 @@ mod ram;
 mod recipes;
 mod simulation;
 mod threads;
+mod waiting;
 mod write_log;

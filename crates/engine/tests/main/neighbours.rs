@@ -6,6 +6,7 @@ use futures_util::future::{Either, select};
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
+use nitro_engine::manager::admission::AdmissionKind;
 use nitro_engine::{
     Cache, DedupDomain, DirtyShare, EngineSettings, Error, ErrorKind, Health, Volume, VolumeEntry, VolumeOptions,
     WriteMode,
@@ -70,16 +71,21 @@ fn add_volume(cache: &Arc<TestCache>, clock: &SimClock, number: u16) -> Arc<Test
 
 impl Bed {
     fn new(volumes: u16) -> Self {
+        Self::with(volumes, |_| {})
+    }
+
+    fn with(volumes: u16, change: impl FnOnce(&mut EngineSettings)) -> Self {
         let sim = Simulation::new(11);
         let clock = sim.clock.clone();
         let manager = Settings { weu_bytes: 512 << 10, ..Settings::new(CACHE) };
-        let settings = EngineSettings {
+        let mut settings = EngineSettings {
             compression: Compression::None,
             ram_cache_bytes: 0,
             // A queue for all that may be dirty.
             dirty_queue_bytes: CACHE,
             ..EngineSettings::new(manager)
         };
+        change(&mut settings);
         let flash_bytes = settings.manager.cache_bytes + (4 << 20);
         let flash = FaultyDevice::new(RamDevice::new(flash_bytes, 512), clock.clone(), 3);
         let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
@@ -215,6 +221,32 @@ fn a_volume_alone_may_use_all_the_room_and_two_leave_each_other_theirs() {
         // Write-evict units hold a little less than their bytes.
         assert!((room * 9 / 10..=room).contains(&taken), "{taken} of {room} for {share:?} of {volumes}");
     }
+}
+
+#[test]
+fn dirty_extents_leave_each_lane_of_clean_ones_a_unit() {
+    // As few units as there can be with two lanes.
+    let bed = Bed::with(2, |settings| {
+        settings.manager.cache_bytes = 9 * u64::from(settings.manager.weu_bytes);
+        settings.manager.admission = AdmissionKind::BySource;
+        settings.dirty_max_percent = 80;
+    });
+    bed.refuse(0);
+    let (sick, well) = (bed.volumes[0].clone(), bed.volumes[1].clone());
+    bed.run(async move {
+        well.set_mode(WriteMode::WriteThrough).await.unwrap();
+        write(&well, 0, 0).await.unwrap();
+        well.read(EXTENT, EXTENT).await.unwrap();
+        well.cache().settled().await;
+        let mut taken = 0;
+        while write(&sick, taken, 0).await.is_ok() {
+            taken += 1;
+            sick.flush().await.unwrap();
+        }
+        let status = well.cache().status();
+        assert_eq!((status.failed, status.health), (None, Health::Caching), "{taken} were taken");
+        assert_eq!(status.manager.weus_pinned, 7, "{taken} were taken");
+    });
 }
 
 #[test]

@@ -117,6 +117,16 @@ impl Bed {
         self.sim.spawn(async move { ahead.readahead_worker().await });
         self.sim.spawn(async move { destaging.destage_worker().await });
     }
+
+    /// Has the origin hold noise.
+    fn fill_origin(&self) {
+        let volume = self.volume.clone();
+        self.sim.run(async move {
+            for seed in 0..volume.size_bytes() / (2 * MIB) {
+                volume.origin().write(seed * 2 * MIB, noise(seed, 2 * MIB).into()).await.unwrap();
+            }
+        });
+    }
 }
 
 /// Bytes that do not compress.
@@ -157,18 +167,34 @@ fn one_extent_of_a_large_write_does_not_keep_the_others() {
     }
 }
 
+#[test]
+fn the_only_new_extent_of_a_large_write_does_not_keep_the_duplicates() {
+    for mode in [WriteMode::WriteThrough, WriteMode::WriteBack] {
+        let bed = bed(16 * MIB, mode, |_| {});
+        bed.work();
+        let (volume, meter, clock) = (bed.volume.clone(), bed.meter.clone(), bed.sim.clock.clone());
+        bed.sim.run(async move {
+            for seed in 0..8 {
+                let mut data = noise(0, 2 * MIB);
+                data[..8 << 10].copy_from_slice(&noise(seed, 8 * KIB));
+                volume.write(seed * 2 * MIB, meter.counted(data.into()), false).await.unwrap();
+                volume.cache().settled().await;
+            }
+            // The worker has the last extent in its hands until it looks for another.
+            clock.sleep(Duration::from_millis(1)).await;
+        });
+        assert!(bed.volume.cache().status().manager.duplicates > 7 * 200, "{mode:?}: there were no duplicates");
+        assert_eq!(bed.meter.bytes(), 0, "{mode:?}");
+    }
+}
+
 /// A volume whose origin holds noise and which is never read sequentially. Nothing is inserted until its workers run.
 fn unread(size: u64, settings: impl Fn(&mut EngineSettings)) -> Bed {
     let bed = bed(size, WriteMode::WriteThrough, |s| {
         s.manager.streams.threshold_bytes = 0;
         settings(s);
     });
-    let volume = bed.volume.clone();
-    bed.sim.run(async move {
-        for seed in 0..size / (2 * MIB) {
-            volume.origin().write(seed * 2 * MIB, noise(seed, 2 * MIB).into()).await.unwrap();
-        }
-    });
+    bed.fill_origin();
     bed
 }
 
@@ -226,6 +252,8 @@ fn the_ram_cache_keeps_extents_and_not_what_they_were_read_with() {
 #[test]
 fn what_is_left_of_sequential_reads_stays_within_the_ram_for_it() {
     let bed = bed(64 * MIB, WriteMode::WriteThrough, |s| s.readahead_ram_bytes = 4 * MIB);
+    // Zeroes would keep nothing of what they were read with.
+    bed.fill_origin();
     bed.work();
     let (volume, meter) = (bed.volume.clone(), bed.meter.clone());
     bed.sim.run(async move {
