@@ -4,6 +4,7 @@
 mod destage;
 mod eviction;
 mod forget;
+mod forward;
 mod model;
 mod ram;
 mod slots;
