@@ -67,7 +67,7 @@ fn run(
             return Err(Error::Stopped);
         }
     }
-    Ok(run.finish(pieces))
+    run.finish(pieces)
 }
 
 /// Is told what the cache does for each piece.
@@ -323,10 +323,11 @@ impl<'a> Run<'a> {
         Snapshot { time_ns, counts: self.counts, totals: self.model.totals() }
     }
 
-    pub(crate) fn finish(self, pieces: &dyn Pieces) -> Outcome {
+    pub(crate) fn finish(mut self, pieces: &dyn Pieces) -> Result<Outcome, Error> {
+        self.model.settle()?;
         let now = self.snapshot(self.last_ns);
         let (measured, periods, warmup_requests) = self.windows.finish(now, self.model.page_bytes());
-        Outcome {
+        Ok(Outcome {
             measured,
             ram_bytes: self.model.ram_bytes(),
             usable_bytes: self.model.usable_bytes(),
@@ -335,6 +336,6 @@ impl<'a> Run<'a> {
             bad_records: pieces.skipped(),
             periods,
             settings: *self.settings,
-        }
+        })
     }
 }

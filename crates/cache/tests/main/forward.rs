@@ -152,7 +152,7 @@ fn what_was_used_again_outlives_its_unit_with_all_its_keys() {
     }
     let (evicted, forwarded) = (world.manager.stats().weus_evicted, world.forwarded);
     assert!(evicted > 10 * WEUS && forwarded > HOT / 2, "{evicted} units evicted, {forwarded} extents copied forward");
-    assert!(hits > (rounds - 3) * HOT, "{hits} of {} uses found content and both keys", rounds * HOT);
+    assert!(hits >= (rounds - 1) * HOT, "{hits} of {} uses found content and both keys", rounds * HOT);
     assert!(world.manager.stats().dup_entries >= HOT);
 }
 

@@ -84,7 +84,7 @@ fn a_class_that_does_not_exist_is_refused() {
 fn policies_are_chosen_by_name() {
     let place = place();
     let said = place.failure("serve --origin vm.img --cache cache.img --cache-size 32M --eviction clock", 2);
-    assert!(said.contains("there is no policy of eviction \"clock\"; there are: lru, fifo"), "{said}");
+    assert!(said.contains("there is no policy of eviction \"clock\"; there are: heat, lru, fifo"), "{said}");
     let cache = "--origin vm.img --cache cache.img --cache-size 32M --ram 0 --sequential-threshold 0";
     let server = place.serve(&format!("{cache} --admission second-miss --eviction fifo"));
     let mut client = place.client();

@@ -7,6 +7,7 @@ mod discarding;
 mod disk_model;
 mod faults;
 mod format_doc;
+mod forward;
 mod hanging;
 mod insertion;
 mod inspect;

@@ -55,6 +55,11 @@ pub(crate) trait Model {
     /// Forgets an extent, since it is being written or trimmed; returns whether it was there.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;
 
+    /// The trace is over: what waits in RAM goes on to the SSD.
+    fn settle(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// What it has done, and has.
     fn totals(&self) -> Totals;
 

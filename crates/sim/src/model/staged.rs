@@ -43,8 +43,12 @@ impl Staged {
 
     /// What waited for longest, as soon as more waits than there is room for.
     pub(super) fn pop(&mut self) -> Option<Piece> {
-        while self.newest.len() > self.len_max {
-            let (number, piece) = self.queue.pop_front()?;
+        if self.newest.len() > self.len_max { self.pop_any() } else { None }
+    }
+
+    /// What waited for longest.
+    pub(super) fn pop_any(&mut self) -> Option<Piece> {
+        while let Some((number, piece)) = self.queue.pop_front() {
             if self.newest.get(&piece.key) == Some(&number) {
                 self.newest.remove(&piece.key);
                 return Some(piece);

@@ -231,6 +231,13 @@ impl Model for Weus {
         Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
+    fn settle(&mut self) -> Result<(), Error> {
+        while let Some(piece) = self.staged.pop_any() {
+            self.pack(&piece)?;
+        }
+        Ok(())
+    }
+
     fn totals(&self) -> Totals {
         Totals { cache: self.manager.stats(), flash: self.flash.counters() }
     }

@@ -391,7 +391,7 @@ impl Timed<'_> {
     fn finish(mut self, pieces: &dyn Pieces) -> Result<Outcome, Error> {
         while !self.requests.is_empty() && self.step() {}
         let (busy, disks) = (self.origin.busy(), self.timing.disks.spindles);
-        let mut outcome = self.run.finish(pieces);
+        let mut outcome = self.run.finish(pieces)?;
         outcome.measured.pace = Some(self.whole.pace(busy, disks));
         if let Some(Measures { pace: pace @ None, .. }) = outcome.periods.last_mut() {
             *pace = Some(self.period.pace(busy, disks));

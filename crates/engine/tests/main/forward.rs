@@ -1,0 +1,104 @@
+//! Extents that are copied forward before their write-evict unit is evicted: what is read of the unit is not believed blindly.
+
+use crate::simulation::{Rng, SimClock, Simulation};
+use bytes::Bytes;
+use nitro_device::RamDevice;
+use nitro_device::faulty::{Effect, Fault, FaultyDevice};
+use nitro_engine::manager::Settings;
+use nitro_engine::manager::admission::AdmissionKind;
+use nitro_engine::manager::eviction::EvictionKind;
+use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
+use nitro_port::buf::BufMut;
+use nitro_port::codec::Compression;
+use nitro_port::{Device, Operation};
+use nitro_units::ObjectId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+type Faulty = FaultyDevice<RamDevice, SimClock>;
+type TestVolume = Volume<Faulty, RamDevice, SimClock>;
+
+const EXTENT: u64 = 8192;
+const EXTENTS: u64 = 8000;
+/// Extents that are read again and again.
+const HOT: u64 = 300;
+
+fn content(index: u64) -> Bytes {
+    let mut bytes = BufMut::with_len(EXTENT as usize);
+    let mut rng = Rng::new(index + 1);
+    // A half that compresses.
+    for (number, word) in bytes.chunks_mut(8).enumerate() {
+        let random = if number % 2 == 0 { rng.next() } else { index };
+        word.copy_from_slice(&random.to_le_bytes());
+    }
+    bytes.freeze()
+}
+
+/// A volume that fills a cache of sixteen units from its origin.
+fn volume(compression: Compression) -> (Rc<Simulation>, Arc<TestVolume>) {
+    let sim = Simulation::new(1);
+    let clock = sim.clock.clone();
+    let manager = Settings {
+        weu_bytes: 512 << 10,
+        dedup: false,
+        admission: AdmissionKind::Probation,
+        eviction: EvictionKind::Heat,
+        ..Settings::new(8 << 20)
+    };
+    let settings = EngineSettings { ram_cache_bytes: 0, compression, ..EngineSettings::new(manager) };
+    let flash = FaultyDevice::new(RamDevice::new(16 << 20, 512), clock.clone(), 3);
+    let cache = sim.run(Cache::format(flash, clock.clone(), settings, [0; 16], 5)).unwrap();
+    let origin = sim.run(async {
+        let origin = RamDevice::new(EXTENTS * EXTENT, 512);
+        for index in 0..EXTENTS {
+            origin.write(index * EXTENT, content(index)).await.unwrap();
+        }
+        origin
+    });
+    let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
+    let volume = Volume::new(cache.clone(), origin, options);
+    sim.spawn(async move { cache.insertion_worker().await });
+    (sim, volume)
+}
+
+/// Reads hot extents, and others once, and checks all of them; writes hot ones, so that their units get holes.
+async fn read(volume: &TestVolume, requests: u64) {
+    let mut rng = Rng::new(11);
+    for number in 0..requests {
+        let index = if rng.below(2) == 0 { rng.below(HOT) } else { HOT + number % (EXTENTS - HOT) };
+        let pieces = volume.read(index * EXTENT, EXTENT).await.unwrap();
+        assert!(pieces.concat() == content(index), "extent {index}");
+        if number % 10 == 0 {
+            let index = rng.below(HOT);
+            volume.write(index * EXTENT, content(index), false).await.unwrap();
+        }
+        if number % 8 == 0 {
+            volume.cache().settled().await;
+        }
+    }
+}
+
+#[test]
+fn rotten_bytes_are_not_copied_under_a_new_checksum() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let (sim, volume) = volume(compression);
+        let faults = volume.cache().flash().faults();
+        faults.inject(Fault::new(Effect::FlipBit).on(Operation::Read).probability(0.5));
+        let reader = volume.clone();
+        sim.run(async move { read(&reader, 30_000).await });
+        let status = volume.cache().status();
+        assert!(status.manager.forwarded > 1000, "{compression:?}: {} copied forward", status.manager.forwarded);
+        assert_eq!(status.health, Health::Caching);
+    }
+}
+
+#[test]
+fn a_unit_that_cannot_be_read_is_evicted_all_the_same() {
+    let (sim, volume) = volume(Compression::Lz4);
+    let fail = Fault::new(Effect::Fail(nitro_port::ErrorKind::Io)).on(Operation::Read);
+    volume.cache().flash().faults().inject(fail.probability(0.2));
+    let reader = volume.clone();
+    sim.run(async move { read(&reader, 30_000).await });
+    let status = volume.cache().status();
+    assert!(status.manager.weus_evicted > 100 && status.engine.ssd_read_errors > 20);
+}
