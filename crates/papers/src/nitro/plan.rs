@@ -67,7 +67,7 @@ impl Plan {
     pub fn quick(seed: u64) -> Self {
         Self {
             scales: [0.1, 0.04, 0.04],
-            grid: vec![1, 2, 3, 4, 6, 8, 10],
+            grid: vec![1, 2, 3, 4, 5, 8, 10],
             grid_cache_bytes: 32 << 20,
             weu_bytes: 512 << 10,
             seed,

@@ -1,8 +1,9 @@
 //! §6.2: what an SSD takes in units of 2 MiB and in extents of 8 KiB.
 
+use super::judges::n13;
 use super::{Outcomes, Plan};
-use crate::report::{Band, Holds, Verdict, percent_more, percents};
 use crate::report::{Section, Table};
+use crate::report::{Verdict, percent_more, percents};
 use nitro_model::{
     Error, Ftl, FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings, PageRun, Ssd, Timing,
     VictimPolicy,
@@ -55,7 +56,6 @@ fn both(settings: FtlSettings, part: u32) -> Result<[f64; 2], Error> {
 }
 
 pub(super) fn section(_plan: &Plan, _outcomes: &Outcomes) -> Section {
-    let claim = "2 MiB writes give about 60 % more SSD throughput than 8 KiB writes";
     let page_mapped = PageMappedSettings { over_provisioning: 0.07, victims: VictimPolicy::Greedy, aligned: false };
     let hybrid = FtlSettings::Hybrid(HybridSettings::default());
     let layers = [
@@ -72,7 +72,7 @@ pub(super) fn section(_plan: &Plan, _outcomes: &Outcomes) -> Section {
         let cells = [format!("{small:.0}"), format!("{large:.0}"), percents(&more[more.len() - 1..])];
         table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
     }
-    let holds = if more.is_empty() { Holds::NotMeasured } else { Band::new(60.0, 60.0).judge(&more[..1]) };
+    let holds = n13(more.get(..1).unwrap_or_default());
     Section {
         id: "ssd-throughput",
         title: "§6.2: large and small writes".into(),
@@ -84,7 +84,7 @@ pub(super) fn section(_plan: &Plan, _outcomes: &Outcomes) -> Section {
             DEPTH[1]
         ),
         tables: vec![table],
-        verdicts: vec![Verdict::new("N13", claim, percents(&more), holds).because(
+        verdicts: vec![Verdict::new("N13", percents(&more), holds).because(
             "the paper measured a drive with a cache of its own; the model's small writes wait for one page program each, and where it is \
              full, for its garbage collection",
         )],
