@@ -66,7 +66,8 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
     Section {
         id: "figure-4",
         title: "Figure 4: read-hit ratio by variant".into(),
-        text: "A read is a hit if all of its extents are cached. 16 of the 21 days warm the cache, five are measured."
+        text: "A read is a hit if all of its extents are cached, under their addresses or, with deduplication, found by the origin's recipes. 16 \
+               of the 21 days warm the cache, five are measured."
             .into(),
         charts,
         tables,

@@ -50,7 +50,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         title: "Figure 5: fingerprint index ratio".into(),
         text:
             "WEU (D, NC), cache of 2 % of the file system. The index keeps the fingerprints of only that share of the \
-               extents that fit; 0 % is no deduplication."
+               extents that fit; 0 % is no deduplication, and no recipes are asked."
                 .into(),
         charts: vec![
             chart("Read-hit ratio", "read hits, %", 0.0, lines(&|outcome| outcome.measured.read_hit_ratio * 100.0)),

@@ -114,8 +114,8 @@ pub fn evaluation(args: &Evaluation) -> Result<(), Error> {
 fn about([webvm, homes, mail]: [f64; 3]) -> String {
     format!(
         "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU traces are not \
-         used: **synthetic traces** with their published figures (file system, footprint, writes per read, share of unique \
-         content, request sizes, 21 days) stand for them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches \
+         used: **synthetic traces** with their published figures (file system, footprint, sectors read and written in 21 days, share of \
+         unique content among writes, request sizes) stand for them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches \
          in proportion; their addresses, times and reuse are made up. All is simulated with the server's own cache manager on \
          modelled devices, but Figure 8 and the compressors, which are measured. {JUDGED}"
     )
