@@ -116,7 +116,8 @@ fn about([webvm, homes, mail]: [f64; 3]) -> String {
         "The paper: *Nitro: A Capacity-Optimized SSD Cache for Primary Storage* (USENIX ATC 2014). Its three FIU traces are not \
          used: **synthetic traces** with their published figures (file system, footprint, sectors read and written in 21 days, share of \
          unique content among writes, request sizes) stand for them, at {webvm}, {homes} and {mail} of their size (WebVM, Homes, Mail), with caches \
-         in proportion; their addresses, times and reuse are made up. All is simulated with the server's own cache manager on \
+         in proportion; their addresses, times and reuse are made up. Mail's 460 million blocks are sampled in space: from a 250th to a 32nd of its \
+         size its read hits differ by 0.7 points and its deduplication ratio by 4 %. All is simulated with the server's own cache manager on \
          modelled devices, but Figure 8 and the compressors, which are measured. {JUDGED}"
     )
 }
