@@ -77,7 +77,7 @@ pub(crate) struct IndexPaperArgs {
     /// Use a small index and few operations: takes seconds, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Number of entries of the index [default: BufferHash 4000000, SILT 2000000; 200000 with --quick]
+    /// Number of entries of the index [default: BufferHash 4000000, SILT 2000000; with --quick 200000 and 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100_000..=1 << 34))]
     pub(crate) entries: Option<u64>,
     /// RAM that the index may use [default: the paper's for each entry, CLAM 4 bytes and 800 KiB beside,

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: 1000 };
 /// Entries without `--entries`: two gigabytes of them.
 const ENTRIES: u64 = 2_000_000;
-const ENTRIES_QUICK: u64 = 200_000;
+const ENTRIES_QUICK: u64 = 100_000;
 /// The paper's RAM for each entry, in bytes.
 const RAM_BYTES_PER_ENTRY: f64 = 0.7;
 /// Operations under way while the index serves: as many as keep the SSD busy.
