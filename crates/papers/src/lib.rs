@@ -7,6 +7,7 @@
 // The futures of a request reach from a volume down into a store.
 #![recursion_limit = "256"]
 
+mod claims;
 pub mod clam;
 mod indexes;
 mod kind;
@@ -17,4 +18,5 @@ mod settings;
 pub mod silt;
 pub mod store;
 
+pub use claims::{CLAIMS, Claim, GOALS};
 pub use settings::{ClamPaper, Evaluation, IndexPaper, SiltPaper, StorePaper};

@@ -103,7 +103,7 @@ fn main() -> Result<(), TraceError> {
     measure("oracleGeneral", || open_stream(Cursor::new(oracle.clone()), &Options::default()))?;
 
     let zipf = || Zipf { requests: RECORDS, ..Zipf::default() }.reader();
-    let mail = || FiuLike::mail(0.25, 1).reader();
+    let mail = || FiuLike::mail(0.0125, 1).reader();
     let mut parquet = Vec::new();
     convert(&mut zipf()?, ParquetWriter::new(&mut parquet, &[])?)?;
     let plain = bytes::Bytes::from(parquet);

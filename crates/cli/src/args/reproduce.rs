@@ -40,7 +40,7 @@ Examples:
     nitro reproduce silt --quick -o json
 
 The results are written to the folder: silt.html (one file, with charts), silt.md and silt.json. A SILT of --entries entries
-of 20 + 12 bytes is created in a file and filled. It serves 90 % look-ups and 10 % insertions while it converts and merges,
+of 20 + 1000 bytes is created in a file and filled. It serves 90 % look-ups and 10 % insertions while it converts and merges,
 and then look-ups at increasing depth. The file is removed at the end. Run no other programs at the same time.";
 
 const COS_EXAMPLES: &str = "\
@@ -77,7 +77,7 @@ pub(crate) struct IndexPaperArgs {
     /// Use a small index and few operations: takes seconds, with less precise figures
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Number of entries of the index [default: 4000000, or 200000 with --quick]
+    /// Number of entries of the index [default: BufferHash 4000000, SILT 2000000; with --quick 200000 and 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100_000..=1 << 34))]
     pub(crate) entries: Option<u64>,
     /// RAM that the index may use [default: the paper's for each entry, CLAM 4 bytes and 800 KiB beside,

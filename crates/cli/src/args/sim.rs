@@ -3,6 +3,7 @@
 use super::{OutputArgs, ReadArgs};
 use crate::sim::{Axis, Knob};
 use clap::Args;
+use nitro_console::size::Size;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
@@ -17,11 +18,13 @@ Examples:
     nitro sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
   Misses of a policy, each request taken as one object of fixed size, named by its address:
     nitro sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
+  The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
+    nitro sim P3.lis --policy arc --objects 65536 --block-size 512
 
 --sweep takes NAME=VALUE,VALUE,... or NAME=FROM..TO:xFACTOR or NAME=FROM..TO:+STEP, where NAME is one of the options above
 without its dashes (size for --cache-size). Finished points of a sweep are kept in a file, so that an interrupted sweep
-continues where it stopped. Traces without fingerprints have no duplicates; without compressed sizes, compression ratios are
-random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
+continues where it stopped. Traces without fingerprints are simulated without duplicates, and the dedup ratio is unknown; without
+compressed sizes, compression ratios are assumed at random (normal distribution, mean 2, variance 0.25). Caches start empty: see --warmup.";
 
 /// `nitro sim`
 #[derive(Debug, Args)]
@@ -52,12 +55,15 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "PCT", requires = "mrc", value_parser = percentage, help_heading = "Many at once")]
     pub(crate) sample: Option<f64>,
     /// Only count misses of a plain policy: lru, fifo, clock, arc, s3-fifo or belady; each request is one object of fixed
-    /// size
+    /// size, or several with --block-size
     #[arg(long, value_name = "POLICY", requires = "objects", help_heading = "Plain policies")]
     pub(crate) policy: Option<String>,
     /// For --policy: number of objects that the cache holds
     #[arg(long, value_name = "N", requires = "policy", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Plain policies")]
     pub(crate) objects: Option<u32>,
+    /// For --policy: each block of so many bytes that a request touches is an object [default: each request is one]
+    #[arg(long, value_name = "SIZE", requires = "policy", help_heading = "Plain policies")]
+    pub(crate) block_size: Option<Size>,
     /// Also write the results as Parquet, with a row for each point and period
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,

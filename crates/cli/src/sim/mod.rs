@@ -54,11 +54,11 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     if args.sweep.is_empty() {
         adapt(args, &mut settings);
         outcomes = vec![single(&source, &settings)?];
-        text = report::single(&outcomes[0], args.output.format)?;
+        text = report::single(&outcomes[0], source.contents()?, args.output.format)?;
     } else {
         knobs.dedup();
         outcomes = many(&source, args, &points(args, settings)?)?;
-        text = report::many(&outcomes, &knobs, args.output.format)?;
+        text = report::many(&outcomes, &knobs, source.contents()?, args.output.format)?;
     }
     if let Some(path) = &args.parquet {
         nitro_sim::write_parquet(path, &outcomes).map_err(failed)?;

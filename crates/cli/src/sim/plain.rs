@@ -27,12 +27,16 @@ struct Report {
     miss_ratio: f64,
 }
 
-/// Counts the misses of a policy, each request being one object named by its address.
+/// Counts the misses of a policy, each request being one object named by its address, or with a block size each block that it touches.
 pub(super) fn policy(source: &Source<'_>, args: &SimArgs, name: &str, objects: u32) -> Result<(), Error> {
     let mut reader = source.open_shown()?;
+    let block_bytes = args.block_size.map(|size| size.0);
+    if block_bytes == Some(0) {
+        return Err(Error::new("--block-size 0", "a block has bytes").or("give its size, such as 512"));
+    }
     let misses = if name == "belady" {
         let mut names = Vec::new();
-        each_name(&mut *reader, |name| names.push(name))?;
+        each_name(&mut *reader, block_bytes, |name| names.push(name))?;
         belady(&names, objects)
     } else {
         let kind = PolicyKind::ALL.into_iter().find(|kind| told(*kind) == name);
@@ -44,7 +48,7 @@ pub(super) fn policy(source: &Source<'_>, args: &SimArgs, name: &str, objects: u
         };
         let mut policy = kind.build(objects);
         let mut feed = Feed::new(&mut *policy);
-        each_name(&mut *reader, |name| feed.push(name))?;
+        each_name(&mut *reader, block_bytes, |name| feed.push(name))?;
         feed.finish()
     };
     let report = Report { policy: name.to_owned(), objects, misses, miss_ratio: misses.ratio() };
@@ -70,8 +74,8 @@ fn told(kind: PolicyKind) -> String {
     serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The name of each request's object: its address, and, from the second volume on, the volume.
-fn each_name(reader: &mut dyn Reader, mut each: impl FnMut(u64)) -> Result<(), Error> {
+/// The name of each request's object, or of each of its blocks: its address, and, from the second volume on, the volume.
+fn each_name(reader: &mut dyn Reader, block_bytes: Option<u64>, mut each: impl FnMut(u64)) -> Result<(), Error> {
     let (mut request, mut volumes) = (Request::default(), HashMap::new());
     let mut last = (None, 0u64);
     while reader.next(&mut request).map_err(|e| refused(&e))? {
@@ -79,7 +83,15 @@ fn each_name(reader: &mut dyn Reader, mut each: impl FnMut(u64)) -> Result<(), E
             let next = volumes.len() as u64;
             last = (Some(request.object), *volumes.entry(request.object).or_insert(next));
         }
-        each(request.offset ^ last.1.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let volume = last.1.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        match block_bytes {
+            // A request without a length is one for the block at its address.
+            Some(bytes) => {
+                let first = request.offset / bytes;
+                (first..request.end().div_ceil(bytes).max(first + 1)).for_each(|block| each(block ^ volume));
+            }
+            None => each(request.offset ^ volume),
+        }
     }
     Ok(())
 }

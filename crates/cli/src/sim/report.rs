@@ -2,10 +2,12 @@
 
 use super::chart::{self, Series};
 use super::knob::Knob;
+use super::source::Contents;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_sim::{Latency, Measures, Outcome, Settings};
+use serde_json::Value;
 
 /// The columns of a window, for tables of several.
 const COLUMNS: [&str; 14] = [
@@ -25,15 +27,42 @@ const COLUMNS: [&str; 14] = [
     "disks_busy",
 ];
 
-fn cells(measures: &Measures) -> Vec<String> {
+/// The ratio of deduplication, in words if the trace does not say what is the same.
+fn dedup_of(settings: &Settings, contents: Contents) -> Option<&'static str> {
+    (settings.dedup && !contents.fingerprints).then_some("unknown")
+}
+
+/// The ratio of compression, in words if the trace does not say what contents take.
+fn compression_of(settings: &Settings, contents: Contents) -> Option<String> {
+    let assumed = settings.compress && !contents.compressed_sizes;
+    assumed.then(|| format!("assumed {} : 1", settings.compression_mean))
+}
+
+/// As JSON: ratios that are not the trace's are null, and `dedup` or `compression` says so in words.
+fn json(outcome: &Outcome, contents: Contents) -> Result<Value, Error> {
+    let mut json = serde_json::to_value(outcome).map_err(|e| Error::new("outcome", e))?;
+    let dedup = dedup_of(&outcome.settings, contents).map(|words| ("dedup", "dedup_ratio", words.to_owned()));
+    let compression =
+        compression_of(&outcome.settings, contents).map(|words| ("compression", "compression_ratio", words));
+    for (name, ratio, words) in dedup.into_iter().chain(compression) {
+        json[name] = words.into();
+        json[ratio] = Value::Null;
+        for period in json["periods"].as_array_mut().into_iter().flatten() {
+            period[ratio] = Value::Null;
+        }
+    }
+    Ok(json)
+}
+
+fn cells(measures: &Measures, settings: &Settings, contents: Contents) -> Vec<String> {
     let ratio = |ratio: f64| format!("{ratio:.4}");
     let paced = |value: &dyn Fn(&nitro_sim::Pace) -> String| measures.pace.as_ref().map_or_else(String::new, value);
     vec![
         measures.requests.to_string(),
         ratio(measures.read_hit_ratio),
         ratio(measures.read_extent_hit_ratio),
-        ratio(measures.dedup_ratio),
-        ratio(measures.compression_ratio),
+        dedup_of(settings, contents).map_or_else(|| ratio(measures.dedup_ratio), str::to_owned),
+        compression_of(settings, contents).unwrap_or_else(|| ratio(measures.compression_ratio)),
         measures.ssd_bytes_written.to_string(),
         ratio(measures.write_amplification),
         measures.erasures.to_string(),
@@ -47,26 +76,26 @@ fn cells(measures: &Measures) -> Vec<String> {
 }
 
 /// One simulation.
-pub(super) fn single(outcome: &Outcome, format: Format) -> Result<String, Error> {
+pub(super) fn single(outcome: &Outcome, contents: Contents, format: Format) -> Result<String, Error> {
     match format {
-        Format::Json => output::json_pretty(outcome),
-        Format::Csv => Ok(periods(outcome).csv(true)),
-        Format::Table => Ok(people(outcome)),
+        Format::Json => output::json_pretty(&json(outcome, contents)?),
+        Format::Csv => Ok(periods(outcome, contents).csv(true)),
+        Format::Table => Ok(people(outcome, contents)),
     }
 }
 
 /// A row for each period; one, if there are none.
-fn periods(outcome: &Outcome) -> Table {
+fn periods(outcome: &Outcome, contents: Contents) -> Table {
     let mut table = Table::new([&["begin_s", "end_s"][..], &COLUMNS].concat());
     let all = if outcome.periods.is_empty() { std::slice::from_ref(&outcome.measured) } else { &outcome.periods };
     for period in all {
         let times = [format!("{:.3}", period.begin_s), format!("{:.3}", period.end_s)];
-        table.row([&times[..], &cells(period)].concat());
+        table.row([&times[..], &cells(period, &outcome.settings, contents)].concat());
     }
     table
 }
 
-fn people(outcome: &Outcome) -> String {
+fn people(outcome: &Outcome, contents: Contents) -> String {
     let (settings, m) = (&outcome.settings, &outcome.measured);
     let on = |on: bool, letter: &str| if on { letter.to_owned() } else { format!("N{letter}") };
     let mut out = format!(
@@ -87,8 +116,12 @@ fn people(outcome: &Outcome) -> String {
         "read hits",
         format!("{} of requests, {} of extents", percent(m.read_hit_ratio), percent(m.read_extent_hit_ratio)),
     );
-    line("dedup", format!("{:.3} : 1", m.dedup_ratio));
-    line("compression", format!("{:.3} : 1", m.compression_ratio));
+    let dedup = dedup_of(settings, contents)
+        .map(|words| format!("{words}: the trace does not tell which contents are the same"));
+    line("dedup", dedup.unwrap_or_else(|| format!("{:.3} : 1", m.dedup_ratio)));
+    let compression =
+        compression_of(settings, contents).map(|words| format!("{words}: the trace does not tell what contents take"));
+    line("compression", compression.unwrap_or_else(|| format!("{:.3} : 1", m.compression_ratio)));
     line("SSD written", format!("{}, write amplification {:.3}", Size(m.ssd_bytes_written), m.write_amplification));
     line("erasures", m.erasures.to_string());
     line(
@@ -120,15 +153,16 @@ fn people(outcome: &Outcome) -> String {
     }
     if !outcome.periods.is_empty() {
         out += "\n";
-        out += &periods(outcome).aligned();
+        out += &periods(outcome, contents).aligned();
     }
     out
 }
 
 /// A sweep: the settings that differ, and what came of them.
-pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], format: Format) -> Result<String, Error> {
+pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], contents: Contents, format: Format) -> Result<String, Error> {
     if format == Format::Json {
-        return output::json_pretty(&outcomes);
+        let all = outcomes.iter().map(|outcome| json(outcome, contents)).collect::<Result<Vec<_>, _>>()?;
+        return output::json_pretty(&all);
     }
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
     let timed = format == Format::Csv || outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
@@ -136,7 +170,7 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], format: Format) -> Resu
     let mut table = Table::new([&names[..], columns, &["ram_bytes"]].concat());
     for outcome in outcomes {
         let values: Vec<_> = knobs.iter().map(|knob| value(*knob, &outcome.settings, format)).collect();
-        let measured = cells(&outcome.measured);
+        let measured = cells(&outcome.measured, &outcome.settings, contents);
         table.row([&values[..], &measured[..columns.len()], &[outcome.ram_bytes.to_string()]].concat());
     }
     if format == Format::Csv {

@@ -3,7 +3,7 @@
 use crate::args::SimArgs;
 use crate::trace::{Input, refused};
 use nitro_console::error::Error;
-use nitro_trace::{Reader, TraceError};
+use nitro_trace::{Reader, Request, TraceError};
 use std::fmt::Write;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
@@ -12,6 +12,18 @@ use std::path::Path;
 
 /// Bytes at both ends of a file that tell it from others.
 const SAMPLED_BYTES: u64 = 1 << 16;
+
+/// Requests within which a trace that tells of contents does so.
+const CONTENTS_REQUESTS: u32 = 100_000;
+
+/// What a trace says of contents; the rest is made up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    /// Which are the same.
+    pub(super) fingerprints: bool,
+    /// What they take when compressed.
+    pub(super) compressed_sizes: bool,
+}
 
 /// The traces of a command.
 pub(super) struct Source<'a> {
@@ -40,6 +52,20 @@ impl<'a> Source<'a> {
     /// From the beginning, showing how far it is read.
     pub(super) fn open_shown(&self) -> Result<Box<dyn Reader>, Error> {
         Ok(Box::new(Input::open(&self.args.traces, &self.args.read)?))
+    }
+
+    /// What the trace says of contents, from its first requests.
+    pub(super) fn contents(&self) -> Result<Contents, Error> {
+        let mut reader = self.open().map_err(|e| refused(&e))?;
+        let (mut request, mut found) = (Request::default(), Contents::default());
+        for _ in 0..CONTENTS_REQUESTS {
+            if found.fingerprints && found.compressed_sizes || !reader.next(&mut request).map_err(|e| refused(&e))? {
+                break;
+            }
+            found.fingerprints |= !request.fingerprints.is_empty();
+            found.compressed_sizes |= request.compressed_bytes.is_some();
+        }
+        Ok(found)
     }
 
     /// What tells this trace, read this way, from others.

@@ -19,7 +19,7 @@ fn a_figure_is_made_told_and_not_made_twice() {
     let verdicts: Vec<_> = sections.iter().flat_map(|s| s["verdicts"].as_array().unwrap()).collect();
     assert_eq!(verdicts.iter().map(|v| v["id"].as_str().unwrap()).collect::<Vec<_>>(), ["N7", "N13"]);
     for verdict in verdicts {
-        assert_ne!(verdict["holds"], "not-measured", "{verdict}");
+        assert_ne!(verdict["holds"], "not-judged", "{verdict}");
         assert!(verdict["holds"] == "holds" || !verdict["reason"].as_str().unwrap().is_empty(), "{verdict}");
     }
     let lines = first["sections"][1]["charts"][0]["lines"]["lines"].as_array().unwrap().clone();

@@ -55,6 +55,41 @@ fn scripts_find_what_they_rely_on() {
 }
 
 #[test]
+fn what_the_trace_does_not_tell_is_not_told_as_measured() {
+    let place = Place::new();
+    fs::write(
+        place.path("plain.csv"),
+        (0..4000).map(|n| format!("{n},W,{},8192\n", n % 3000 * 8192)).collect::<String>(),
+    )
+    .unwrap();
+    let columns = "--columns time=0,op=1,offset=2,len=3,sep=comma";
+    let told = json(&place, &format!("plain.csv {columns} --cache-size 16M"));
+    assert_eq!((&told["dedup"], &told["dedup_ratio"]), (&"unknown".into(), &Value::Null));
+    assert_eq!((&told["compression"], &told["compression_ratio"]), (&"assumed 2 : 1".into(), &Value::Null));
+    let table = place.stdout(&format!("sim plain.csv {columns} --cache-size 16M --period 1000s"));
+    assert!(table.contains("dedup         unknown") && table.contains("compression   assumed 2 : 1"), "{table}");
+    let sweep = place.stdout(&format!("sim plain.csv {columns} --sweep size=16M,32M --results kept.jsonl -o csv"));
+    assert_eq!(sweep.matches("unknown,assumed 2 : 1").count(), 2, "{sweep}");
+    // What is switched off is known.
+    let told = json(&place, &format!("plain.csv {columns} --cache-size 16M --dedup off --compress off"));
+    assert_eq!((told["dedup_ratio"].as_f64(), told["compression_ratio"].as_f64()), (Some(1.0), Some(1.0)));
+    reads(&place);
+    assert!(json(&place, "reads.parquet --cache-size 16M")["dedup_ratio"].is_f64());
+}
+
+#[test]
+fn each_block_of_a_request_can_be_an_object() {
+    let place = Place::new();
+    // Blocks 0 to 3, 2 to 5, and 1 in part.
+    fs::write(place.path("blocks.csv"), "0,R,0,2048\n1,R,1024,2048\n2,R,700,10\n").unwrap();
+    let trace = "blocks.csv --columns time=0,op=1,offset=2,len=3,sep=comma --policy lru --objects 100";
+    let told = json(&place, &format!("{trace} --block-size 512"));
+    assert_eq!((&told["requests"], &told["misses"]), (&9.into(), &6.into()));
+    assert_eq!(json(&place, trace)["requests"], 3);
+    place.failure(&format!("sim {trace} --block-size 0"), 1);
+}
+
+#[test]
 fn a_sweep_that_was_killed_resumes_and_says_so() {
     let place = Place::new();
     place.stdout("trace synth zipf zipf.parquet --objects 40000 --requests 300000 --object-size 8K --writes 20");

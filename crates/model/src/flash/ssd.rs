@@ -67,7 +67,7 @@ impl<F: Ftl> Ssd<F> {
     /// [`Error::OutOfRange`].
     pub fn write(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
         self.check(run)?;
-        self.timeline.begin(arrival);
+        self.timeline.begin_write(arrival);
         self.ftl.write(run, &mut self.timeline);
         Ok(self.timeline.end())
     }
@@ -78,7 +78,7 @@ impl<F: Ftl> Ssd<F> {
     /// [`Error::OutOfRange`].
     pub fn read(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
         self.check(run)?;
-        self.timeline.begin(arrival);
+        self.timeline.begin_read(arrival);
         for lpn in run.range() {
             match self.ftl.lookup(Lpn(lpn)) {
                 Some(ppn) => self.timeline.read(ppn),
@@ -95,7 +95,7 @@ impl<F: Ftl> Ssd<F> {
     /// [`Error::OutOfRange`].
     pub fn trim(&mut self, arrival: Nanos, run: PageRun) -> Result<Nanos, Error> {
         self.check(run)?;
-        self.timeline.begin(arrival);
+        self.timeline.begin_write(arrival);
         self.ftl.trim(run, &mut self.timeline);
         Ok(self.timeline.end())
     }
@@ -106,7 +106,7 @@ impl<F: Ftl> Ssd<F> {
     /// [`Error::OutOfRange`].
     pub fn write_bytes(&mut self, arrival: Nanos, offset: u64, len: u64) -> Result<Nanos, Error> {
         let run = self.covering(offset, len)?;
-        self.timeline.begin(arrival);
+        self.timeline.begin_write(arrival);
         let page_bytes = u64::from(self.geometry().page_bytes);
         let end = offset + len;
         let head = (!offset.is_multiple_of(page_bytes) && len > 0).then_some(offset / page_bytes);

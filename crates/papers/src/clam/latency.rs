@@ -3,7 +3,7 @@
 use super::super::indexes::log_bars;
 use super::beds::{Bed, Beds, SHARES};
 use crate::load::Latencies;
-use crate::report::{Chart, Holds, Line, Lines, Section, Table, Verdict};
+use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 
 /// The paper's means in microseconds: look-ups, insertions.
 const BUFFERHASH_US: [f64; 2] = [60.0, 6.0];
@@ -72,13 +72,6 @@ fn means_verdict(beds: &Beds) -> Verdict {
     let mean = |bed: &Bed| [bed.pairs.lookups.mean_us(), bed.pairs.inserts.mean_us()];
     let ([lookup, insert], [plain_lookup, plain_insert]) = (mean(&beds.here), mean(&beds.here_plain));
     let ([mapped, mapped_insert], [mapped_plain, mapped_plain_insert]) = (mean(&beds.mapped), mean(&beds.mapped_plain));
-    let own = Holds::of(lookup <= BUFFERHASH_US[0] * 1.25 && insert <= BUFFERHASH_US[1] * 1.25, lookup < plain_lookup);
-    let ratios = [plain_lookup / lookup, plain_insert / insert];
-    let theirs = [BERKELEYDB_US[0] / BUFFERHASH_US[0], BERKELEYDB_US[1] / BUFFERHASH_US[1]];
-    let beside = Holds::of(
-        ratios.iter().zip(theirs).all(|(ours, theirs)| *ours >= theirs * 0.75),
-        ratios.iter().all(|ratio| *ratio > 1.0),
-    );
     let found = format!(
         "this SSD: look-up {} ms, insertion {} ms; a conventional table's {} and {}. Modelled, page-mapped: {} and {}; conventional {} and \
          {}",
@@ -91,10 +84,36 @@ fn means_verdict(beds: &Beds) -> Verdict {
         ms(mapped_plain),
         ms(mapped_plain_insert)
     );
-    let claim = "40 % hits: lookup 0.06 ms, insert 0.006 ms, against BerkeleyDB's 4.6 and 4.8";
-    Verdict::new("B1", claim, found, own.and(beside)).because(
+    Verdict::new("B1", found, judge_means([lookup, insert], [plain_lookup, plain_insert])).because(
         "both SSDs and the programs differ: BerkeleyDB's milliseconds were those of a drive of 2008 that collected garbage below random \
          writes. This machine's SSD takes a random write in less than 0.1 ms, so that a conventional table loses less by it",
+    )
+}
+
+/// B1: look-ups and insertions, in microseconds, and a conventional table's.
+fn judge_means(ours: [f64; 2], plain: [f64; 2]) -> Holds {
+    let near = |found: [f64; 2], theirs: [f64; 2]| (0..2).all(|n| Band::at(theirs[n]).has(found[n]));
+    let order = ours[1] < ours[0] && (0..2).all(|n| ours[n] < plain[n]);
+    Holds::of(near(ours, BUFFERHASH_US) && near(plain, BERKELEYDB_US), order)
+}
+
+/// B2: within how many microseconds 99 % of insertions and of look-ups end, a conventional table's, and how many percent of its insertions
+/// and look-ups take over 5 ms, on the SSD where that is most.
+fn judge_tails(ours: [f64; 2], plain: [f64; 2], slow: [f64; 2]) -> Holds {
+    let under = ours[0] <= 100.0 * 1.25 && ours[1] <= 200.0 * 1.25;
+    let near = slow.iter().all(|share| Band::at(40.0).has(*share));
+    Holds::of(under && near, under && (0..2).all(|n| ours[n] < plain[n]))
+}
+
+/// B3: by the share of look-ups, in microseconds: this SSD's, the modelled one's, and a conventional table's on that.
+fn judge_mixes(here: [f64; 3], hybrid: [f64; 3], plain: [f64; 3]) -> Holds {
+    let near = |found: [f64; 3], theirs: [f64; 3]| (0..3).all(|n| Band::at(theirs[n]).has(found[n]));
+    let rises = |ours: [f64; 3]| ours[0] < ours[1] && ours[1] < ours[2];
+    let falls = plain[0] > plain[1] && plain[1] > plain[2];
+    let wins = (0..3).all(|n| hybrid[n] < plain[n]);
+    Holds::of(
+        near(hybrid, BUFFERHASH_MIX_US) && near(plain, BERKELEYDB_MIX_US),
+        rises(here) && rises(hybrid) && falls && wins,
     )
 }
 
@@ -142,11 +161,9 @@ pub(super) fn distributions(beds: &Beds) -> Section {
     let slow = |latencies: &Latencies| 100.0 * (1.0 - latencies.share_within_us(5000.0));
     let plain = [&beds.here_plain, &beds.mapped_plain, &beds.hybrid_plain]
         .map(|bed| (slow(&bed.pairs.inserts), slow(&bed.pairs.lookups)));
-    let own = Holds::of(p99[0] <= 125.0 && p99[1] <= 250.0, p99[0] <= 1000.0 && p99[1] <= 1000.0);
-    let beside = Holds::of(
-        plain.iter().any(|(inserts, lookups)| *inserts >= 30.0 && *lookups >= 30.0),
-        beds.here_plain.pairs.inserts.quantile_us(0.99) > p99[0],
-    );
+    let slowest = [0, 1].map(|n| plain.iter().map(|slow| [slow.0, slow.1][n]).fold(0.0, f64::max));
+    let table = &beds.here_plain.pairs;
+    let holds = judge_tails(p99, [table.inserts.quantile_us(0.99), table.lookups.quantile_us(0.99)], slowest);
     let found = format!(
         "this SSD: 99 % of insertions within {} ms, of look-ups within {} ms. Of a conventional table's insertions and look-ups over 5 \
          ms: this SSD {:.1} and {:.1} %, page-mapped {:.1} and {:.1} %, hybrid {:.1} and {:.1} %",
@@ -159,7 +176,6 @@ pub(super) fn distributions(beds: &Beds) -> Section {
         plain[2].0,
         plain[2].1
     );
-    let claim = "99 % of inserts under 0.1 ms, 99 % of lookups under 0.2 ms; 40 % of BerkeleyDB's over 5 ms";
     let why = "BerkeleyDB's look-ups waited for the garbage collection below its own writes; here one operation is under way at a time, \
                nothing collects behind its back, and only insertions pay";
     Section {
@@ -172,7 +188,7 @@ pub(super) fn distributions(beds: &Beds) -> Section {
             distribution("Insertions: share within so many ms", inserts, insert_points),
             distribution("Look-ups: share within so many ms", lookups, lookup_points),
         ],
-        verdicts: vec![Verdict::new("B2", claim, found, own.and(beside)).because(why)],
+        verdicts: vec![Verdict::new("B2", found, holds).because(why)],
         ..Section::default()
     }
 }
@@ -204,16 +220,6 @@ pub(super) fn mixes(beds: &Beds) -> Section {
 
 fn mixes_verdict(beds: &Beds) -> Verdict {
     let (here, hybrid, plain) = (beds.here.mixes, beds.hybrid.mixes, beds.hybrid_plain.mixes);
-    let no_slower = |ours: [f64; 3]| ours.iter().zip(BUFFERHASH_MIX_US).all(|(ours, theirs)| *ours <= theirs * 1.25);
-    let rises = |ours: [f64; 3]| ours[0] < ours[1] && ours[1] < ours[2];
-    let falls = plain[0] > plain[1] && plain[1] > plain[2];
-    let wins = hybrid[0] < plain[0] && hybrid[1] < plain[1];
-    let order = rises(here) && rises(hybrid) && falls && wins;
-    let factors = |ours: [f64; 3], plain: [f64; 3]| {
-        let theirs = |number: usize| BERKELEYDB_MIX_US[number] / BUFFERHASH_MIX_US[number];
-        (0..2).all(|number| plain[number] / ours[number] >= 0.75 * theirs(number))
-    };
-    let holds = Holds::of(no_slower(here) && no_slower(hybrid) && order && factors(hybrid, plain), order);
     let told = |means: [f64; 3]| means.map(ms).join(" / ");
     let found = format!(
         "this SSD: {} ms, conventional {}; modelled, hybrid: {} ms, conventional {}",
@@ -222,8 +228,27 @@ fn mixes_verdict(beds: &Beds) -> Verdict {
         told(hybrid),
         told(plain)
     );
-    Verdict::new("B3", "lookup share 0 / 0.5 / 1: 0.007 / 0.09 / 0.12 ms against 18.4 / 10.3 / 0.3", found, holds).because(
+    Verdict::new("B3", found, judge_mixes(here, hybrid, plain)).because(
         "what is cheap and what is dear is the same; how dear depends on the drive: the modelled one programs an incarnation on 16 planes at \
          once, and merges its log as its few blocks allow",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_judges_can_fail() {
+        assert_eq!(judge_means(BUFFERHASH_US, BERKELEYDB_US), Holds::Holds);
+        // A faster drive is not the paper's figure, but its order.
+        assert_eq!(judge_means([35.0, 0.7], [82.5, 165.0]), Holds::InDirection);
+        assert_eq!(judge_means([35.0, 0.7], [30.0, 165.0]), Holds::DoesNot);
+        assert_eq!(judge_tails([90.0, 190.0], [6000.0, 6000.0], [40.0, 40.0]), Holds::Holds);
+        assert_eq!(judge_tails([90.0, 190.0], [6000.0, 6000.0], [40.0, 0.0]), Holds::InDirection);
+        assert_eq!(judge_tails([90.0, 300.0], [6000.0, 6000.0], [40.0, 40.0]), Holds::DoesNot);
+        assert_eq!(judge_mixes(BUFFERHASH_MIX_US, BUFFERHASH_MIX_US, BERKELEYDB_MIX_US), Holds::Holds);
+        assert_eq!(judge_mixes([0.3, 17.0, 36.0], [1.0, 25.0, 49.0], [2891.0, 1523.0, 120.0]), Holds::InDirection);
+        assert_eq!(judge_mixes([0.3, 17.0, 36.0], [1.0, 25.0, 49.0], [2891.0, 1523.0, 40.0]), Holds::DoesNot);
+    }
 }

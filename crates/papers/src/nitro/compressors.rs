@@ -1,6 +1,7 @@
 //! §6.2: LZ4 beside gzip.
 
-use crate::report::{Band, Holds, Section, Table, Verdict, percents};
+use super::judges::n18;
+use crate::report::{Section, Table, Verdict, percents};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -137,10 +138,9 @@ pub(super) fn section() -> Result<Section, Error> {
         ]);
     }
     let (denser, slower) = ([real.denser(), made.denser()], [real.slower(), made.slower()]);
-    let holds: Holds = Band::new(23.0, 47.0).judge(&denser).and(Band::new(380.0, 380.0).judge(&slower));
+    let holds = n18(&denser, &slower);
     let verdict = Verdict::new(
         "N18",
-        "gzip is 23–47 % denser than LZ4, its decompression 380 % slower",
         format!("denser {}; slower {} (program, synthetic)", percents(&denser), percents(&slower)),
         holds,
     )

@@ -1,9 +1,10 @@
 //! Figure 5: a fingerprint index that knows only a part of what is cached.
 
+use super::judges::{Partial, n7};
 use super::plan::{Fiu, Kind};
 use super::{Cell, Outcomes, Plan};
-use crate::report::{Band, Holds, Verdict, percent_more, percents};
 use crate::report::{Chart, Line, Lines, Section, Table};
+use crate::report::{Verdict, percent_more, percents};
 use nitro_sim::Outcome;
 use nitro_sim::{Settings, Variant};
 
@@ -49,7 +50,7 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
         title: "Figure 5: fingerprint index ratio".into(),
         text:
             "WEU (D, NC), cache of 2 % of the file system. The index keeps the fingerprints of only that share of the \
-               extents that fit; 0 % is no deduplication."
+               extents that fit; 0 % is no deduplication, and no recipes are asked."
                 .into(),
         charts: vec![
             chart("Read-hit ratio", "read hits, %", 0.0, lines(&|outcome| outcome.measured.read_hit_ratio * 100.0)),
@@ -61,38 +62,28 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 }
 
 fn verdict(plan: &Plan, outcomes: &Outcomes) -> Verdict {
-    let claim = "fingerprint index ratio 75 and 50 %: RAM −16 to −22 %, read hits −5 to −11 %; the dedup ratio falls slowly; \
-                 Homes and Mail ≥ 1.5 ×; Mail at 50 %: ≥ 131,000 duplicate extents not cached (10 GB cache)";
     let found = |fiu, percent| outcomes.outcome(&cell(plan, fiu, percent));
-    let (mut ram, mut hits, mut dedup) = (Vec::new(), Vec::new(), Vec::new());
-    for fiu in Fiu::ALL {
-        let Some(all) = found(fiu, 100) else { continue };
-        dedup.push(all.measured.dedup_ratio);
-        for part in [75, 50].into_iter().filter_map(|percent| found(fiu, percent)) {
-            ram.push(percent_more(part.ram_bytes as f64, all.ram_bytes as f64));
-            hits.push(percent_more(part.measured.read_hit_ratio, all.measured.read_hit_ratio));
-        }
-    }
-    let uncached = found(Fiu::Mail, 100).zip(found(Fiu::Mail, 50)).map(|(all, half)| {
-        let fewer = all.measured.cached_extents.saturating_sub(half.measured.cached_extents);
-        fewer as f64 / plan.scale(Fiu::Mail)
-    });
-    let Some(uncached) = uncached.filter(|_| dedup.len() == 3) else {
-        return Verdict::new("N7", claim, "–", Holds::NotMeasured);
+    let partial = |fiu| {
+        let all = found(fiu, 100)?;
+        let parts = [found(fiu, 75)?, found(fiu, 50)?];
+        Some(Partial {
+            ram: parts.map(|part| percent_more(part.ram_bytes as f64, all.ram_bytes as f64)),
+            hits: parts.map(|part| percent_more(part.measured.read_hit_ratio, all.measured.read_hit_ratio)),
+            ratios: [all, parts[0], parts[1]].map(|outcome| outcome.measured.dedup_ratio),
+        })
     };
-    let ratios = Holds::of(dedup[1].min(dedup[2]) >= 1.5, dedup[1].min(dedup[2]) > 1.2);
-    let many = Holds::of(uncached >= 131_000.0, uncached > 0.0);
-    let holds = Band::new(-22.0, -16.0).judge(&ram).and(Band::new(-11.0, -5.0).judge(&hits)).and(ratios).and(many);
-    let found = format!(
-        "at 75 and 50 %, by trace: RAM {}; read hits {}; dedup ratios {:.2}, {:.2}, {:.2}; Mail at 50 %: {uncached:.0} extents \
+    let traces: Vec<Partial> = Fiu::ALL.into_iter().filter_map(partial).collect();
+    let uncached = found(Fiu::Mail, 100).zip(found(Fiu::Mail, 50)).map_or(0.0, |(all, half)| {
+        (all.measured.cached_extents as f64 - half.measured.cached_extents as f64) / plan.scale(Fiu::Mail)
+    });
+    let told = format!(
+        "at 75 and 50 %, by trace: RAM {}; read hits {}; dedup ratios at 100, 75 and 50 %: {}; Mail at 50 %: {uncached:.0} extents \
          fewer cached, at the published size",
-        percents(&ram),
-        percents(&hits),
-        dedup[0],
-        dedup[1],
-        dedup[2],
+        percents(&traces.iter().flat_map(|trace| trace.ram).collect::<Vec<_>>()),
+        percents(&traces.iter().flat_map(|trace| trace.hits).collect::<Vec<_>>()),
+        traces.iter().map(|trace| trace.ratios.map(|r| format!("{r:.2}")).join(" ")).collect::<Vec<_>>().join(", "),
     );
     let why = "an entry here takes 23 bytes beside 7 to 19 for the rest of an extent, the paper's 29; which fingerprints a \
                partial index keeps matters less where the trace repeats recent content, as the synthetic ones do";
-    Verdict::new("N7", claim, found, holds).because(why)
+    Verdict::new("N7", told, n7(&traces, uncached)).because(why)
 }

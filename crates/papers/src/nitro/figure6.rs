@@ -1,9 +1,10 @@
 //! Figure 6: what wears the SSD.
 
+use super::judges::{Wear, n8, n9};
 use super::plan::{Fiu, Kind};
 use super::{Cell, Outcomes, Plan};
-use crate::report::{Band, Holds, Verdict, percent_more, percents};
 use crate::report::{Bars, Chart, Section, Table, shown};
+use crate::report::{Verdict, percent_more, percents};
 use nitro_sim::Variant;
 
 const VARIANTS: [(Variant, &str); 6] = [
@@ -75,20 +76,15 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         [Variant::WeuLruMod, Variant::WeuLruTrim].into_iter().flat_map(|variant| erasures.all(variant)).collect();
     let naive = erasures.all(Variant::Naive);
     let units_percent: Vec<_> = units.iter().map(|times| (times - 1.0) * 100.0).collect();
-    let holds = if extents.is_empty() || naive.is_empty() {
-        Holds::NotMeasured
-    } else {
-        let two_to_four = Holds::of(
-            extents.iter().all(|times| (1.5..=5.0).contains(times)),
-            extents.iter().all(|times| *times > 1.0),
-        );
-        let alike = Holds::of(
-            units_percent.iter().all(|more| (-11.25..=25.0).contains(more)),
-            units_percent.iter().all(|more| *more < 50.0),
-        );
-        let orders = Holds::of(naive.iter().all(|times| *times > 100.0), naive.iter().all(|times| *times > 4.0));
-        two_to_four.and(alike).and(orders)
+    let wear = |fiu| {
+        let of = |variant| erasures.of(fiu, variant);
+        Some(Wear {
+            units: [of(Variant::WeuLruMod)?, of(Variant::WeuLruTrim)?],
+            extents: [of(Variant::ExtentLruMod)?, of(Variant::ExtentLruTrim)?],
+            naive: of(Variant::Naive)?,
+        })
     };
+    let holds = n8(&Fiu::ALL.into_iter().filter_map(wear).collect::<Vec<_>>());
     let times = |all: &[f64]| {
         let all: Vec<_> = all.iter().map(|times| format!("{times:.2}")).collect();
         if all.is_empty() { "–".to_owned() } else { all.join(", ") }
@@ -105,8 +101,6 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     vec![
         Verdict::new(
             "N8",
-            "erasures of extent-LRU-mod and extent-LRU-TRIM are 2–4 × those of both WEU versions; WEU-LRU-TRIM is like \
-             WEU-LRU-mod; both within −9 to +20 % of plain WEU; naive extents several orders of magnitude more",
             found,
             holds,
         )
@@ -115,7 +109,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
              extents are still cached when it is collected, and so on the trace; a log block of naive extents is merged with at \
              most as many data blocks as it has pages, which bounds its cost to a few times that number",
         ),
-        Verdict::new("N9", "WEU-LRU-mod: read hits +5–8 % over the unmodified SSD", percents(&gains), Band::new(5.0, 8.0).judge(&gains))
+        Verdict::new("N9", percents(&gains), n9(&gains))
             .because("the modified SSD's gain is its capacity, 17 % more; what that is worth depends on reuse"),
     ]
 }

@@ -1,8 +1,9 @@
 //! §6.2: what an SSD takes in units of 2 MiB and in extents of 8 KiB.
 
+use super::judges::n13;
 use super::{Outcomes, Plan};
-use crate::report::{Band, Holds, Verdict, percent_more, percents};
 use crate::report::{Section, Table};
+use crate::report::{Verdict, percent_more, percents};
 use nitro_model::{
     Error, Ftl, FtlSettings, Geometry, HybridSettings, Lpn, Nanos, PageMappedSettings, PageRun, Ssd, Timing,
     VictimPolicy,
@@ -20,7 +21,7 @@ const DEPTH: [usize; 2] = [32, 2];
 /// half counts.
 fn throughput(settings: FtlSettings, part: u32, pages: u32, depth: usize) -> Result<f64, Error> {
     let geometry = settings.geometry_for(Geometry::default(), LOGICAL_BYTES)?;
-    let mut ssd = Ssd::new(settings.build(geometry)?, Timing::for_geometry(&geometry));
+    let mut ssd = Ssd::new(settings.build(geometry)?, Timing::nitros_drive(&geometry));
     let logical = ssd.ftl().logical_pages() / part;
     let mut now = Nanos::ZERO;
     for first in (0..logical).step_by(geometry.block_pages() as usize) {
@@ -55,7 +56,6 @@ fn both(settings: FtlSettings, part: u32) -> Result<[f64; 2], Error> {
 }
 
 pub(super) fn section(_plan: &Plan, _outcomes: &Outcomes) -> Section {
-    let claim = "2 MiB writes give about 60 % more SSD throughput than 8 KiB writes";
     let page_mapped = PageMappedSettings { over_provisioning: 0.07, victims: VictimPolicy::Greedy, aligned: false };
     let hybrid = FtlSettings::Hybrid(HybridSettings::default());
     let layers = [
@@ -72,21 +72,23 @@ pub(super) fn section(_plan: &Plan, _outcomes: &Outcomes) -> Section {
         let cells = [format!("{small:.0}"), format!("{large:.0}"), percents(&more[more.len() - 1..])];
         table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
     }
-    let holds = if more.is_empty() { Holds::NotMeasured } else { Band::new(60.0, 60.0).judge(&more[..1]) };
+    let holds = n13(more.get(..1).unwrap_or_default());
     Section {
         id: "ssd-throughput",
         title: "§6.2: large and small writes".into(),
         text: format!(
             "The modelled SSD (MLC flash, 8 channels, SATA-2), {} MiB, written over at random; {} writes of 8 KiB or {} of 2 MiB \
-             at a time.",
+             at a time. Two figures are fitted, to the paper's random reads (18,700) and writes (4,200) of 8 KiB a second: what the controller \
+             does for each request, whatever its size. What units reach is a prediction.",
             LOGICAL_BYTES >> 20,
             DEPTH[0],
             DEPTH[1]
         ),
         tables: vec![table],
-        verdicts: vec![Verdict::new("N13", claim, percents(&more), holds).because(
-            "the paper measured a drive with a cache of its own; the model's small writes wait for one page program each, and where it is \
-             full, for its garbage collection",
+        verdicts: vec![Verdict::new("N13", percents(&more), holds).because(
+            "4,200 writes a second may be lost to the controller, as in the model, to its garbage collection or to both: the more a request \
+             costs whatever its size, the more units gain. Here they are as fast as 16 planes can program; the paper's drive reached 55 MB/s, \
+             half of that",
         )],
         ..Section::default()
     }

@@ -1,9 +1,10 @@
 //! §6.3, "Reducing writes to SSD".
 
+use super::judges::n21;
 use super::plan::{Fiu, Kind};
 use super::{Cell, Outcomes, Plan};
 use crate::report::{Bars, Chart, Section, Table, shown};
-use crate::report::{Holds, Verdict, percent_more, percents};
+use crate::report::{Verdict, percent_more, percents};
 
 pub(super) fn cells(plan: &Plan) -> Vec<Cell> {
     Fiu::ALL.into_iter().flat_map(|fiu| Kind::WEUS.map(|kind| plan.cell(fiu, 2.0, kind))).collect()
@@ -41,20 +42,9 @@ pub(super) fn section(plan: &Plan, outcomes: &Outcomes) -> Section {
 }
 
 fn verdict(change: &dyn Fn(Fiu, Kind) -> Option<f64>) -> Verdict {
-    let claim = "SSD writes: WebVM and Mail at least −22 % by dedup alone and by compression alone, compression more; Homes −39 % \
-                 by dedup; (D, C) up to −53 %";
     let [dc, d, c, _] = Kind::WEUS;
     let all = |kind| Fiu::ALL.into_iter().filter_map(|fiu| change(fiu, kind)).collect::<Vec<_>>();
     let (both, dedup, compressed) = (all(dc), all(d), all(c));
-    if dedup.len() != 3 || compressed.len() != 3 || both.len() != 3 {
-        return Verdict::new("N21", claim, "–", Holds::NotMeasured);
-    }
-    let enough = [dedup[0], dedup[2], compressed[0], compressed[2]].iter().all(|more| *more <= -22.0);
-    let order = compressed[0] < dedup[0] && compressed[2] < dedup[2];
-    let homes = (-49.0..=-29.0).contains(&dedup[1]);
-    let best = both.iter().copied().fold(0.0, f64::min);
-    let fewer = dedup.iter().chain(&compressed).chain(&both).all(|more| *more < 0.0);
-    let holds = Holds::of(enough && order && homes && (-66.0..=-40.0).contains(&best), fewer);
     let found = format!(
         "WebVM, Homes, Mail: (D, NC) {}; (ND, C) {}; (D, C) {}",
         percents(&dedup),
@@ -64,5 +54,5 @@ fn verdict(change: &dyn Fn(Fiu, Kind) -> Option<f64>) -> Verdict {
     let why = "how many writes are duplicates of something still cached is the traces': Mail's published share of unique \
                content, one in eleven, makes deduplication save more there than compression can; compression by 2 : 1 on \
                average saves half wherever extents do not die in RAM";
-    Verdict::new("N21", claim, found, holds).because(why)
+    Verdict::new("N21", found, n21(&both, &dedup, &compressed)).because(why)
 }

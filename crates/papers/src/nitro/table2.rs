@@ -1,9 +1,10 @@
 //! Table 2: IOPS and read response time in front of a deduplicating (COS) and a plain (TPS) origin, warm and cold.
 
+use super::judges::{n10, n11, n12, n14, n15};
 use super::plan::{Fiu, Kind, WARM_NS};
 use super::{Cell, Outcomes, Plan, Work};
-use crate::report::{Band, Holds, Verdict, percent_more, percents};
 use crate::report::{Bars, Chart, Section, Table};
+use crate::report::{Verdict, percent_more, percents};
 use nitro_sim::Pace;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{Settings, Variant, Warmup};
@@ -16,10 +17,6 @@ pub const DIRTY_PERCENT: u8 = 50;
 pub const SSD_TIMES: u8 = 16;
 /// No SSD: what the others are compared with.
 const NONE: Kind = Kind::new(Variant::None, false, false);
-
-/// What the paper says of extents, N12.
-pub const OVER_EXTENTS: &str = "WEU (D, C) against extents (ND, NC): up to +120 % IOPS, −55 % response time; extents against WEU (ND, NC): \
-                                −13 to −22 % IOPS, +4 to +7 % response time";
 
 /// A system of the paper, warm or cold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,11 +194,7 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
     let response_over = warm.all(&[dc], |paces, fiu, kind| paces.response(fiu, kind, extent));
     let extents_iops = warm.all(&[extent], |paces, fiu, kind| paces.iops(fiu, kind, plain));
     let extents_response = warm.all(&[extent], |paces, fiu, kind| paces.response(fiu, kind, plain));
-    let n12 = Band::new(0.0, 120.0)
-        .judge(&over_extents)
-        .and(Band::new(-55.0, 0.0).judge(&response_over))
-        .and(Band::new(-22.0, -13.0).judge(&extents_iops))
-        .and(Band::new(4.0, 7.0).judge(&extents_response));
+    let n12 = n12([&over_extents, &response_over], [&extents_iops, &extents_response]);
     let cold = paces(true, false);
     let cold_iops = cold.all(&Kind::WEUS, |paces, fiu, kind| paces.iops(fiu, kind, NONE));
     let cold_response = cold.all(&Kind::WEUS, |paces, fiu, kind| paces.response(fiu, kind, NONE));
@@ -213,16 +206,12 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         .flat_map(|fiu| [dc, d].map(|kind| Some(percent_more(tps.hits(fiu, kind)?, warm.hits(fiu, kind)?))))
         .flatten()
         .collect();
-    let n15 = Band::from(75.0)
-        .judge(&tps_iops)
-        .and(Band::new(-100.0, -41.0).judge(&tps_response))
-        .and(Band::new(-14.0, -5.0).judge(&fewer));
+    let n15 = n15(&tps_iops, &tps_response, &fewer);
     vec![
         judge_warm(&iops, &response, homes).because(WHY),
         judge_dedup_first(&dedup_first).because(SAVED_WHY),
         Verdict::new(
             "N12",
-            OVER_EXTENTS,
             format!(
                 "(D, C): IOPS {}, response {}; extents: IOPS {}, response {}",
                 percents(&over_extents),
@@ -236,7 +225,6 @@ fn verdicts(plan: &Plan, outcomes: &Outcomes) -> Vec<Verdict> {
         judge_cold(&cold_iops, &cold_response).because(WHY),
         Verdict::new(
             "N15",
-            "TPS: IOPS at least +75 %, response time at least −41 %; without recipes 5–14 % fewer read hits",
             format!("{}; read hits beside COS {}", ranges(&tps_iops, &tps_response), percents(&fewer)),
             n15,
         )
@@ -253,27 +241,19 @@ pub fn judge_warm(iops: &[f64], response: &[f64], homes: Option<f64>) -> Verdict
         ranges(iops, response),
         homes.map_or_else(|| "–".into(), |homes| percents(&[homes]))
     );
-    let claim = "COS: IOPS at least +254 % and read response time at least −49 % for every WEU variant, against no SSD; Homes (D, C) \
-                 +673 %";
-    let holds = Band::from(254.0).judge(iops).and(Band::new(-100.0, -49.0).judge(response));
-    Verdict::new("N10", claim, found, holds)
+    Verdict::new("N10", found, n10(iops, response, homes))
 }
 
 /// N11, from the IOPS of (D, NC) in percent more than those of (ND, C), by trace.
 #[must_use]
 pub fn judge_dedup_first(more: &[f64]) -> Verdict {
-    let holds = match more {
-        [] => Holds::NotMeasured,
-        _ => Holds::of(more.iter().all(|more| *more > 0.0), more.iter().sum::<f64>() > 0.0),
-    };
-    Verdict::new("N11", "(D, NC) has more IOPS than (ND, C) in every trace", percents(more), holds)
+    Verdict::new("N11", percents(more), n11(more))
 }
 
 /// N14, from what N10 takes, with a cold cache.
 #[must_use]
 pub fn judge_cold(iops: &[f64], response: &[f64]) -> Verdict {
-    let holds = Band::new(0.0, 520.0).judge(iops).and(Band::new(-29.0, -2.0).judge(response));
-    Verdict::new("N14", "cold cache: IOPS up to +520 %, response time −2 to −29 %", ranges(iops, response), holds)
+    Verdict::new("N14", ranges(iops, response), n14(iops, response))
 }
 
 /// From the least to the most.

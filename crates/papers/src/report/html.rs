@@ -19,8 +19,8 @@ th:first-child,td:first-child{text-align:left}table.claims td,table.claims th{te
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}svg .dim{fill:var(--dim)}svg .rule{stroke:var(--rule);stroke-width:1}
 .s0{--c:var(--c0)}.s1{--c:var(--c1)}.s2{--c:var(--c2)}.s3{--c:var(--c3)}.s4{--c:var(--c4)}.s5{--c:var(--c5)}.s6{--c:var(--c6)}.s7{--c:var(--c7)}.s8{--c:var(--c8)}.s9{--c:var(--c9)}
 .line{fill:none;stroke:var(--c);stroke-width:2}.mark,.bar{fill:var(--c)}.cell{fill:var(--c0)}
-.holds{color:var(--good);font-weight:600}.in-direction{color:var(--half);font-weight:600}.does-not{color:var(--bad);font-weight:600}
-.not-measured{color:var(--dim);font-weight:600}details{font-size:.9rem;color:var(--dim)}";
+.holds,.better{color:var(--good);font-weight:600}.in-direction{color:var(--half);font-weight:600}.does-not,.explained-by-trace{color:var(--bad);font-weight:600}
+.not-judged,.not-comparable{color:var(--dim);font-weight:600}details{font-size:.9rem;color:var(--dim)}";
 
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -117,9 +117,12 @@ fn table(table: &Table) -> String {
 fn class(holds: Holds) -> &'static str {
     match holds {
         Holds::Holds => "holds",
+        Holds::Better => "better",
         Holds::InDirection => "in-direction",
+        Holds::NotComparable => "not-comparable",
+        Holds::NotJudged => "not-judged",
+        Holds::ExplainedByTrace => "explained-by-trace",
         Holds::DoesNot => "does-not",
-        Holds::NotMeasured => "not-measured",
     }
 }
 

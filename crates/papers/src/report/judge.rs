@@ -1,19 +1,26 @@
-//! Whether a claim holds.
+//! What becomes of a claim.
 
+use crate::claims;
 use serde::Serialize;
 
-/// Whether it does.
+/// What became of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Holds {
-    /// Every figure lies where the paper's do, within a quarter of them.
+    /// Every figure of the sentence is within a quarter of the paper's, on both sides.
     Holds,
-    /// Figures differ, but what is better and what is worse does not.
+    /// A figure is beyond the paper's because the design is better; the reason says which part.
+    Better,
+    /// Figures differ, but every part of the sentence, in every trace that it speaks of, has its sign and order.
     InDirection,
+    /// A figure of another time's hardware or prices, with which none of today's can be compared.
+    NotComparable,
+    /// A part of it was not measured.
+    NotJudged,
+    /// It does not, and a published figure of the trace itself says that it cannot.
+    ExplainedByTrace,
     /// It does not.
     DoesNot,
-    /// It was not looked at.
-    NotMeasured,
 }
 
 impl Holds {
@@ -22,22 +29,20 @@ impl Holds {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
+            Self::Better => "better",
             Self::InDirection => "holds in direction",
+            Self::NotComparable => "not comparable",
+            Self::NotJudged => "not judged",
+            Self::ExplainedByTrace => "explained by the trace",
             Self::DoesNot => "does not hold",
-            Self::NotMeasured => "not measured",
         }
     }
 
-    /// The worse of two; what was not measured is left out.
+    /// Of a sentence with two parts: as the worse one. If a part was not judged, neither was the sentence, unless the other part is
+    /// known not to hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        let rank = |holds| match holds {
-            Self::NotMeasured => 0,
-            Self::Holds => 1,
-            Self::InDirection => 2,
-            Self::DoesNot => 3,
-        };
-        if rank(other) > rank(self) { other } else { self }
+        if other as u8 > self as u8 { other } else { self }
     }
 
     /// For a condition.
@@ -67,25 +72,45 @@ impl Band {
         Self { low, high }
     }
 
-    /// From `low` on.
+    /// One figure.
     #[must_use]
-    pub const fn from(low: f64) -> Self {
-        Self { low, high: f64::INFINITY }
+    pub const fn at(figure: f64) -> Self {
+        Self::new(figure, figure)
     }
 
-    /// Whether figures lie in the band, widened by a quarter of each bound; else whether they have the sign that its middle has.
+    /// Whether a figure lies in the band, widened by a quarter of each bound.
+    #[must_use]
+    pub fn has(&self, figure: f64) -> bool {
+        let low = self.low - 0.25 * self.low.abs();
+        let high = self.high + 0.25 * self.high.abs();
+        (low..=high).contains(&figure)
+    }
+
+    /// Whether a figure has the sign of the band; one that lies on both sides of zero has none.
+    #[must_use]
+    pub fn has_sign_of(&self, figure: f64) -> bool {
+        (self.low >= 0.0 && figure > 0.0) || (self.high <= 0.0 && figure < 0.0)
+    }
+
+    /// Whether all figures lie in the band; else whether they have its sign.
     #[must_use]
     pub fn judge(&self, figures: &[f64]) -> Holds {
         if figures.is_empty() {
-            return Holds::NotMeasured;
+            return Holds::NotJudged;
         }
-        let low = self.low - 0.25 * self.low.abs();
-        let high = self.high + 0.25 * self.high.abs();
-        let within = figures.iter().all(|figure| (low..=high).contains(figure));
-        let is_gain = self.low + self.high.min(f64::MAX) > 0.0;
-        let direction = figures.iter().all(|figure| if is_gain { *figure > 0.0 } else { *figure < 0.0 });
-        Holds::of(within, direction)
+        let all = |is_so: &dyn Fn(f64) -> bool| figures.iter().all(|figure| is_so(*figure));
+        Holds::of(all(&|figure| self.has(figure)), all(&|figure| self.has_sign_of(figure)))
     }
+}
+
+/// "Up to `best`" of several figures: the one that is farthest from zero is within a quarter of it, and none has another sign.
+#[must_use]
+pub fn judge_up_to(best: f64, figures: &[f64]) -> Holds {
+    let band = Band::at(best);
+    let farthest = figures.iter().copied().reduce(|a, b| if a.abs() > b.abs() { a } else { b });
+    let Some(farthest) = farthest else { return Holds::NotJudged };
+    let signs = figures.iter().all(|figure| band.has_sign_of(*figure));
+    Holds::of(signs && band.has(farthest), signs)
 }
 
 /// A claim of the paper and what became of it.
@@ -97,17 +122,26 @@ pub struct Verdict {
     pub claim: &'static str,
     /// What was found.
     pub found: String,
-    /// Whether it holds.
+    /// What became of it.
     pub holds: Holds,
     /// Why not, or what is to be known about it.
     pub reason: String,
 }
 
 impl Verdict {
-    /// A verdict without a reason.
+    /// A verdict without a reason, on the claim of that name.
+    ///
+    /// # Panics
+    /// There is no such claim.
     #[must_use]
-    pub fn new(id: &'static str, claim: &'static str, found: impl Into<String>, holds: Holds) -> Self {
-        Self { id, claim, found: found.into(), holds, reason: String::new() }
+    pub fn new(id: &'static str, found: impl Into<String>, holds: Holds) -> Self {
+        Self { id, claim: claims::text(id), found: found.into(), holds, reason: String::new() }
+    }
+
+    /// Of a claim that was not judged, and why.
+    #[must_use]
+    pub fn not_judged(id: &'static str, why: &str) -> Self {
+        Self::new(id, "–", Holds::NotJudged).noting(why)
     }
 
     /// With what is to be known about it, unless it simply holds.
@@ -123,6 +157,16 @@ impl Verdict {
     #[must_use]
     pub fn noting(mut self, reason: &str) -> Self {
         reason.clone_into(&mut self.reason);
+        self
+    }
+
+    /// If it does not hold: a published figure of the trace explains it; and what would settle it.
+    #[must_use]
+    pub fn explained_by_trace(mut self, why: &str, settled_by: &str) -> Self {
+        if self.holds == Holds::DoesNot {
+            self.holds = Holds::ExplainedByTrace;
+            self.reason = format!("{why}. What would settle it: {settled_by}");
+        }
         self
     }
 }
@@ -157,9 +201,30 @@ mod tests {
         assert_eq!(loss.judge(&[-10.0, -27.0]), Holds::Holds);
         assert_eq!(loss.judge(&[-1.0]), Holds::InDirection);
         assert_eq!(loss.judge(&[1.0]), Holds::DoesNot);
-        assert_eq!(Band::from(254.0).judge(&[1000.0]), Holds::Holds);
-        assert_eq!(gain.judge(&[]), Holds::NotMeasured);
-        assert_eq!(Holds::Holds.and(Holds::InDirection), Holds::InDirection);
+        assert_eq!(gain.judge(&[]), Holds::NotJudged);
+        // What lies on both sides of zero has no sign to be kept.
+        assert_eq!(Band::new(-9.0, 20.0).judge(&[-11.0, 25.0]), Holds::Holds);
+        assert_eq!(Band::new(-9.0, 20.0).judge(&[26.0]), Holds::DoesNot);
         assert_eq!(percents(&[1.26, -3.0]), "+1.3, −3.0 %");
+    }
+
+    #[test]
+    fn the_farthest_figure_is_held_against_up_to() {
+        assert_eq!(judge_up_to(120.0, &[1.0, 95.0]), Holds::Holds);
+        assert_eq!(judge_up_to(120.0, &[1.0, 35.0]), Holds::InDirection);
+        assert_eq!(judge_up_to(120.0, &[1.0, 700.0]), Holds::InDirection);
+        assert_eq!(judge_up_to(120.0, &[-1.0, 120.0]), Holds::DoesNot);
+        assert_eq!(judge_up_to(-55.0, &[-3.0, -60.0]), Holds::Holds);
+        assert_eq!(judge_up_to(-55.0, &[]), Holds::NotJudged);
+    }
+
+    #[test]
+    fn a_sentence_is_judged_by_its_worse_part() {
+        assert_eq!(Holds::Holds.and(Holds::InDirection), Holds::InDirection);
+        assert_eq!(Holds::NotJudged.and(Holds::Holds), Holds::NotJudged);
+        assert_eq!(Holds::NotJudged.and(Holds::DoesNot), Holds::DoesNot);
+        let explained = |holds| Verdict::new("N1", "", holds).explained_by_trace("so it is", "the trace");
+        assert_eq!(explained(Holds::DoesNot).holds, Holds::ExplainedByTrace);
+        assert_eq!(explained(Holds::InDirection).holds, Holds::InDirection);
     }
 }

@@ -6,10 +6,11 @@ mod markdown;
 mod section;
 mod svg;
 
-pub use judge::{Band, Holds, Verdict, percent_more, percents};
+pub use judge::{Band, Holds, Verdict, judge_up_to, percent_more, percents};
 pub(crate) use section::shown;
 pub use section::{Bars, Chart, Contour, Line, Lines, Point, Points, Section, Table};
 
+use crate::claims::{CLAIMS, GOALS};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format};
 use serde::Serialize;
@@ -48,8 +49,10 @@ pub(crate) fn make(folder: &Path) -> Result<(), Error> {
 }
 
 /// What verdicts mean.
-pub(crate) const JUDGED: &str = "A claim *holds* if the figures lie where the paper's do, within a quarter of them; it *holds in direction* if \
-                      what is better and what is worse is the same.";
+pub(crate) const JUDGED: &str = "A claim *holds* if every figure of its sentence is within a quarter of the paper's, on both sides; it *holds in \
+                      direction* if every part of the sentence, in every trace that it speaks of, has its sign and order. It is *explained by the \
+                      trace* if it does not hold, and a published figure of the trace says that it cannot; *not comparable* if hardware or \
+                      prices of another time are in it; *not judged* where a part of it was not measured.";
 
 /// Prints a line of news, in place of one that shows progress.
 pub(crate) fn say(what: &str) {
@@ -77,10 +80,11 @@ pub(crate) fn publish(report: &Report, folder: &Path, name: &str, format: Format
     output::print(&text).map(|_| ())
 }
 
-/// All claims, in the paper's order.
+/// All claims, in the order of [`CLAIMS`].
 pub(crate) fn verdicts(report: &Report) -> Vec<&Verdict> {
     let mut all: Vec<_> = report.sections.iter().flat_map(|section| &section.verdicts).collect();
-    all.sort_by_key(|verdict| verdict.id[1..].parse::<u32>().unwrap_or(u32::MAX));
+    let place = |id| CLAIMS.iter().chain(&GOALS).position(|claim| claim.id == id);
+    all.sort_by_key(|verdict| place(verdict.id));
     all
 }
 

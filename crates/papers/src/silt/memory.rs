@@ -8,7 +8,7 @@ use nitro_index::silt::{StoreUsage, Usage};
 /// The paper's bytes for each entry: log, hash store, sorted store; the three in concert, and without hash stores.
 pub(super) const STORES: [f64; 3] = [6.5, 2.2, 0.4];
 const TOGETHER: f64 = 0.7;
-const WITHOUT_HASH_STORES: f64 = 1.3;
+pub(super) const WITHOUT_HASH_STORES: f64 = 1.3;
 /// The paper's bytes written for each byte entered.
 pub(super) const WRITES: f64 = 5.4;
 /// Points of a line.

@@ -7,16 +7,20 @@ mod memory;
 mod queries;
 mod served;
 
-use super::indexes::SHAPE;
 use crate::load::Entries;
 use crate::report::{JUDGED, Report, make, publish, say};
 use crate::settings::{IndexPaper, SiltPaper};
 use nitro_console::error::Error;
-use nitro_index::Options;
 use nitro_index::silt::Plan;
+use nitro_index::{Options, Shape};
 use served::Served;
 use std::time::{Duration, Instant};
 
+/// Keys and values of the paper's evaluation ("20-byte key, 1000-byte value").
+const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: 1000 };
+/// Entries without `--entries`: two gigabytes of them.
+const ENTRIES: u64 = 2_000_000;
+const ENTRIES_QUICK: u64 = 100_000;
 /// The paper's RAM for each entry, in bytes.
 const RAM_BYTES_PER_ENTRY: f64 = 0.7;
 /// Operations under way while the index serves: as many as keep the SSD busy.
@@ -39,7 +43,7 @@ impl Scale {
     fn of(args: &IndexPaper) -> Self {
         let of = |quick: u64, full: u64| Duration::from_millis(if args.quick { quick } else { full });
         Self {
-            entries: args.entries(),
+            entries: args.entries.unwrap_or(if args.quick { ENTRIES_QUICK } else { ENTRIES }),
             serving: of(1_500, 25_000),
             window: of(200, 1_000),
             depth: of(100, 3_000),
@@ -79,7 +83,7 @@ pub fn run(args: &SiltPaper) -> Result<(), Error> {
     let served = Served::measure(common, &scale, plan)?;
     say("indexes in RAM");
     let alone = queries::alone(scale.alone_entries);
-    let landscape = landscape::section(&served, &scale)?;
+    let landscape = landscape::section(&served, &alone, &scale)?;
     let sections = vec![
         landscape,
         memory::section(&served, &alone),
@@ -93,7 +97,7 @@ pub fn run(args: &SiltPaper) -> Result<(), Error> {
         title: "SILT's evaluation, made again",
         about: format!(
             "The paper: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (SOSP 2011). Measured on Nitro's own (crate nitro-index) \
-             on this machine, with {} entries of {} + {} bytes; the paper's had 20 + 1000 bytes, and 50 million and more of them. {JUDGED}",
+             on this machine, with {} entries of {} + {} bytes; the paper had 50 million and more of them. {JUDGED}",
             scale.entries, SHAPE.key_bytes, SHAPE.value_bytes
         ),
         scales: None,

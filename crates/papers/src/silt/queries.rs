@@ -3,7 +3,7 @@
 use super::super::indexes::log_bars;
 use super::served::{AtDepth, Served};
 use crate::load::mix;
-use crate::report::{Chart, Holds, Line, Lines, Section, Table, Verdict};
+use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 use nitro_index::silt::cuckoo::{Cuckoo, Partial};
 use nitro_index::silt::filter::{Filter, FilterBuilder};
 use nitro_index::silt::trie::{Trie, TrieBuilder};
@@ -22,7 +22,7 @@ const OWN_CODE: [f64; 3] = [7.2e6, 8.7e6, 85e3];
 /// Entries of one log or hash store.
 const STORE_ENTRIES: u64 = 1 << 16;
 /// Entries of a page of a sorted store.
-const PAGE_ENTRIES: u32 = 127;
+const PAGE_ENTRIES: u32 = (4096 - 24) / (super::SHAPE.key_bytes as u32 + super::SHAPE.value_bytes as u32);
 
 /// An index in RAM alone.
 pub(super) struct OneAlone {
@@ -188,16 +188,13 @@ fn alone_table(alone: &Alone) -> Table {
 }
 
 fn verdict(served: &Served, alone: &Alone) -> Verdict {
-    let claim = "16 threads: median 330 µs, 99.9th 1510 µs; the index alone over 1.8 M lookups/s";
     let Some(one) = served.depths.iter().find(|one| one.depth == BEST_DEPTH) else {
-        return Verdict::new("S3", claim, "–", Holds::NotMeasured).noting("that depth was not reached");
+        return Verdict::not_judged("S3", "that depth was not reached");
     };
     let (median, slow) = (quantile_us(one, 0.5), quantile_us(one, 0.999));
     let rates: Vec<f64> = alone.0.iter().map(|one| one.lookups_per_second).collect();
-    let fast = rates.iter().filter(|rate| **rate >= LOOKUPS * 0.75).count();
-    let latency = Holds::of(median <= MEDIAN_US * 1.25 && slow <= SLOW_US * 1.25, slow <= SLOW_US * 4.0);
     // The talk says it of the filter and of the log's index.
-    let index = Holds::of(rates[0].min(rates[1]) >= LOOKUPS * 0.75, fast > 0);
+    let holds = judge([median, slow], device_us(one, 0.999), rates[0].min(rates[1]));
     let told: Vec<_> = rates.iter().map(|rate| format!("{:.1}", rate / 1e6)).collect();
     let found = format!(
         "{BEST_DEPTH} at a time: median {median:.0} µs, 99.9 % {slow:.0} µs, {:.0} look-ups/s; the drive's own reads {:.0} and {:.0} µs; alone, in millions a second: log, hash store, \
@@ -207,8 +204,30 @@ fn verdict(served: &Served, alone: &Alone) -> Verdict {
         device_us(one, 0.999),
         told.join(", ")
     );
-    Verdict::new("S3", claim, found, latency.and(index)).because(
+    Verdict::new("S3", found, holds).because(
         "on this machine two cores do what the paper had four for, beside a virtual SSD that now and then holds a read up: compare the drive's own \
              reads; one look-up in a thousand also waits while the processor is with others",
     )
+}
+
+/// S3: median and 99.9 % of the look-ups, and the drive's own 99.9 %, in microseconds; and look-ups a second of the slower of log and hash
+/// store alone. In direction: no slower than the paper's, where the drive's own reads are not.
+fn judge(latencies_us: [f64; 2], drive_slow_us: f64, lookups_per_second: f64) -> Holds {
+    let [median, slow] = latencies_us;
+    let near = Band::at(MEDIAN_US).has(median) && Band::at(SLOW_US).has(slow);
+    let fast = lookups_per_second >= LOOKUPS;
+    Holds::of(near && fast, fast && median <= MEDIAN_US * 1.25 && slow <= SLOW_US.max(drive_slow_us) * 1.25)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_judge_can_fail() {
+        assert_eq!(judge([MEDIAN_US, SLOW_US], 1000.0, 2e6), Holds::Holds);
+        assert_eq!(judge([190.0, 2687.0], 2458.0, 7.8e6), Holds::InDirection);
+        assert_eq!(judge([190.0, 2687.0], 1000.0, 7.8e6), Holds::DoesNot);
+        assert_eq!(judge([MEDIAN_US, SLOW_US], 1000.0, 1e6), Holds::DoesNot);
+    }
 }

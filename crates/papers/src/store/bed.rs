@@ -338,7 +338,7 @@ pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
     let pages = Geometry { page_bytes: 4096, pages_per_block: 32, ..Geometry::default() };
     let geometry = settings.geometry_for(pages, bytes).map_err(|e| failed(&e))?;
     let ftl = settings.build(geometry).map_err(|e| failed(&e))?;
-    let ssd = Ssd::new(ftl, Timing::for_geometry(&geometry));
+    let ssd = Ssd::new(ftl, Timing::nitros_drive(&geometry));
     Ok(SsdDevice::new(RamDevice::new(ssd.logical_bytes(), 4096), clock.clone(), ssd))
 }
 

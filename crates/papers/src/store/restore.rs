@@ -2,7 +2,7 @@
 
 use super::Scale;
 use super::bed::{Bed, CacheKind, Cached, TestVolume, Work, beside, failed};
-use crate::report::{Bars, Chart, Holds, Section, Table, Verdict};
+use crate::report::{Band, Bars, Chart, Holds, Section, Table, Verdict};
 use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
@@ -213,11 +213,9 @@ impl Restored {
     }
 
     fn verdict(&self, scale: &Scale) -> Verdict {
-        let claim = "restoring the oldest 25 snapshots with a 5 % cache: 374 s (D, C), 513 s (ND, C); overlap with the primary 80 % \
-                     (newest) to 20 % (oldest)";
         let percent = scale.cache_percents.last().copied().unwrap_or_default();
         let [Some(oldest), Some(newest)] = [self.groups.first(), self.groups.last()] else {
-            return Verdict::new("N20", claim, "nothing was restored", Holds::NotMeasured);
+            return Verdict::not_judged("N20", "nothing was restored");
         };
         let (taken, kept_off) = (self.ratio(oldest, percent, true), self.ratio(oldest, percent, false));
         let best = taken.min(kept_off);
@@ -231,20 +229,18 @@ impl Restored {
             newest.overlap * 100.0,
             oldest.overlap * 100.0
         );
-        let holds = Holds::of(best <= OLDEST_RATIO * 1.25, best < 0.995 && newest_best < best);
+        let holds = judge(best, newest.overlap * 100.0, oldest.overlap * 100.0);
         let why = "a cache of 5 % holds a tenth of the volume, compressed, and no chunk occurs twice in the volume that is made here: more than \
                    the overlap's share of that tenth it cannot save; if restores are cached, they have driven that tenth out before they \
                    reach it. And a request that is answered in part positions the disk as often as before, or more often. The paper's \
                    gain may come from content that its desktop's image has several times over, of which it does not tell";
-        Verdict::new("N20", claim, found, holds).because(why)
+        Verdict::new("N20", found, holds).because(why)
     }
 
     /// Of a primary that is cached.
     fn goal(&self) -> Verdict {
-        let claim = "beyond the paper: a snapshot that shares 80 % with a cached primary is restored with at most 25 % of the disk reads \
-                     that compression alone needs";
         let Some(newest) = self.groups.last() else {
-            return Verdict::new("N20b", claim, "nothing was restored", Holds::NotMeasured);
+            return Verdict::not_judged("N20b", "nothing was restored");
         };
         let costs =
             [true, false].map(|dedup| self.cost(newest, Way { percent: WHOLE_PERCENT, dedup, sequential: true }));
@@ -258,8 +254,16 @@ impl Restored {
         let holds = Holds::of(bytes <= GOAL && requests <= GOAL, bytes < 1.0 && requests < 1.0);
         let why = "what a snapshot does not share lies in regions of 64 KiB, of which a chunk of 8 KiB needs all, and in runs that are \
                    each a request of their own, where a restore without the cache reads long stretches in one go";
-        Verdict::new("N20b", claim, found, holds).because(why)
+        Verdict::new("N20b", found, holds).because(why)
     }
+}
+
+/// N20: time of (D, C) over that of (ND, C) for the oldest group, and what the newest and the oldest share with the primary, in percent.
+/// Less than half a percent is no gain.
+fn judge(oldest: f64, newest_overlap: f64, oldest_overlap: f64) -> Holds {
+    let near =
+        Band::at(OLDEST_RATIO).has(oldest) && Band::at(80.0).has(newest_overlap) && Band::at(20.0).has(oldest_overlap);
+    Holds::of(near, oldest < 0.995 && oldest_overlap < newest_overlap)
 }
 
 /// Restores without a cache.
@@ -294,4 +298,17 @@ async fn restore(bed: &Bed, volume: &TestVolume, generation: usize) -> Result<()
         bed.check(generation, place, &read[0][..read[0].len().min(4096)])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_judge_can_fail() {
+        assert_eq!(judge(OLDEST_RATIO, 80.0, 20.0), Holds::Holds);
+        assert_eq!(judge(0.97, 80.0, 20.0), Holds::InDirection);
+        assert_eq!(judge(1.0, 80.0, 20.0), Holds::DoesNot);
+        assert_eq!(judge(OLDEST_RATIO, 20.0, 80.0), Holds::DoesNot);
+    }
 }

@@ -71,7 +71,7 @@ impl Flash {
         };
         let notes_reads = settings.variant == Variant::WeuLruMod;
         let model = match settings.timing {
-            Some(_) => Model::Timed(Box::new(Ssd::new(ftl, Timing::for_geometry(&geometry)))),
+            Some(_) => Model::Timed(Box::new(Ssd::new(ftl, Timing::nitros_drive(&geometry)))),
             None => Model::Worn(Box::new(ftl)),
         };
         Ok((Self { model, page_bytes, notes_reads, now: Nanos::ZERO }, usable))

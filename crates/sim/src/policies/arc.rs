@@ -23,8 +23,8 @@ pub struct Arc {
     nodes: Nodes,
     lists: [List; 4],
     place: Vec<In>,
-    /// The size that T1 should have; the paper's p.
-    target: u32,
+    /// The size that T1 should have: the paper's p, which is a real number, since lists are divided to adapt it.
+    target: f64,
     capacity: u32,
 }
 
@@ -35,7 +35,7 @@ impl Arc {
         let capacity = capacity.clamp(1, u32::MAX / 4);
         let nodes = Nodes::new(2 * capacity + 1);
         let place = vec![In::T1; 2 * capacity as usize + 1];
-        Self { nodes, lists: [List::default(); 4], place, target: 0, capacity }
+        Self { nodes, lists: [List::default(); 4], place, target: 0.0, capacity }
     }
 
     const fn size(&self, list: In) -> u32 {
@@ -61,8 +61,10 @@ impl Arc {
 
     /// The paper's REPLACE: an object leaves the cache, its name stays.
     fn replace(&mut self, asked_in_b2: bool) {
-        let t1 = self.size(In::T1);
-        if t1 > 0 && (t1 > self.target || asked_in_b2 && t1 == self.target) {
+        let t1 = f64::from(self.size(In::T1));
+        // T1 is p: to the letter, as in the paper; after a step by a fraction it seldom is.
+        #[expect(clippy::float_cmp, reason = "the paper compares a real number")]
+        if t1 > 0.0 && (t1 > self.target || asked_in_b2 && t1 == self.target) {
             self.shift(self.lists[In::T1 as usize].oldest(), In::B1);
         } else if self.size(In::T2) > 0 {
             self.shift(self.lists[In::T2 as usize].oldest(), In::B2);
@@ -96,20 +98,20 @@ impl Policy for Arc {
             self.admit(name);
             return false;
         };
-        let (b1, b2) = (self.size(In::B1), self.size(In::B2));
+        let (b1, b2) = (f64::from(self.size(In::B1)), f64::from(self.size(In::B2)));
         match self.place[node as usize] {
             In::T1 | In::T2 => {
                 self.shift(node, In::T2);
                 true
             }
             In::B1 => {
-                self.target = (self.target + (b2 / b1).max(1)).min(self.capacity);
+                self.target = (self.target + (b2 / b1).max(1.0)).min(f64::from(self.capacity));
                 self.replace(false);
                 self.shift(node, In::T2);
                 false
             }
             In::B2 => {
-                self.target = self.target.saturating_sub((b1 / b2).max(1));
+                self.target = (self.target - (b1 / b2).max(1.0)).max(0.0);
                 self.replace(true);
                 self.shift(node, In::T2);
                 false

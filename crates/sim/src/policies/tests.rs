@@ -55,14 +55,14 @@ impl Naive for NaiveClock {
     }
 }
 
-/// Figure 4 of the paper, word by word; p as a real number is rounded down as the fast one does.
+/// Figure 4 of the paper, word by word.
 #[derive(Default)]
 struct NaiveArc {
     t1: VecDeque<u64>,
     t2: VecDeque<u64>,
     b1: VecDeque<u64>,
     b2: VecDeque<u64>,
-    p: usize,
+    p: f64,
     c: usize,
 }
 
@@ -73,7 +73,7 @@ fn take(list: &mut VecDeque<u64>, name: u64) -> bool {
 
 impl NaiveArc {
     fn replace(&mut self, in_b2: bool) {
-        if !self.t1.is_empty() && (self.t1.len() > self.p || in_b2 && self.t1.len() == self.p) {
+        if !self.t1.is_empty() && (self.t1.len() as f64 > self.p || in_b2 && self.t1.len() as f64 == self.p) {
             let lru = self.t1.pop_front().unwrap();
             self.b1.push_back(lru);
         } else if let Some(lru) = self.t2.pop_front() {
@@ -90,14 +90,16 @@ impl Naive for NaiveArc {
             return true;
         }
         if self.b1.contains(&x) {
-            self.p = (self.p + if b1 >= b2 { 1 } else { b2 / b1 }).min(self.c);
+            let delta = if b1 >= b2 { 1.0 } else { b2 as f64 / b1 as f64 };
+            self.p = f64::min(self.p + delta, self.c as f64);
             self.replace(false);
             take(&mut self.b1, x);
             self.t2.push_back(x);
             return false;
         }
         if self.b2.contains(&x) {
-            self.p = self.p.saturating_sub(if b2 >= b1 { 1 } else { b1 / b2 });
+            let delta = if b2 >= b1 { 1.0 } else { b1 as f64 / b2 as f64 };
+            self.p = f64::max(self.p - delta, 0.0);
             self.replace(true);
             take(&mut self.b2, x);
             self.t2.push_back(x);

@@ -29,6 +29,8 @@ pub(crate) struct Timeline {
     /// When each channel has moved the copies that it was given.
     copies: Vec<Nanos>,
     link: Calendar,
+    /// When the controller has done what it does for one request at a time.
+    controller: Nanos,
     /// When the request under way arrived, the controller's time included.
     start: Nanos,
     /// When the request has all that it programs, but for what the host sends.
@@ -51,6 +53,7 @@ impl Timeline {
             channels: vec![Calendar::default(); geometry.channels as usize],
             copies: vec![Nanos::ZERO; geometry.channels as usize],
             link: Calendar::default(),
+            controller: Nanos::ZERO,
             start: Nanos::ZERO,
             ready: Nanos::ZERO,
             done: Nanos::ZERO,
@@ -59,10 +62,19 @@ impl Timeline {
         }
     }
 
-    /// A request arrives; not before the one before it.
-    pub(crate) fn begin(&mut self, arrival: Nanos) {
-        let start = arrival + self.timing.command;
-        self.start = self.start.max(start);
+    /// A read arrives; not before the request before it.
+    pub(crate) fn begin_read(&mut self, arrival: Nanos) {
+        self.begin(arrival, self.timing.each_read);
+    }
+
+    /// Another request arrives.
+    pub(crate) fn begin_write(&mut self, arrival: Nanos) {
+        self.begin(arrival, self.timing.each_write);
+    }
+
+    fn begin(&mut self, arrival: Nanos, each: Nanos) {
+        self.controller = self.controller.max(arrival) + each;
+        self.start = self.start.max(self.controller + self.timing.command);
         self.ready = self.start;
         self.done = self.start;
     }

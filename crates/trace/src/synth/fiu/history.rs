@@ -2,20 +2,18 @@
 
 use crate::rng::Rng;
 
-/// Requests of each size, and contents, that are remembered, to come back to.
-const HISTORY: usize = 1 << 18;
-
-/// Runs of blocks or contents, the last [`HISTORY`] of them.
+/// Runs of blocks or contents, the last `limit` of them, to come back to.
 #[derive(Debug, Clone)]
 pub struct History {
     runs: Vec<(u32, u8)>,
     count: u64,
+    limit: usize,
 }
 
 impl History {
-    /// Nothing yet.
-    pub const fn new() -> Self {
-        Self { runs: Vec::new(), count: 0 }
+    /// Nothing yet; room for `limit` runs, which is not 0.
+    pub const fn new(limit: usize) -> Self {
+        Self { runs: Vec::new(), count: 0, limit }
     }
 
     /// Whether there is nothing.
@@ -26,10 +24,10 @@ impl History {
     /// Adds a run: its first block or content, and how many.
     pub fn push(&mut self, first: u32, len: u64) {
         let run = (first, len as u8);
-        if self.runs.len() < HISTORY {
+        if self.runs.len() < self.limit {
             self.runs.push(run);
         } else {
-            self.runs[self.count as usize % HISTORY] = run;
+            self.runs[self.count as usize % self.limit] = run;
         }
         self.count += 1;
     }
@@ -43,7 +41,7 @@ impl History {
         }
         let age = age_min * libm::exp(rng.unit() * libm::log(count / age_min));
         let age = (age as u64).clamp(1, self.runs.len() as u64);
-        let (first, len) = self.runs[((self.count - age) % HISTORY as u64) as usize];
+        let (first, len) = self.runs[((self.count - age) % self.limit as u64) as usize];
         Some((first, len.into()))
     }
 }

@@ -2,17 +2,26 @@
 
 use super::history::History;
 use super::{CLUSTER_BLOCKS, DAY_S, FiuLike, INITIAL, SIZES};
-use crate::rng::Rng;
+use crate::rng::{Rng, hash, unit};
 use crate::synth::permutation::Permutation;
 use crate::synth::quota::Quota;
 use crate::synth::{BLOCK_BYTES, print};
 use crate::{Op, Reader, Request, TraceError};
 
 const SECOND_NS: f64 = 1e9;
-/// Reads come back to what is older than this many requests of their size: the page cache above has the rest.
-const READ_AGE_MIN: f64 = 64.0;
-/// How often a place is drawn to copy from, until one is found that was written.
-const PLACES_TRIED: u32 = 4;
+/// Of the requests of their size that are remembered, reads come back to none of the newest: the page cache above has those. An
+/// assumption.
+const READ_AGE_SHARE: f64 = 1.0 / 4096.0;
+/// Nothing is overwritten sooner: until then changes are made in the page cache (Linux writes them after 30 s, `dirty_expire`).
+const WRITE_AGE_S: f64 = 30.0;
+/// Requests of each size, and contents, that are remembered, to come back to: so many for each block of the footprint, so that reuse
+/// is the same at each scale. An assumption.
+const HISTORY_SHARE: f64 = 0.25;
+const HISTORY_MIN: usize = 1 << 10;
+/// Blocks of the volume that are a copy of others together, before the trace.
+const INITIAL_RUN: u64 = 8;
+/// For what initial copies are drawn by.
+const COPIED: u64 = 0x636F_7079;
 
 /// See [`FiuLike::reader`].
 #[derive(Debug, Clone)]
@@ -31,15 +40,14 @@ pub struct FiuLikeReader {
     writes: Quota,
     first_reads: Quota,
     first_writes: Quota,
-    copies: Quota,
-    overwrite_duplicates: Quota,
-    /// The clusters of each size, by their first blocks.
-    filled: [Vec<u32>; SIZES],
-    /// Requests made, by size.
-    places: [History; SIZES],
+    duplicates: Quota,
+    /// Requests made, by size: reads and writes.
+    places: [[History; SIZES]; 2],
     /// New contents written.
     sources: History,
     next_content: u32,
+    /// Requests that are remembered, at most.
+    history: f64,
     /// Blocks to come.
     left: u64,
     time_s: f64,
@@ -53,6 +61,7 @@ impl FiuLikeReader {
         let mean_blocks: f64 =
             parameters.sizes.iter().enumerate().map(|(class, share)| share * f64::from(1 << class)).sum();
         let blocks = parameters.blocks * parameters.scale;
+        let history = ((parameters.footprint_blocks() * HISTORY_SHARE) as usize).max(HISTORY_MIN);
         let requests_per_s = blocks / mean_blocks / (parameters.days * DAY_S);
         Self {
             rng: Rng::new(parameters.seed),
@@ -64,11 +73,10 @@ impl FiuLikeReader {
             writes: Quota::new(parameters.writes_per_read / (1.0 + parameters.writes_per_read)),
             first_reads: Quota::new(parameters.first_read_share),
             first_writes: Quota::new(parameters.first_write_share()),
-            copies: Quota::new(parameters.copy_share),
-            overwrite_duplicates: Quota::new(parameters.overwrite_duplicate_share()),
-            filled: [const { Vec::new() }; SIZES],
-            places: [const { History::new() }; SIZES],
-            sources: History::new(),
+            duplicates: Quota::new(parameters.duplicate_share),
+            places: std::array::from_fn(|_| std::array::from_fn(|_| History::new(history))),
+            sources: History::new(history),
+            history: history as f64,
             next_content: 1,
             left: blocks as u64,
             time_s: 0.0,
@@ -95,7 +103,6 @@ impl FiuLikeReader {
         let (start, used) = &mut self.open[size];
         if *used + len > CLUSTER_BLOCKS {
             (*start, *used) = (self.contents.len() as u64, 0);
-            self.filled[size].push(*start as u32);
             self.contents.resize(self.contents.len() + CLUSTER_BLOCKS as usize, 0);
         }
         let first = *start + *used;
@@ -104,25 +111,39 @@ impl FiuLikeReader {
         first
     }
 
-    /// The first block of a request, and whether nothing went there before.
-    fn place(&mut self, write: bool, size: usize) -> (u64, bool) {
+    /// The first block of a request.
+    fn place(&mut self, write: bool, size: usize) -> u64 {
         let firsts = if write { &self.first_writes } else { &self.first_reads };
         let wants_first = self.touched < self.footprint && firsts.wants(&mut self.rng);
-        let age_min = if write { 1.0 } else { READ_AGE_MIN };
-        let again = if wants_first { None } else { self.places[size].pick(age_min, &mut self.rng) };
+        let again = if wants_first { None } else { self.place_again(write, size) };
         let first = again.map_or_else(|| self.first_place(size), |(first, _)| first.into());
         let firsts = if write { &mut self.first_writes } else { &mut self.first_reads };
         firsts.count(again.is_none(), 1 << size);
-        self.places[size].push(first as u32, 1 << size);
-        (first, again.is_none())
+        self.places[usize::from(write)][size].push(first as u32, 1 << size);
+        first
     }
 
-    /// Writes content to blocks, which are `new` where nothing went before.
-    fn write(&mut self, first: u64, size: usize, new: bool) {
+    /// A place where a request of this size went before, if there is one that is old enough.
+    fn place_again(&mut self, write: bool, size: usize) -> Option<(u32, u64)> {
+        let written = self.parameters.writes_per_read / (1.0 + self.parameters.writes_per_read);
+        let own = self.rng.unit() < self.parameters.own_share;
+        let to_written = if own { write } else { self.rng.unit() < written };
+        let age_min = match write {
+            // Requests of this size and kind in so many seconds.
+            true => {
+                let kind = if to_written { written } else { 1.0 - written };
+                (WRITE_AGE_S / self.interval_s * self.parameters.sizes[size] * kind).max(1.0)
+            }
+            false => (self.history * READ_AGE_SHARE).max(1.0),
+        };
+        self.places[usize::from(to_written)][size].pick(age_min, &mut self.rng)
+    }
+
+    /// Writes content to blocks.
+    fn write(&mut self, first: u64, size: usize) {
         let blocks = first as usize..first as usize + (1 << size);
-        let duplicates = if new { &mut self.copies } else { &mut self.overwrite_duplicates };
-        let duplicate = !self.sources.is_empty() && duplicates.wants(&mut self.rng);
-        duplicates.count(duplicate, 1 << size);
+        let duplicate = !self.sources.is_empty() && self.duplicates.wants(&mut self.rng);
+        self.duplicates.count(duplicate, 1 << size);
         if !duplicate {
             self.sources.push(self.next_content, 1 << size);
             for content in &mut self.contents[blocks] {
@@ -135,10 +156,6 @@ impl FiuLikeReader {
         if was_written && self.rng.unit() < self.parameters.same_place_share {
             return;
         }
-        if let Some(source) = self.written_place(size) {
-            self.contents.copy_within(source, blocks.start);
-            return;
-        }
         let mut source = 0..0;
         for content in &mut self.contents[blocks] {
             if source.is_empty() {
@@ -149,15 +166,15 @@ impl FiuLikeReader {
         }
     }
 
-    /// Blocks anywhere that have been written, if some are soon found.
-    fn written_place(&mut self, size: usize) -> Option<std::ops::Range<usize>> {
-        let clusters = &self.filled[size];
-        (0..PLACES_TRIED).find_map(|_| {
-            let start = *clusters.get(self.rng.below(clusters.len() as u64) as usize)?;
-            let start = start as usize + (self.rng.below(CLUSTER_BLOCKS >> size) << size) as usize;
-            let place = start..start + (1 << size);
-            self.contents[place.clone()].iter().all(|&content| content != 0).then_some(place)
-        })
+    /// The number of what a block held before the trace: some runs of blocks are copies of others.
+    fn initial(&self, block: u64) -> u64 {
+        let copies = 1.0 - 1.0 / self.parameters.initial_dedup;
+        let mut run = block / INITIAL_RUN;
+        // A copy is one of an earlier run, and so the original is found in few steps.
+        while run > 0 && unit(hash(self.parameters.seed ^ COPIED, run)) < copies {
+            run = hash(self.parameters.seed ^ COPIED, !run) % run;
+        }
+        u64::from(INITIAL) + run * INITIAL_RUN + block % INITIAL_RUN
     }
 
     /// Requests come most often in the afternoon, by a factor of four to the night: an assumption.
@@ -176,11 +193,11 @@ impl Reader for FiuLikeReader {
         request.clear();
         let write = self.writes.wants(&mut self.rng);
         let size = self.size();
-        let (first, new) = self.place(write, size);
+        let first = self.place(write, size);
         let len = 1 << size;
         self.writes.count(write, len);
         if write {
-            self.write(first, size, new);
+            self.write(first, size);
         }
         self.left = self.left.saturating_sub(len);
         self.pass_time();
@@ -192,7 +209,7 @@ impl Reader for FiuLikeReader {
         request.block_bytes = BLOCK_BYTES as u32;
         for block in first..first + len {
             let content = match self.contents[block as usize] {
-                0 => u64::from(INITIAL) + block,
+                0 => self.initial(block),
                 content => content.into(),
             };
             request.fingerprints.push(print(self.parameters.seed, content));

@@ -1,0 +1,373 @@
+//! Judges of Nitro's claims: each is written from its sentence, takes figures of the three traces in the paper's order (WebVM, Homes,
+//! Mail), and has failed on made-up ones in a test below. Gains and losses are in percent.
+
+use crate::report::{Band, Holds, judge_up_to};
+
+/// What a trace's line in Figure 1 says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Growth {
+    /// The ratio in the end.
+    pub(super) end: f64,
+    /// Of its gain over 1, what tens of thousands of blocks reach.
+    pub(super) share: f64,
+    /// Whether no larger cache has a smaller ratio, but for noise.
+    pub(super) rises: bool,
+    /// Whether the first doubling of the cache brings less than a later one.
+    pub(super) slow_first: bool,
+}
+
+/// N1: grows slowly with small caches, then to about 2; tens of thousands of blocks reach most of it.
+pub(super) fn n1(traces: &[Growth]) -> Holds {
+    if traces.len() < 3 {
+        return Holds::NotJudged;
+    }
+    let order = traces.iter().all(|trace| trace.rises && trace.slow_first && trace.share > 0.5);
+    let ends: Vec<_> = traces.iter().map(|trace| trace.end - 1.0).collect();
+    Holds::of(
+        order && traces.iter().all(|trace| Band::at(2.0).has(trace.end)),
+        order && Band::at(1.0).judge(&ends) != Holds::DoesNot,
+    )
+}
+
+/// N2: +25, +14 and +20 %; so WebVM gains most and Homes least.
+pub(super) fn n2(gains: &[f64]) -> Holds {
+    let [web_vm, homes, mail] = *gains else { return Holds::NotJudged };
+    let near = Band::at(25.0).has(web_vm) && Band::at(14.0).has(homes) && Band::at(20.0).has(mail);
+    Holds::of(near, homes > 0.0 && homes < mail && mail < web_vm)
+}
+
+/// N3.
+pub(super) fn n3(compressed: &[f64]) -> Holds {
+    Band::new(5.0, 9.0).judge(compressed)
+}
+
+/// N4: units +8–19 %, extents +6–17 %, and more than compression in every trace.
+pub(super) fn n4(units: &[f64], extents: &[f64], compressed: &[f64]) -> Holds {
+    let order = match units.iter().zip(compressed).all(|(dedup, compressed)| dedup > compressed) {
+        true => Holds::Holds,
+        false => Holds::DoesNot,
+    };
+    Band::new(8.0, 19.0).judge(units).and(Band::new(6.0, 17.0).judge(extents)).and(order)
+}
+
+/// N5: "only" 1–4 %: more than nothing, and less than deduplication brings to units.
+pub(super) fn n5(finer: &[f64], dedup: &[f64]) -> Holds {
+    if finer.is_empty() || finer.len() != dedup.len() {
+        return Holds::NotJudged;
+    }
+    let only = finer.iter().zip(dedup).all(|(finer, dedup)| *finer > 0.0 && finer < dedup);
+    Holds::of(finer.iter().all(|finer| Band::new(1.0, 4.0).has(*finer)), only)
+}
+
+/// What a larger cache could still bring at 5 %, below which a trace does not tell the variants apart.
+pub(super) const HEADROOM_MIN: f64 = 2.0;
+
+/// N6: gains of (D, C) over the best other variant of units, in traces in which a cache of 5 % leaves something to be gained
+/// (`headroom`: what (D, C) with a cache for all has more than (ND, NC) at 5 %).
+pub(super) fn n6(gains: &[f64], headroom: &[f64]) -> Holds {
+    let open = gains.iter().zip(headroom).filter(|(_, headroom)| **headroom >= HEADROOM_MIN);
+    let open: Vec<_> = open.map(|(gain, _)| *gain).collect();
+    n11(&open)
+}
+
+/// What Figure 5 says of a trace: at fingerprint index ratios of 75 and 50 %, beside 100 %.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Partial {
+    pub(super) ram: [f64; 2],
+    pub(super) hits: [f64; 2],
+    /// Deduplication ratios at 100, 75 and 50 %.
+    pub(super) ratios: [f64; 3],
+}
+
+/// N7, with how many extents fewer Mail's cache holds at 50 %.
+pub(super) fn n7(traces: &[Partial], uncached: f64) -> Holds {
+    let [web_vm, homes, mail] = traces else { return Holds::NotJudged };
+    let each = |of: fn(&Partial, usize) -> f64, theirs: [f64; 2]| {
+        (0..2).fold(Holds::Holds, |all, n| {
+            all.and(Band::at(theirs[n]).judge(&[of(web_vm, n), of(homes, n), of(mail, n)]))
+        })
+    };
+    let slowly = |trace: &Partial| {
+        let [all, most, half] = trace.ratios;
+        // Half of the fingerprints find more than half of the duplicates.
+        all >= most && most >= half && half - 1.0 > 0.5 * (all - 1.0)
+    };
+    let slow = if traces.iter().all(slowly) { Holds::Holds } else { Holds::DoesNot };
+    let many = [homes.ratios[0], mail.ratios[0]];
+    let higher = many.iter().all(|ratio| *ratio > web_vm.ratios[0]);
+    // At least 1.5, and about 2 in the end (N1).
+    let ratios = Holds::of(higher && many.iter().all(|ratio| Band::new(1.5, 2.0).has(*ratio)), higher);
+    each(|trace, n| trace.ram[n], [-16.0, -22.0])
+        .and(each(|trace, n| trace.hits[n], [-5.0, -11.0]))
+        .and(slow)
+        .and(ratios)
+        .and(Band::at(131_000.0).judge(&[uncached]))
+}
+
+/// Erasures of a trace beside those of plain units.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wear {
+    /// WEU-LRU-mod and WEU-LRU-TRIM.
+    pub(super) units: [f64; 2],
+    /// extent-LRU-mod and extent-LRU-TRIM.
+    pub(super) extents: [f64; 2],
+    pub(super) naive: f64,
+}
+
+/// The least that "several orders of magnitude" can be.
+const ORDERS: f64 = 100.0;
+
+/// N8. That units are "alike" has no sign: outside their band they are not. Nor has "several orders of magnitude" a smaller kind.
+pub(super) fn n8(traces: &[Wear]) -> Holds {
+    if traces.len() < 3 {
+        return Holds::NotJudged;
+    }
+    let more = |wear: &Wear| {
+        wear.extents.into_iter().flat_map(|extents| wear.units.map(|units| extents / units)).collect::<Vec<_>>()
+    };
+    let extents: Vec<_> = traces.iter().flat_map(more).collect();
+    let extents = Holds::of(
+        extents.iter().all(|times| Band::new(2.0, 4.0).has(*times)),
+        extents.iter().all(|times| *times > 1.0),
+    );
+    let units: Vec<_> = traces.iter().flat_map(|wear| wear.units.map(|times| (times - 1.0) * 100.0)).collect();
+    let alike = traces.iter().all(|wear| Band::at(1.0).has(wear.units[1] / wear.units[0]));
+    let naive = traces.iter().all(|wear| wear.naive >= ORDERS);
+    let sure = if alike && naive { Holds::Holds } else { Holds::DoesNot };
+    extents.and(Band::new(-9.0, 20.0).judge(&units)).and(sure)
+}
+
+/// N9.
+pub(super) fn n9(gains: &[f64]) -> Holds {
+    Band::new(5.0, 8.0).judge(gains)
+}
+
+/// N10: at least +254 % IOPS, and +673 % at most, which is Homes with (D, C); responses at least 49 % shorter.
+pub(super) fn n10(iops: &[f64], response: &[f64], homes: Option<f64>) -> Holds {
+    let Some(homes) = homes else { return Holds::NotJudged };
+    let best = Holds::of(Band::at(673.0).has(homes), iops.iter().all(|iops| *iops <= homes));
+    Band::new(254.0, 673.0).judge(iops).and(Band::new(-100.0, -49.0).judge(response)).and(best)
+}
+
+/// N11: in every trace; there is no figure to be near.
+pub(super) fn n11(more: &[f64]) -> Holds {
+    match more {
+        [] => Holds::NotJudged,
+        _ if more.iter().all(|more| *more > 0.0) => Holds::Holds,
+        _ => Holds::DoesNot,
+    }
+}
+
+/// N12: (D, C) beside extents, and extents beside units; IOPS and responses.
+pub(super) fn n12(over: [&[f64]; 2], extents: [&[f64]; 2]) -> Holds {
+    judge_up_to(120.0, over[0])
+        .and(judge_up_to(-55.0, over[1]))
+        .and(Band::new(-22.0, -13.0).judge(extents[0]))
+        .and(Band::new(4.0, 7.0).judge(extents[1]))
+}
+
+/// N13.
+pub(super) fn n13(more: &[f64]) -> Holds {
+    Band::at(60.0).judge(more)
+}
+
+/// N14.
+pub(super) fn n14(iops: &[f64], response: &[f64]) -> Holds {
+    judge_up_to(520.0, iops).and(Band::new(-29.0, -2.0).judge(response))
+}
+
+/// N15. A plain origin gains less than a deduplicating one, so no more than that one's best (N10). `fewer` are read hits beside those
+/// with recipes.
+pub(super) fn n15(iops: &[f64], response: &[f64], fewer: &[f64]) -> Holds {
+    Band::new(75.0, 673.0)
+        .judge(iops)
+        .and(Band::new(-100.0, -41.0).judge(response))
+        .and(Band::new(-14.0, -5.0).judge(fewer))
+}
+
+/// Responses of Figure 7 beside those of a set that fits: at sets of so many times the cache and so many duplicates.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contours {
+    /// (D, NC), 5 × and dedup 5 ×.
+    pub(super) many: f64,
+    /// (D, NC), dedup 2 ×: at 1 ×, at 2 × and at the next larger set.
+    pub(super) few: [f64; 3],
+    /// (D, C), 4 × and dedup 2 ×.
+    pub(super) four: f64,
+}
+
+/// Where the paper's contours end: "from 1 to > 8".
+const SLOW: f64 = 8.0;
+
+/// N16. "Near" is within a quarter; what is on the near side of the transition, but not near, is so in direction.
+pub(super) fn n16(found: Contours) -> Holds {
+    let Contours { many, few: [inside, edge, beyond], four } = found;
+    let near = |response: f64| Holds::of(Band::at(1.0).has(response), response < SLOW);
+    let sharp = Band::at(1.0).has(inside) && beyond > edge && beyond > SLOW;
+    near(many).and(near(four)).and(if sharp { Holds::Holds } else { Holds::DoesNot })
+}
+
+/// N17, of one system: overheads at 0 % hits, and at 100 %, in the order (D, C), (D, NC), (ND, C), (ND, NC).
+pub(super) fn n17(misses: &[f64], hits: &[f64]) -> Holds {
+    let [both, dedup, compressed, plain] = *hits else { return Holds::NotJudged };
+    // A cost of at most 7 % that is a gain is no cost: more than noise is not what the sentence says.
+    let none = if misses.iter().all(|more| Band::new(-NO_HITS_MAX, NO_HITS_MAX).has(*more)) {
+        Holds::Holds
+    } else {
+        Holds::DoesNot
+    };
+    let near = ALL_HITS.iter().zip(hits).all(|(theirs, ours)| Band::at(*theirs).has(*ours));
+    let order = plain < dedup && dedup < compressed && compressed < both && plain > 0.0;
+    none.and(Holds::of(near, order))
+}
+
+/// The overheads that the paper has at 100 % hits, in percent, in the order of [`Kind::ALL`](crate::kind::Kind::ALL).
+pub(super) const ALL_HITS: [f64; 4] = [18.0, 6.2, 11.0, 2.0];
+/// Its bound at 0 % hits, in percent.
+pub(super) const NO_HITS_MAX: f64 = 7.0;
+
+/// N18.
+pub(super) fn n18(denser: &[f64], slower: &[f64]) -> Holds {
+    Band::new(23.0, 47.0).judge(denser).and(Band::at(380.0).judge(slower))
+}
+
+/// N21: bytes written beside (ND, NC), for (D, C), (D, NC) and (ND, C). Nothing saves more than (D, C) at its best, 53 %.
+pub(super) fn n21(both: &[f64], dedup: &[f64], compressed: &[f64]) -> Holds {
+    let [d_web, d_homes, d_mail] = *dedup else { return Holds::NotJudged };
+    let [c_web, c_homes, c_mail] = *compressed else { return Holds::NotJudged };
+    let order = c_web < d_web && c_mail < d_mail && c_homes < 0.0;
+    Band::new(-53.0, -22.0)
+        .judge(&[d_web, d_mail, c_web, c_mail])
+        .and(Band::at(-39.0).judge(&[d_homes]))
+        .and(judge_up_to(-53.0, both))
+        .and(if order { Holds::Holds } else { Holds::DoesNot })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Holds::{DoesNot, Holds as Yes, InDirection, NotJudged};
+    use super::*;
+
+    const GROWTH: Growth = Growth { end: 2.0, share: 0.8, rises: true, slow_first: true };
+    const PARTIAL: [Partial; 3] = [
+        Partial { ram: [-16.0, -22.0], hits: [-5.0, -11.0], ratios: [1.4, 1.35, 1.3] },
+        Partial { ram: [-16.0, -22.0], hits: [-5.0, -11.0], ratios: [1.6, 1.5, 1.4] },
+        Partial { ram: [-16.0, -22.0], hits: [-5.0, -11.0], ratios: [2.0, 1.9, 1.8] },
+    ];
+    const WEAR: Wear = Wear { units: [0.95, 1.0], extents: [3.0, 2.5], naive: 5000.0 };
+
+    #[test]
+    fn deduplication_ratios() {
+        assert_eq!(n1(&[GROWTH; 3]), Yes);
+        let with = |last: Growth| n1(&[GROWTH, GROWTH, last]);
+        // One trace is enough to fail it.
+        assert_eq!(with(Growth { share: 0.31, ..GROWTH }), DoesNot);
+        assert_eq!(with(Growth { slow_first: false, ..GROWTH }), DoesNot);
+        assert_eq!(with(Growth { rises: false, ..GROWTH }), DoesNot);
+        assert_eq!(with(Growth { end: 3.9, ..GROWTH }), InDirection);
+        assert_eq!(with(Growth { end: 1.2, ..GROWTH }), InDirection);
+        assert_eq!(n1(&[GROWTH]), NotJudged);
+    }
+
+    #[test]
+    fn read_hits() {
+        assert_eq!(n2(&[25.0, 14.0, 20.0]), Yes);
+        assert_eq!(n2(&[9.1, 8.0, 8.5]), InDirection);
+        assert_eq!(n2(&[14.0, 25.0, 20.0]), DoesNot);
+        assert_eq!(n2(&[25.0, -1.0, 20.0]), DoesNot);
+        assert_eq!(n3(&[5.0, 9.0, 7.0]), Yes);
+        assert_eq!(n3(&[5.0, 20.0, 7.0]), InDirection);
+        assert_eq!(n3(&[5.0, -0.1, 7.0]), DoesNot);
+        assert_eq!(n4(&[8.0, 19.0, 10.0], &[6.0, 17.0, 9.0], &[5.0, 9.0, 7.0]), Yes);
+        assert_eq!(n4(&[8.0, 30.0, 10.0], &[6.0, 17.0, 9.0], &[5.0, 9.0, 7.0]), InDirection);
+        // In one trace compression brings more.
+        assert_eq!(n4(&[8.0, 8.5, 10.0], &[6.0, 17.0, 9.0], &[5.0, 9.0, 7.0]), DoesNot);
+        assert_eq!(n4(&[], &[], &[]), NotJudged);
+        assert_eq!(n5(&[1.0, 4.0, 2.0], &[8.0, 19.0, 10.0]), Yes);
+        assert_eq!(n5(&[1.0, 7.0, 2.0], &[8.0, 19.0, 10.0]), InDirection);
+        assert_eq!(n5(&[14.8, 17.0, 2.6], &[3.5, 0.8, 9.3]), DoesNot);
+        assert_eq!(n6(&[1.0, 2.0, 0.0], &[10.0, 9.0, 0.3]), Yes);
+        assert_eq!(n6(&[1.0, -2.0, 0.0], &[10.0, 9.0, 0.3]), DoesNot);
+        assert_eq!(n6(&[1.0, 2.0, 0.0], &[1.0, 0.9, 0.3]), NotJudged);
+    }
+
+    #[test]
+    fn partial_indexes() {
+        assert_eq!(n7(&PARTIAL, 131_000.0), Yes);
+        assert_eq!(n7(&PARTIAL, 338_850.0), InDirection);
+        assert_eq!(n7(&PARTIAL, -1.0), DoesNot);
+        let with = |mail: Partial| n7(&[PARTIAL[0], PARTIAL[1], mail], 131_000.0);
+        assert_eq!(with(Partial { hits: [-0.1, -0.9], ..PARTIAL[2] }), InDirection);
+        assert_eq!(with(Partial { hits: [0.4, -0.9], ..PARTIAL[2] }), DoesNot);
+        assert_eq!(with(Partial { ratios: [2.0, 1.5, 1.4], ..PARTIAL[2] }), DoesNot);
+        assert_eq!(with(Partial { ratios: [1.3, 1.28, 1.25], ..PARTIAL[2] }), DoesNot);
+        assert_eq!(n7(&PARTIAL[..2], 131_000.0), NotJudged);
+    }
+
+    #[test]
+    fn erasures() {
+        assert_eq!(n8(&[WEAR; 3]), Yes);
+        let with = |last: Wear| n8(&[WEAR, WEAR, last]);
+        assert_eq!(with(Wear { naive: 11.0, ..WEAR }), DoesNot);
+        assert_eq!(with(Wear { extents: [9.0, 3.0], ..WEAR }), InDirection);
+        assert_eq!(with(Wear { extents: [0.9, 3.0], ..WEAR }), DoesNot);
+        assert_eq!(with(Wear { units: [1.0, 1.4], ..WEAR }), DoesNot);
+        assert_eq!(n9(&[5.0, 8.0, 6.0]), Yes);
+        assert_eq!(n9(&[1.8, 3.6, 1.3]), InDirection);
+        assert_eq!(n9(&[-1.8, 3.6, 1.3]), DoesNot);
+        assert_eq!(n13(&[62.0]), Yes);
+        assert_eq!(n13(&[6.4]), InDirection);
+        assert_eq!(n13(&[-6.4]), DoesNot);
+    }
+
+    #[test]
+    fn pace() {
+        assert_eq!(n10(&[254.0, 673.0], &[-49.0, -80.0], Some(673.0)), Yes);
+        assert_eq!(n10(&[254.0, 673.0], &[-4.0, -80.0], Some(673.0)), InDirection);
+        // Too much is not as the paper has it, either.
+        assert_eq!(n10(&[254.0, 1900.0], &[-49.0, -80.0], Some(1900.0)), InDirection);
+        assert_eq!(n10(&[254.0, 700.0], &[-49.0, -80.0], Some(300.0)), DoesNot);
+        assert_eq!(n10(&[254.0, 673.0], &[41.0, -80.0], Some(673.0)), DoesNot);
+        assert_eq!(n11(&[1.0, 2.0, 0.1]), Yes);
+        assert_eq!(n11(&[-3.1, -4.0, 26.7]), DoesNot);
+        let over: [&[f64]; 2] = [&[120.0, 20.0], &[-55.0, -2.0]];
+        let extents: [&[f64]; 2] = [&[-13.0, -22.0], &[4.0, 7.0]];
+        assert_eq!(n12(over, extents), Yes);
+        assert_eq!(n12([&[35.0, 20.0], over[1]], extents), InDirection);
+        assert_eq!(n12([&[120.0, -3.7], over[1]], extents), DoesNot);
+        assert_eq!(n12(over, [&[-13.0, 42.0], extents[1]]), DoesNot);
+        assert_eq!(n14(&[520.0, 100.0], &[-2.0, -29.0]), Yes);
+        assert_eq!(n14(&[520.0, 100.0], &[-2.0, -60.0]), InDirection);
+        assert_eq!(n14(&[520.0, 100.0], &[2.0, -29.0]), DoesNot);
+        assert_eq!(n15(&[75.0, 300.0], &[-41.0, -60.0], &[-5.0, -14.0]), Yes);
+        assert_eq!(n15(&[75.0, 985.0], &[-41.0, -60.0], &[-5.0, -14.0]), InDirection);
+        assert_eq!(n15(&[75.0, 300.0], &[-41.0, 60.0], &[-5.0, -14.0]), DoesNot);
+    }
+
+    #[test]
+    fn sensitivity_and_overheads() {
+        let paper = Contours { many: 1.1, few: [1.0, 1.2, 9.0], four: 1.2 };
+        assert_eq!(n16(paper), Yes);
+        assert_eq!(n16(Contours { many: 5.6, ..paper }), InDirection);
+        assert_eq!(n16(Contours { four: 26.7, ..paper }), DoesNot);
+        assert_eq!(n16(Contours { few: [1.0, 1.2, 3.0], ..paper }), DoesNot);
+        assert_eq!(n17(&[7.0, 3.0, 2.0, 0.1], &ALL_HITS), Yes);
+        assert_eq!(n17(&[7.0, 3.0, 2.0, 0.1], &[30.0, 6.2, 11.0, 2.0]), InDirection);
+        assert_eq!(n17(&[7.0, 3.0, 2.0, 0.1], &[16.3, 5.9, -18.5, -2.9]), DoesNot);
+        assert_eq!(n17(&[17.0, 3.0, 2.0, 0.1], &ALL_HITS), DoesNot);
+        assert_eq!(n17(&[-27.0, 3.0, 2.0, 0.1], &ALL_HITS), DoesNot);
+        assert_eq!(n18(&[23.0, 47.0], &[380.0]), Yes);
+        assert_eq!(n18(&[23.0, 47.0], &[5544.0]), InDirection);
+        assert_eq!(n18(&[-1.0, 47.0], &[380.0]), DoesNot);
+    }
+
+    #[test]
+    fn writes() {
+        assert_eq!(n21(&[-45.0, -50.0, -53.0], &[-22.0, -39.0, -25.0], &[-30.0, -25.0, -30.0]), Yes);
+        assert_eq!(n21(&[-45.0, -50.0, -53.0], &[-22.0, -12.0, -25.0], &[-30.0, -25.0, -30.0]), InDirection);
+        // Mail's order is the other way round.
+        assert_eq!(n21(&[-45.0, -50.0, -53.0], &[-22.0, -39.0, -45.0], &[-30.0, -25.0, -30.0]), DoesNot);
+        assert_eq!(n21(&[-45.0, -50.0, -84.0], &[-22.0, -39.0, -25.0], &[-30.0, -25.0, -30.0]), InDirection);
+        assert_eq!(n21(&[], &[], &[]), NotJudged);
+    }
+}
