@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long bench bench-index bench-cos build setup lint unit clients readme cos reproduction faults clean help
+.PHONY: demo test test-long bench bench-index bench-cos bench-policies build setup lint unit clients readme cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios o
 	@scripts/setup bench
 	$(CARGO) build --release -p nitro -p nitro-bench
 	scripts/bench
+
+bench-policies: build ## what policies hit over traces, at several sizes, beside LRU, S3-FIFO and the optimum
+	scripts/bench-policies
 
 bench-index: ## both kinds of flash index beside the device, RocksDB and BerkeleyDB, and the engine with either
 	@scripts/setup bench-index || echo "going on without RocksDB or BerkeleyDB"

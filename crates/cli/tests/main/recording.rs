@@ -52,7 +52,7 @@ fn what_clients_do_is_recorded_without_their_data() {
     check(&told);
     assert_eq!(told["notes"]["left_out"], "0");
     // The simulator does what the server did: one read hits what was written, the other does not.
-    let simulated = place.stdout("sim requests.parquet --cache-size 16M -o json");
+    let simulated = place.stdout("sim requests.parquet --cache-size 16M --staging 0 -o json");
     let simulated: Value = serde_json::from_str(&simulated).unwrap();
     assert_eq!((&simulated["reads"], &simulated["read_hits"], &simulated["writes"]), (&2.into(), &1.into(), &3.into()));
     assert!(simulated["dedup_ratio"].as_f64().unwrap() >= 1.5, "{simulated}");
