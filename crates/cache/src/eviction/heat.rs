@@ -17,6 +17,8 @@ const COMPARED: usize = 8;
 /// Units of which at least so many sixteenths of the extents are gone are evicted before others.
 const HOLES_MIN: u32 = 5;
 const SIXTEENTHS: u32 = 16;
+/// Of units of which at most one extent in so many is left, only what was used again is copied forward.
+const NEARLY_EMPTY_PART: u32 = 4;
 /// Lists of such units, by how much is gone.
 const HOLEY: usize = (SIXTEENTHS - HOLES_MIN + 1) as usize;
 /// Fewest units with which anything is copied forward: with fewer, open units take too large a share.
@@ -99,7 +101,10 @@ impl Heat {
     /// What of a unit with holes is copied forward: it is evicted before its time.
     fn keep_of_holey(&self, weu: WeuId) -> Keep {
         let main_min = if self.lanes[weu.0 as usize] == Lane::Main { 0 } else { PROMOTED };
-        self.keep(u8::from(self.duel.is_recency()), Cooling::None, main_min)
+        let (live, entries) = self.live[weu.0 as usize];
+        // To read a unit for a few extents that nobody has read again costs more than they are worth.
+        let is_nearly_empty = live * NEARLY_EMPTY_PART <= entries;
+        self.keep(u8::from(self.duel.is_recency() || is_nearly_empty), Cooling::None, main_min)
     }
 }
 
