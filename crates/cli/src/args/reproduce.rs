@@ -34,7 +34,7 @@ programs at the same time.";
 
 const SILT_EXAMPLES: &str = "\
 Examples:
-  In about three minutes:
+  In some minutes:
     nitro reproduce silt --folder /mnt/ssd/silt
   In seconds, smaller, for a script:
     nitro reproduce silt --quick -o json
@@ -62,7 +62,7 @@ pub(crate) enum Paper {
     /// Reproduce the evaluation of BufferHash (CLAM), on this machine and on a modelled SSD, in about three minutes
     #[command(after_long_help = CLAM_EXAMPLES)]
     Clam(ClamArgs),
-    /// Reproduce the evaluation of SILT, on this machine, in about three minutes
+    /// Reproduce the evaluation of SILT, on this machine
     #[command(after_long_help = SILT_EXAMPLES)]
     Silt(SiltArgs),
     /// Reproduce Nitro's Table 2 (COS) and Figures 9 and 10 (aged and restored snapshots) on the deduplicating store, in
