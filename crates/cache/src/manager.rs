@@ -113,7 +113,7 @@ impl CacheManager {
                 self.stats.hits += 1;
                 self.weus.touch(location.weu, location.entry);
                 if let Reference::Dup(number) = reference {
-                    self.repair(number);
+                    self.point_dup(number, &location);
                 }
                 Some(location)
             }
@@ -250,12 +250,6 @@ impl CacheManager {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
-    }
-
-    /// Whether a slot is free.
-    #[must_use]
-    pub fn has_free(&self) -> bool {
-        self.weus.free_count() > 0
     }
 
     /// Takes a free slot and raises its generation. `None`: evict first.

@@ -13,8 +13,8 @@ const MAIN_BIT: u32 = 0b100;
 const SET_BIT: u32 = 0b1000;
 const HASH_BITS: u32 = !0b1111;
 
-/// Takes everything: into [`Lane::Main`] what was dropped lately, else into [`Lane::Side`]. Remembers about as many dropped extents as
-/// the cache holds, by 28 bits of their hash beside their place.
+/// Takes everything: into [`Lane::Main`] what was dropped lately, else into [`Lane::Side`]. Remembers seven tenths as many dropped
+/// extents as the cache holds, by 28 bits of their hash beside their place.
 #[derive(Debug)]
 pub struct Probation {
     /// Tags of dropped extents, the newest of each place first; 0: none.
@@ -31,7 +31,6 @@ impl Probation {
 
     const fn places(extents: u64) -> usize {
         let extents = if extents > 1 << 32 { 1 << 32 } else { extents };
-        // Seven tenths of the extents: as many as have been told apart from one-hit wonders for longest.
         let places = extents * 7 / 10 / WAYS as u64;
         if places == 0 { 1 } else { places as usize }
     }

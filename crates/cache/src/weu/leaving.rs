@@ -10,17 +10,10 @@ impl WeuTable {
         self.slot(weu).lane
     }
 
-    /// Keeps a slot from being chosen or pinned, while it is served as before; its eviction follows, or
-    /// [`stay`](Self::stay).
+    /// Keeps a slot from being chosen or pinned, while it is served as before; its eviction follows.
     pub(crate) fn leave(&mut self, weu: WeuId) {
         self.slot_mut(weu).leaving = true;
         self.order_mut().leave(weu);
-    }
-
-    /// The slot is a candidate again.
-    pub(crate) fn stay(&mut self, weu: WeuId) {
-        self.slot_mut(weu).leaving = false;
-        self.enter(weu);
     }
 
     /// Whether a slot is leaving.
