@@ -147,7 +147,7 @@ struct CacheArgs {
     /// [default: 3 % of the cache, at most 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     staging: Option<Size>,
-    /// Which new content is admitted: probation (all; what was dropped lately apart from the rest), all, second-miss (extents
+    /// Which new content is admitted: probation (all, in units of its own until it is used again), all, second-miss (extents
     /// at their second miss), by-source (all, with written content in separate write-evict units) [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,

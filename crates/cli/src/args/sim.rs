@@ -99,7 +99,7 @@ pub(crate) struct CacheSettings {
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]
     #[arg(long, value_name = "PCT")]
     fingerprint_index: Option<String>,
-    /// Which new content is admitted to write-evict units: probation (all; what was dropped lately apart from the rest), all,
+    /// Which new content is admitted to write-evict units: probation (all, in units of its own until it is used again), all,
     /// second-miss (extents at their second miss), by-source (all, with written content in separate units) [default: probation
     /// for variant weu, as the server; else all]
     #[arg(long, value_name = "POLICY")]

@@ -48,7 +48,7 @@ struct State {
     unsifted: usize,
     /// Somebody waits for the jobs.
     hurried: usize,
-    /// Nothing new has come for a while: those that wait are done.
+    /// Nothing new has come for a while: those that wait are to be done.
     flushing: bool,
     /// Jobs pushed when that was last looked at.
     pushed_before: u64,
