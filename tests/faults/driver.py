@@ -19,6 +19,8 @@ from .server import Failure
 from .stage import MODES, Skip, Stage
 
 QUICK_S, LONG_S = 1.5, 8
+# Lines of the server's log that are shown of a run that failed.
+LOG_LINES = 20
 QUICK_JOBS = 3
 SCENARIO_S = 600
 
@@ -66,6 +68,8 @@ def run_one(arguments, name, mode, seed):
         stage.clear()
     print(f"{verdict:8} {name}, {mode}, {time.monotonic() - begun:.1f} s: {told}", flush=True)
     if verdict == "FAILED":
+        said = stage.server.said().splitlines()[-LOG_LINES:]
+        print("\n".join(["         the server's last lines:", *(f"           {line}" for line in said)]))
         print(f"         again: scripts/test-faults --seed {seed} --mode {mode}{' --long' if arguments.long else ''} {name}", flush=True)
         if arguments.keep:
             shutil.copytree(work, os.path.join(arguments.keep, f"{name}.{mode}.{seed}"), dirs_exist_ok=True,

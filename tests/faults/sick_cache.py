@@ -5,7 +5,7 @@ async def outlive(stage, place, path, strike, before=None):
     """Serves with the cache at `path` in `place`; `strike` begins the fault, after `before` seconds (the stage's own, if None)."""
     stage.cache_path, stage.cache_is_sick = path, True
     for volume in stage.neighbours():
-        volume.healthy = volume.settings["mode"] == "write-through"
+        volume.healthy = volume.neighbour = volume.settings["mode"] == "write-through"
     stage.expect("")
     await stage.start(size=None)
     await stage.load(*stage.modelled())

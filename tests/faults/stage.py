@@ -310,11 +310,11 @@ class Stage:
             await self.fsck()
         self.check_ram()
 
-    def latencies(self, volumes=None):
-        """Median and 99th percentile of healthy volumes' requests in ms, by phase, and the fault's ratio to before."""
+    def latencies(self):
+        """Median, 99th percentile and maximum of the neighbours' requests in ms, by phase, and the fault's ratio to before."""
         found = {}
         for phase in ("before", "fault"):
-            times = sorted(t for v in volumes or self.modelled() if v.healthy for t in v.latencies.get(phase, []))
+            times = sorted(t for v in self.modelled() if v.neighbour for t in v.latencies.get(phase, []))
             if len(times) >= 20:
                 found[phase] = [times[int(len(times) * share)] * 1000 for share in (0.5, 0.99)] + [times[-1] * 1000]
         if len(found) == 2:

@@ -28,6 +28,7 @@ class Volume:
     def __init__(self, name, origin, bytes_, seed, content, contents_from, healthy, modelled):
         self.name, self.origin, self.bytes, self.seed = name, origin, bytes_, seed
         self.healthy, self.modelled = healthy, modelled
+        self.neighbour = healthy  # also of a fault that is over
         self.oracle = Oracle(bytes_ // SECTOR if modelled else 0, content)
         self.contents = contents_from
         self.latencies, self.refused, self.settings = {}, {}, {}

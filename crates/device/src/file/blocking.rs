@@ -8,8 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls of one device under way at once. Further calls wait their turn, in order, without a thread.
-const THREADS_MAX: usize = 4;
+/// Calls of one device under way at once, where no more is said.
+pub(super) const THREADS_MAX: usize = 4;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
@@ -29,17 +29,24 @@ struct Shared {
 }
 
 /// Threads for one device's blocking calls; started when needed.
-#[derive(Default)]
-pub(super) struct Blocking(Arc<Shared>);
+pub(super) struct Blocking {
+    shared: Arc<Shared>,
+    threads_max: usize,
+}
 
 impl std::fmt::Debug for Blocking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.0.state.lock();
+        let state = self.shared.state.lock();
         f.debug_struct("Blocking").field("waiting", &state.jobs.len()).field("threads", &state.threads).finish()
     }
 }
 
 impl Blocking {
+    /// At most `threads_max` calls are under way at once; further calls wait their turn, in order, without a thread.
+    pub(super) fn new(threads_max: usize) -> Self {
+        Self { shared: Arc::default(), threads_max }
+    }
+
     /// Runs `work` on one of the threads. A call that is dropped before its turn is not made.
     ///
     /// # Errors
@@ -57,13 +64,13 @@ impl Blocking {
     }
 
     fn push(&self, job: Job) -> io::Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.shared.state.lock();
         state.jobs.push_back(job);
-        if state.idle >= state.jobs.len() || state.threads == THREADS_MAX {
-            self.0.pushed.notify_one();
+        if state.idle >= state.jobs.len() || state.threads == self.threads_max {
+            self.shared.pushed.notify_one();
             return Ok(());
         }
-        let shared = Arc::clone(&self.0);
+        let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("nitro-blocking".to_owned()).spawn(move || work(&shared));
         match started {
             Ok(_) => state.threads += 1,
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_device_whose_calls_hang_takes_few_threads_and_no_turn_of_another() {
-        let (hung, other) = (Blocking::default(), Blocking::default());
+        let (hung, other) = (Blocking::new(THREADS_MAX), Blocking::new(THREADS_MAX));
         let (release, released) = mpsc::channel::<()>();
         let released = Arc::new(Mutex::new(released));
         reactor().block_on(async {
@@ -133,7 +140,7 @@ mod tests {
                 })
                 .collect();
             assert!(calls.iter_mut().all(|call| call.now_or_never().is_none()));
-            assert!(hung.0.state.lock().threads <= THREADS_MAX);
+            assert!(hung.shared.state.lock().threads <= THREADS_MAX);
             for number in 0..1000 {
                 assert_eq!(other.run(move || number).await.unwrap(), number);
             }
@@ -144,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_call_that_was_dropped_before_its_turn_is_not_made() {
-        let blocking = Blocking::default();
+        let blocking = Blocking::new(THREADS_MAX);
         let (release, released) = mpsc::channel::<()>();
         let (made, calls) = mpsc::channel::<ThreadId>();
         let released = Arc::new(Mutex::new(released));
@@ -166,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_call_that_panics_is_an_error_and_the_next_one_is_made() {
-        let blocking = Blocking::default();
+        let blocking = Blocking::new(THREADS_MAX);
         reactor().block_on(async {
             for _ in 0..2 * THREADS_MAX {
                 assert!(blocking.run(|| panic!("on purpose")).await.is_err());

@@ -7,6 +7,7 @@ mod bound;
 mod open;
 mod probe;
 mod space;
+mod waiting;
 
 pub(crate) use bound::Turn;
 pub use open::FileOptions;
@@ -50,14 +51,30 @@ pub struct FileDevice {
     medium: Medium,
     direct: bool,
     read_only: bool,
+    /// Reads and writes take threads: see [`waiting`].
+    may_wait: bool,
 }
 
 /// What is under way of a device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct UnderWay {
     blocking: Blocking,
     turns: Arc<Turns>,
     flushes: Flushes,
+}
+
+impl UnderWay {
+    fn new(may_wait: bool) -> Self {
+        let threads_max = if may_wait { waiting::THREADS_MAX } else { blocking::THREADS_MAX };
+        Self { blocking: Blocking::new(threads_max), turns: Arc::default(), flushes: Flushes::default() }
+    }
+}
+
+/// How much of a transfer that stopped after `done` of `len` bytes counts: all of one that is complete, else whole blocks, so that
+/// the rest begins at one. `None` if that is nothing.
+fn progress(block: usize, done: usize, len: usize) -> Option<usize> {
+    let counted = if done == len { done } else { done - done % block };
+    (counted > 0).then_some(counted)
 }
 
 impl FileDevice {
@@ -90,10 +107,9 @@ impl FileDevice {
         self.check(operation, offset, len)
     }
 
-    /// How much of a transfer that stopped after `len` bytes counts: under direct I/O whole blocks, so that the rest
-    /// begins at one.
-    fn progress(&self, len: usize) -> usize {
-        if self.direct { len - len % self.geometry.block_bytes as usize } else { len }
+    /// The unit of [`progress`].
+    fn step_bytes(&self) -> usize {
+        if self.direct { self.geometry.block_bytes as usize } else { 1 }
     }
 
     fn lend(&self) -> Lent {
@@ -114,6 +130,22 @@ impl FileDevice {
     async fn lend_in_turn(&self, len: usize) -> Lent {
         let limit = if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX };
         Lent::with(&self.fd, self.under_way.turns.take(limit, len).await)
+    }
+
+    /// Runs a read or write of `len` bytes on a thread, in its turn.
+    async fn transfer<T, W>(&self, len: usize, work: W) -> io::Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&OwnedFd, usize) -> io::Result<T> + Send + 'static,
+    {
+        let turn = self.under_way.turns.take(waiting::THREADS_MAX, len).await;
+        let step = self.step_bytes();
+        self.blocking(move |fd| {
+            let result = work(fd, step);
+            drop(turn);
+            result
+        })
+        .await?
     }
 
     async fn flush_once(&self) -> Result<(), DeviceError> {
@@ -137,6 +169,9 @@ impl Device for FileDevice {
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         self.check(Operation::Read, offset, len as u64)?;
         let fail = |e| DeviceError::from_io(e, Operation::Read, offset, len as u64);
+        if self.may_wait {
+            return self.transfer(len, move |fd, step| waiting::read(fd, step, offset, len)).await.map_err(fail);
+        }
         let mut lent = self.lend_in_turn(len).await;
         // Only now: what waits takes no memory.
         let mut buf = BufMut::with_len(len);
@@ -148,9 +183,11 @@ impl Device for FileDevice {
             buf = op.into_inner().into_buf();
             match result {
                 Ok(read) if done + read == len => break,
-                Ok(read) if self.progress(read) > 0 => done += self.progress(read),
-                // The file was cut after it was opened.
-                Ok(_) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
+                // Nothing more comes of a file that was cut after it was opened.
+                Ok(read) => {
+                    done += progress(self.step_bytes(), read, len - done)
+                        .ok_or_else(|| fail(io::ErrorKind::UnexpectedEof.into()))?
+                }
                 Err(e) => retries.pause(e).await.map_err(fail)?,
             }
             lent = self.lend_in_turn(len - done).await;
@@ -162,20 +199,27 @@ impl Device for FileDevice {
         let len = data.len() as u64;
         self.check_writable(Operation::Write, offset, len)?;
         let fail = |e| DeviceError::from_io(e, Operation::Write, offset, len);
+        let aligned =
+            |data: Bytes| if self.direct && !is_aligned(&data) { BufMut::copy_of(&data).freeze() } else { data };
+        if self.may_wait {
+            let data = aligned(data);
+            return self
+                .transfer(data.len(), move |fd, step| waiting::write(fd, step, offset, data))
+                .await
+                .map_err(fail);
+        }
         let mut rest = data;
         let mut retries = Retries::new();
         while !rest.is_empty() {
-            if self.direct && !is_aligned(&rest) {
-                rest = BufMut::copy_of(&rest).freeze();
-            }
             let at = offset + len - rest.len() as u64;
             let lent = self.lend_in_turn(rest.len()).await;
-            let BufResult(result, op) = submit(WriteAt::new(lent, at, rest)).await;
+            let BufResult(result, op) = submit(WriteAt::new(lent, at, aligned(rest))).await;
             rest = op.into_inner();
             match result {
-                Ok(written) if written == rest.len() => break,
-                Ok(written) if self.progress(written) > 0 => rest.advance(self.progress(written)),
-                Ok(_) => return Err(fail(io::ErrorKind::WriteZero.into())),
+                Ok(written) => rest.advance(
+                    progress(self.step_bytes(), written, rest.len())
+                        .ok_or_else(|| fail(io::ErrorKind::WriteZero.into()))?,
+                ),
                 Err(e) => retries.pause(e).await.map_err(fail)?,
             }
         }

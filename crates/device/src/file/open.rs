@@ -1,6 +1,7 @@
 //! Opening, locking and creating.
 
 use super::probe::Probe;
+use super::waiting::may_wait;
 use super::{FileDevice, Medium, UnderWay};
 use crate::error::{Error, ErrorKind};
 use crate::linger::patiently;
@@ -112,13 +113,16 @@ impl FileOptions {
             tracing::warn!(path = %self.path.display(), "direct I/O is not possible here; using the page cache");
         }
         let block_bytes = direct.unwrap_or_else(|| probe.buffered_block_bytes(&fd));
+        let may_wait = probe.medium == Medium::File
+            && may_wait(&fd).map_err(|e| Error::from_io(e, operation, self.path.display()))?;
         Ok(FileDevice {
             geometry: probe.geometry(block_bytes),
             medium: probe.medium,
             fd: Arc::new(fd),
-            under_way: Box::new(UnderWay::default()),
+            under_way: Box::new(UnderWay::new(may_wait)),
             direct: direct.is_some(),
             read_only: self.read_only,
+            may_wait,
         })
     }
 
