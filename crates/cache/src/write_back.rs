@@ -147,6 +147,12 @@ impl CacheManager {
         self.weus.pinned_count()
     }
 
+    /// WEUs that may not be evicted once so many further extents have become dirty, if none of them shrinks and none is a duplicate.
+    #[must_use]
+    pub fn pinned_after(&self, extents: u64) -> u64 {
+        self.weus.pinned_after(extents)
+    }
+
     /// WEUs that may not be evicted for content of one object; some of them for that of others, too.
     #[must_use]
     pub fn pinned_count_of(&self, object: ObjectId) -> u32 {

@@ -109,6 +109,13 @@ impl Fill {
         self.next = self.next.next_multiple_of(block_bytes);
     }
 
+    /// How many further extents of `bytes` it takes if each is stored as it is, or takes no more room than that.
+    pub(crate) fn room_for(&self, bytes: u32) -> u32 {
+        let table_end = self.next.next_multiple_of(self.block) + self.entries * ENTRY_BYTES;
+        let room = self.raw.saturating_sub(table_end) / (bytes.next_multiple_of(BLOCK_BYTES) + ENTRY_BYTES);
+        room.min(self.entries_max - self.entries)
+    }
+
     /// Takes room for one more extent; `None` when it does not fit any more.
     pub(crate) fn take(&mut self, stored: Stored) -> Option<Position> {
         let (front, back) = match stored {
@@ -161,7 +168,12 @@ mod tests {
                     Some(0) => Stored::Zero,
                     Some(bytes) => Stored::Packed(bytes),
                 };
-                let Some(position) = fill.take(stored) else { continue };
+                let room = fill.room_for(8192);
+                let Some(position) = fill.take(stored) else {
+                    prop_assert!(room == 0 || stored.payload_bytes() > 8176);
+                    continue;
+                };
+                prop_assert!(stored.payload_bytes() > 8176 || fill.room_for(8192) + 1 >= room);
                 let (start, len) = (position.offset(), stored.payload_bytes());
                 if packed.is_none() {
                     prop_assert_eq!((start % BLOCK_BYTES, u32::from(position.sectors())), (0, 16));
@@ -185,6 +197,7 @@ mod tests {
         assert!(last + count * ENTRY_BYTES <= 512 << 10);
         assert_eq!(count, ((512 << 10) - HEAD_BYTES) / (8208 + ENTRY_BYTES));
         let mut raw = Fill::new(512 << 10, 8192);
+        assert_eq!(raw.room_for(8192), 63);
         assert_eq!(std::iter::from_fn(|| raw.take(Stored::Raw { bytes: 8192, crc: 0 })).count(), 63);
         let mut zeroes = Fill::new(8 << 20, 8192);
         assert_eq!(std::iter::from_fn(|| zeroes.take(Stored::Zero)).count(), ENTRIES_MAX as usize);

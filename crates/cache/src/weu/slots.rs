@@ -408,6 +408,18 @@ impl WeuTable {
         self.slot_mut(weu).for_dirty = true;
     }
 
+    /// How many WEUs will be pinned once so many further extents have become dirty, if none of them shrinks.
+    pub(crate) fn pinned_after(&self, extents: u64) -> u64 {
+        if extents == 0 {
+            return self.pinned.into();
+        }
+        let open = self.open.iter().find(|(weu, _)| self.slot(*weu).for_dirty);
+        let room = open.map_or(0, |(_, fill)| fill.room_for(self.extent_bytes));
+        let joins = room > 0 && open.is_some_and(|(weu, _)| !self.is_pinned(*weu));
+        let per_weu = Fill::new(self.weu_bytes, self.entries_max).room_for(self.extent_bytes).max(1);
+        u64::from(self.pinned) + u64::from(joins) + extents.saturating_sub(room.into()).div_ceil(per_weu.into())
+    }
+
     pub(crate) fn align_open(&mut self, weu: WeuId, block_bytes: u32) {
         if let Some((_, fill)) = self.open.iter_mut().find(|(id, _)| *id == weu) {
             fill.align(block_bytes);

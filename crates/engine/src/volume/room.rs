@@ -137,6 +137,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
             self.check_room(context)?;
             starved.get_or_insert_with(|| self.destage.starved());
+            // Others may have taken all the room.
+            self.cache.destage_wanted.notify(usize::MAX);
             self.cache.metrics.dirty_stalls.add(1);
             select(room, pin!(self.cache.clock.sleep(ROOM_WAIT))).await;
         }

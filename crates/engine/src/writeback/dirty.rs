@@ -186,28 +186,28 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// a few extents scattered over many would soon leave none. They are stored again, together. Where bytes were `compared`, only to
     /// those that were found the same.
     fn put_duplicate(&self, job: &Job, named: &Named, compared: Option<Compared>, room: &Room<'_>) -> bool {
-        let mut manager = self.manager.lock();
-        if job.token.is_void() {
-            return true;
-        }
-        if let Some(compared) = compared {
-            let Compared::Same(location) = compared else { return false };
-            // By another thread or an eviction the index may have come to name other bytes.
-            if !manager.lookup_fingerprint(&named.within).is_some_and(|found| found.is_same(&location)) {
-                return false;
+        self.pinning(|manager, pins_max| {
+            if job.token.is_void() {
+                return true;
             }
-        }
-        let pins_max = self.weus_for_dirty() * u32::from(self.settings.dirty_start_percent) / 100;
-        let (key, seconds) = (job.key, self.seconds());
-        let inserted =
-            room.noting(&mut manager, |manager| manager.insert_dirty_duplicate(key, &named.within, seconds, pins_max));
-        let Some((location, version)) = inserted else { return false };
-        let weu = location.weu;
-        let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
-        // While the manager is locked: whoever sees the entry sees the record.
-        room.push(record);
-        job.flights.dirty_contents.note(key.index().0, version, named.plain);
-        true
+            if let Some(compared) = compared {
+                let Compared::Same(location) = compared else { return false };
+                // By another thread or an eviction the index may have come to name other bytes.
+                if !manager.lookup_fingerprint(&named.within).is_some_and(|found| found.is_same(&location)) {
+                    return false;
+                }
+            }
+            let (key, seconds) = (job.key, self.seconds());
+            let inserted =
+                room.noting(manager, |manager| manager.insert_dirty_duplicate(key, &named.within, seconds, pins_max));
+            let Some((location, version)) = inserted else { return false };
+            let weu = location.weu;
+            let record = Record::DirtyDup { key, version, weu, generation: location.generation, entry: location.entry };
+            // While the manager is locked: whoever sees the entry sees the record.
+            room.push(record);
+            job.flights.dirty_contents.note(key.index().0, version, named.plain);
+            true
+        })
     }
 
     /// With the fingerprint that is entered in the index, and the one that stands on flash.

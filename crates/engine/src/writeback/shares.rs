@@ -82,6 +82,10 @@ impl Shares {
     }
 }
 
+fn admitted_by_all(takers: &BTreeMap<ObjectId, Taker>) -> u64 {
+    takers.values().map(|taker| taker.admitted).sum()
+}
+
 /// One kind of room, as a volume that asks for some finds it.
 struct Room<'a> {
     takers: &'a BTreeMap<ObjectId, Taker>,
@@ -104,27 +108,30 @@ impl Room<'_> {
         }
     }
 
-    /// Whether the volume may take so much in all.
-    fn fits(&self, own_after: u64) -> bool {
-        let own = self.takers.get(&self.asks).copied().unwrap_or_default();
-        if own_after <= self.min(&own) {
+    /// Whether the volume may take so much in all, where it has taken `own` already. Never more than there is: what was admitted
+    /// finds room without destage. Where others write back, at least `left` is left to those that have nothing dirty yet.
+    fn fits(&self, own: u64, own_after: u64, left: u64) -> bool {
+        if self.all_after > self.max {
+            return false;
+        }
+        let taker = self.takers.get(&self.asks).copied().unwrap_or_default();
+        if own == 0 || own_after <= self.min(&taker) {
             return true;
         }
-        let others = self.takers.iter().filter(|(object, _)| **object != self.asks);
-        let kept: u64 = others.map(|(object, taker)| self.min(taker).saturating_sub((self.taken)(*object))).sum();
-        own_after <= self.max * u64::from(own.share.max_percent) / 100 && self.all_after + kept <= self.max
+        let others = || self.takers.iter().filter(|(object, _)| **object != self.asks);
+        let kept: u64 = others().map(|(object, taker)| self.min(taker).saturating_sub((self.taken)(*object))).sum();
+        let left = if others().any(|(_, taker)| taker.writes_back) { left } else { 0 };
+        own_after <= self.max * u64::from(taker.share.max_percent) / 100 && self.all_after + kept.max(left) <= self.max
     }
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Admits further dirty extents of a volume if its share has room for them: each is to be put into the dirty queue, or
-    /// [released](Shares::release). A volume that has nothing dirty is always admitted.
+    /// [released](Shares::release). A volume that has nothing dirty may take what is kept for others.
     pub(crate) fn try_admit(&self, object: ObjectId, extents: u64) -> bool {
         let mut takers = self.shares.0.lock();
         let manager = self.manager.lock();
-        let admitted = |object: ObjectId| takers.get(&object).map_or(0, |taker| taker.admitted);
-        let own = manager.dirty_count_of(object) + admitted(object);
-        if own > 0 && !self.has_room(&manager, &takers, object, extents) {
+        if !self.has_room(&manager, &takers, object, extents) {
             return false;
         }
         drop(manager);
@@ -139,15 +146,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         asks: ObjectId,
         extents: u64,
     ) -> bool {
-        let max = |all: u64| all * u64::from(self.settings.dirty_max_percent) / 100;
         let per_weu = u64::from((self.superblock.weu_bytes / self.superblock.extent_bytes).max(1));
         let admitted = |object: ObjectId| takers.get(&object).map_or(0, |taker| taker.admitted);
-        let all_admitted: u64 = takers.values().map(|taker| taker.admitted).sum::<u64>() + extents;
+        let all_admitted = admitted_by_all(takers) + extents;
         let dirty = |object: ObjectId| manager.dirty_count_of(object) + admitted(object);
         let in_extents = Room {
             takers,
             asks,
-            max: max(self.extents_raw()),
+            max: self.extents_dirty_max(),
             taken: &dirty,
             all_after: manager.dirty_count() + all_admitted,
         };
@@ -155,28 +161,61 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let in_weus = Room {
             takers,
             asks,
-            max: max(self.weus_for_dirty().into()),
+            max: self.weus_dirty_max(),
             taken: &pinned,
-            all_after: u64::from(manager.pinned_count()) + all_admitted / per_weu,
+            all_after: manager.pinned_after(all_admitted),
         };
         let own_weus = u64::from(manager.pinned_count_of(asks)) + (admitted(asks) + extents) / per_weu;
-        in_extents.fits(dirty(asks) + extents) && in_weus.fits(own_weus)
+        let own = dirty(asks);
+        in_extents.fits(own, own + extents, 0) && in_weus.fits(own, own_weus, 1)
+    }
+
+    fn part_for_dirty(&self, all: u64) -> u64 {
+        all * u64::from(self.settings.dirty_max_percent) / 100
+    }
+
+    fn extents_dirty_max(&self) -> u64 {
+        self.part_for_dirty(self.extents_raw()).max(1)
+    }
+
+    /// Write-evict units that dirty extents may pin: one that a volume fills, and one for its neighbours, in the smallest cache.
+    fn weus_dirty_max(&self) -> u64 {
+        self.part_for_dirty(self.weus_for_dirty().into()).max(2)
+    }
+
+    /// Runs `insert` with the number of pinned units from which on a duplicate must not pin another one, so that what was admitted
+    /// finds room nevertheless. Nothing is admitted meanwhile.
+    pub(crate) fn pinning<T>(&self, insert: impl FnOnce(&mut CacheManager, u32) -> T) -> T {
+        let takers = self.shares.0.lock();
+        let mut manager = self.manager.lock();
+        let (pinned, after) = (u64::from(manager.pinned_count()), manager.pinned_after(admitted_by_all(&takers)));
+        let admitted_max = (self.weus_dirty_max() + pinned).saturating_sub(after);
+        let start = self.weus_for_dirty() * u32::from(self.settings.dirty_start_percent) / 100;
+        insert(&mut manager, start.min(u32::try_from(admitted_max).unwrap_or(u32::MAX)))
     }
 
     /// Whether a volume's destage should run, whatever the age of what is dirty. What others have whose destage fails does not
-    /// count: nothing that this one does makes it less.
+    /// count, as nothing that this one does makes it less, unless there is no room at all.
     pub(crate) fn wants_destage_of(&self, object: ObjectId) -> bool {
         if !self.wants_destage() {
             return false;
         }
-        let failing: Vec<ObjectId> = {
-            let takers = self.shares.0.lock();
-            takers.iter().filter(|(other, taker)| **other != object && taker.failing).map(|(other, _)| *other).collect()
-        };
+        let takers = self.shares.0.lock();
+        let failing: Vec<ObjectId> = takers
+            .iter()
+            .filter(|(other, taker)| **other != object && taker.failing)
+            .map(|(other, _)| *other)
+            .collect();
         if failing.is_empty() || self.is_shrinking() {
             return true;
         }
         let manager = self.manager.lock();
+        let after = admitted_by_all(&takers) + 1;
+        if manager.pinned_after(after) > self.weus_dirty_max()
+            || manager.dirty_count() + after > self.extents_dirty_max()
+        {
+            return true;
+        }
         let (weus, extents) = failing.iter().fold((0, 0), |(weus, extents), other| {
             (weus + manager.pinned_count_of(*other), extents + manager.dirty_count_of(*other))
         });
