@@ -6,12 +6,14 @@
 
 mod disk;
 mod error;
+mod pace;
 mod requester;
 mod scatter;
 mod status;
 
 pub use disk::{Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
+pub use pace::Pace;
 pub use requester::Requester;
 pub use scatter::{Scatter, Slices};
 pub use status::{Run, StatusOf};

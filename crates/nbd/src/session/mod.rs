@@ -86,6 +86,7 @@ async fn drive<E>(
     let mut writer = pin!(Some(writer));
     let mut result = Ok(End::Stopped);
     poll_fn(|context| {
+        session.pace.renew();
         if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() {
             reader.set(None);
         }
@@ -104,7 +105,12 @@ async fn drive<E>(
             if reader.is_none() {
                 session.leave();
             }
-            while let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context) {}
+            while !tasks.borrow().is_empty()
+                && session.pace.may_end()
+                && let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context)
+            {
+                session.pace.note_ended();
+            }
             if reader.is_none() && tasks.borrow().is_empty() {
                 session.end_replies();
             }
@@ -124,7 +130,7 @@ async fn drive<E>(
                 return Poll::Ready(());
             }
             if !session.take_changed() {
-                if writer.is_some() && session.share.is_overdue(context) {
+                if session.pace.has_put_off() || writer.is_some() && session.share.is_overdue(context) {
                     context.waker().wake_by_ref();
                 }
                 return Poll::Pending;

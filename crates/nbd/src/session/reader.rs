@@ -35,12 +35,14 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
         if !receiver.fill(REQUEST_BYTES).await.map_err(NbdError::io(Phase::Receive))? {
             return if receiver.window().is_empty() { Ok(End::HungUp) } else { Err(TRUNCATED) };
         }
+        session.turn().await;
         let request = Request::parse(receiver.window())?;
         receiver.consume(REQUEST_BYTES);
         let action = match facts.check(&request) {
             Ok(Action::Disconnect) => return Ok(End::Disconnected),
             Ok(action) => action,
             Err(refusal) => {
+                session.pace.note_answered();
                 refuse(session, &mut receiver, &request, refusal).await?;
                 continue;
             }
@@ -55,15 +57,18 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
         let mut payload = Bytes::new();
         match action {
             Action::Nothing { read: true } => {
+                session.pace.note_answered();
                 session.reply_empty_read(cost, request.cookie);
                 continue;
             }
             Action::Nothing { read: false } => {
+                session.pace.note_answered();
                 session.reply_done(cost, request.cookie, Ok(()));
                 continue;
             }
             Action::Read { offset, len } => {
                 if let Some(result) = session.negotiated.disk.try_read(session.negotiated.requester, offset, len) {
+                    session.pace.note_answered();
                     session.reply_read(cost, &request, result.map_err(NbdErrno::from));
                     continue;
                 }
@@ -76,6 +81,7 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
             }
             _ => {}
         }
+        session.pace.note_begun();
         start(Started { request, action, payload, cost });
     }
 }

@@ -12,7 +12,7 @@ use crate::memory::Share;
 use crate::protocol::{Cookie, Request, put_error, put_none, put_offset_data, put_simple};
 use crate::server::ServerOptions;
 use bytes::Bytes;
-use nitro_frontend::Pieces;
+use nitro_frontend::{Pace, Pieces};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -25,6 +25,7 @@ pub(super) struct Session<'a, E> {
     queue: RefCell<OutQueue>,
     in_flight: Cell<Cost>,
     pub(super) share: Share,
+    pub(super) pace: Pace,
     is_leaving: Cell<bool>,
     more_to_come: Cell<bool>,
     changed: Cell<bool>,
@@ -52,6 +53,7 @@ impl<'a, E> Session<'a, E> {
             queue: RefCell::default(),
             in_flight: Cell::default(),
             share: Share::new(&options.memory),
+            pace: Pace::default(),
             is_leaving: Cell::new(false),
             more_to_come: Cell::new(true),
             changed: Cell::new(false),
@@ -66,6 +68,11 @@ impl<'a, E> Session<'a, E> {
     /// Whether something changed since the last call.
     pub(super) fn take_changed(&self) -> bool {
         self.changed.take()
+    }
+
+    /// Waits until another request may be begun in this poll, or in the next one.
+    pub(super) async fn turn(&self) {
+        poll_fn(|_| if self.pace.may_begin() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// Waits until the limits leave room for a request, and there is memory for it, and takes both. The reply gives them back
