@@ -456,58 +456,74 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Reads stored extents that lie near one another in one WEU: `None` for each that could not be had, be it that
     /// its WEU was refilled meanwhile, its checksum is wrong, or the device failed. Those are counted, and forgotten by
     /// the manager.
-    pub(crate) async fn fetch(&self, wanted: &[(ExtentKey, Location)]) -> Fetched {
-        let Some((_, first)) = wanted.first() else { return Fetched::new() };
-        if first.in_ram || first.sectors == 0 {
-            let mut fetched = Fetched::new();
-            for (key, location) in wanted {
-                fetched.push(self.fetch_one(*key, location).await);
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    pub(crate) fn fetch(&self, wanted: &[(ExtentKey, Location)]) -> impl Future<Output = Fetched> {
+        async move {
+            if let Some(fetched) = wanted.iter().map(|(_, location)| self.without_reading(location)).collect() {
+                return fetched;
             }
-            return fetched;
+            let (offset, len) = self.span_to_read(wanted);
+            let result = self.flash.read(offset, len).await;
+            let (fetched, useless) = self.take_out(wanted, result);
+            if useless.is_empty() { fetched } else { Box::pin(self.without(fetched, useless)).await }
         }
-        self.fetch_span(first, wanted).await
     }
 
-    async fn fetch_one(&self, key: ExtentKey, location: &Location) -> Option<Bytes> {
+    /// Has the manager forget what is `useless`.
+    async fn without(&self, fetched: Fetched, useless: Vec<(ExtentKey, Location)>) -> Fetched {
+        self.forget(&useless).await;
+        fetched
+    }
+
+    /// Extents that need no read of the device; `None` for those that do. Runs of several have none of them.
+    fn without_reading(&self, location: &Location) -> Option<Option<Bytes>> {
         if location.sectors == 0 {
-            return Some(self.zero_extent.clone());
+            return Some(Some(self.zero_extent.clone()));
         }
-        if let Some((encoding, payload)) = location.in_ram.then(|| self.resident.get(location)).flatten() {
-            return decode(encoding, payload, self.extent_bytes());
-        }
-        // It was in RAM when asked for, and is on the SSD by now.
-        self.fetch_span(location, &[(key, *location)]).await.pop().flatten()
+        // One that was in RAM when asked for may be on the SSD by now.
+        let (encoding, payload) = location.in_ram.then(|| self.resident.get(location)).flatten()?;
+        Some(decode(encoding, payload, self.extent_bytes()))
     }
 
-    async fn fetch_span(&self, first: &Location, wanted: &[(ExtentKey, Location)]) -> Fetched {
-        let span = self.span(wanted);
-        let (offset, len) = (self.slot_offset(first.weu) + u64::from(span.start), span.len());
+    /// Where on the device to read for some extents of one WEU, and how many bytes.
+    fn span_to_read(&self, wanted: &[(ExtentKey, Location)]) -> (u64, usize) {
+        let (span, weu) = (self.span(wanted), wanted.first().map_or(WeuId(0), |(_, first)| first.weu));
         self.metrics.ssd_reads.add(1);
-        self.metrics.ssd_read_bytes.add(len as u64);
-        let bytes = match self.flash.read(offset, len).await {
+        self.metrics.ssd_read_bytes.add(span.len() as u64);
+        (self.slot_offset(weu) + u64::from(span.start), span.len())
+    }
+
+    /// Takes extents out of what was read for them; also those that are to be forgotten.
+    fn take_out(
+        &self,
+        wanted: &[(ExtentKey, Location)],
+        result: Result<Bytes, DeviceError>,
+    ) -> (Fetched, Vec<(ExtentKey, Location)>) {
+        let Some((_, first)) = wanted.first() else { return Default::default() };
+        let none = || wanted.iter().map(|_| None).collect();
+        let bytes = match result {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.metrics.ssd_read_errors.add(1);
                 self.watch.read_failed(&error);
-                self.forget(wanted).await;
-                return wanted.iter().map(|_| None).collect();
+                return (none(), wanted.to_vec());
             }
         };
         self.watch.read_ok();
         // The generation is checked after the bytes were read: a refill raises it before it writes.
         if !self.manager.lock().is_current(first.weu, first.generation) {
             self.metrics.outrun_reads.add(1);
-            return wanted.iter().map(|_| None).collect();
+            return (none(), Vec::new());
         }
-        let fetched = match wanted {
-            [(_, location)] => Fetched::from_iter([self.unpack(location, bytes, span.start)]),
-            _ => wanted.iter().map(|(_, location)| self.unpack(location, bytes.clone(), span.start)).collect(),
+        let start = self.span(wanted).start;
+        let fetched: Fetched = match wanted {
+            [(_, location)] => Fetched::from_iter([self.unpack(location, bytes, start)]),
+            _ => wanted.iter().map(|(_, location)| self.unpack(location, bytes.clone(), start)).collect(),
         };
-        for (corrupt, _) in wanted.iter().zip(&fetched).filter(|(_, fetched)| fetched.is_none()) {
-            self.metrics.corrupt_extents.add(1);
-            self.forget(std::slice::from_ref(corrupt)).await;
-        }
-        fetched
+        let corrupt = wanted.iter().zip(&fetched).filter(|(_, fetched)| fetched.is_none());
+        let corrupt: Vec<_> = corrupt.map(|(wanted, _)| *wanted).collect();
+        self.metrics.corrupt_extents.add(corrupt.len() as u64);
+        (fetched, corrupt)
     }
 
     /// Takes a stored extent out of `bytes`, which were read from byte `start` of its WEU on.

@@ -355,13 +355,16 @@ impl Disk for VolumeExport {
         Some(Ok(data))
     }
 
-    async fn read(&self, from: Requester, offset: u64, len: u32) -> Result<Pieces, DiskError> {
-        let recording = self.recording(from);
-        let data = self.volume.read_as(self.class(from), offset, len.into()).await.map_err(|e| self.told(&e))?;
-        if let Some((recorder, arrival)) = recording {
-            recorder.read(arrival, offset, len, data.clone());
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    fn read(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<Pieces, DiskError>> {
+        async move {
+            let recording = self.recording(from);
+            let data = self.volume.read_as(self.class(from), offset, len.into()).await.map_err(|e| self.told(&e))?;
+            if let Some((recorder, arrival)) = recording {
+                recorder.read(arrival, offset, len, data.clone());
+            }
+            Ok(data)
         }
-        Ok(data)
     }
 
     async fn write(&self, from: Requester, offset: u64, data: Bytes, fua: bool) -> Result<(), DiskError> {
@@ -407,5 +410,22 @@ impl Disk for VolumeExport {
         let runs = self.volume.cached_runs(offset, len.into()).await.map_err(|e| self.told(&e))?;
         let told = |run: CachedRun| Run { len: run.len, cached: run.cached, dirty: run.dirty, ..Run::default() };
         Ok(runs.into_iter().map(told).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size in bytes of the future that a function returns.
+    fn size<A, F>(_: impl Fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// With the 80 bytes that NBD adds, a hit's future takes 512.
+    #[test]
+    fn the_future_of_a_read_is_small() {
+        let bytes = size(|export: &'static VolumeExport| export.read(Requester::default(), 0, 1));
+        assert!(bytes <= 432, "{bytes} bytes are allocated and moved for each request");
     }
 }

@@ -51,7 +51,21 @@ impl Drop for Turn {
     }
 }
 
+/// The turns that a read or write of `len` bytes takes.
+fn weight(limit: usize, len: usize) -> usize {
+    len.div_ceil(TURN_BYTES).clamp(1, limit)
+}
+
 impl Queue {
+    /// Takes turns, unless there are too few or others wait.
+    fn try_take(&mut self, weight: usize, limit: usize) -> bool {
+        let may = self.waiting.is_empty() && self.taken + weight <= limit;
+        if may {
+            self.taken += weight;
+        }
+        may
+    }
+
     fn grant(&mut self) {
         while let Some(waiter) = self.waiting.pop_front_if(|w| self.taken + w.weight <= w.limit) {
             self.taken += waiter.weight;
@@ -64,10 +78,16 @@ impl Queue {
 impl Turns {
     /// Waits until a read or write of `len` bytes may be under way, where no more than `limit` turns are taken at once.
     pub(super) async fn take(self: &Arc<Self>, limit: usize, len: usize) -> Turn {
-        let weight = len.div_ceil(TURN_BYTES).clamp(1, limit);
+        let weight = weight(limit, len);
         let mut claim = Claim { turns: self, weight, limit, waiter: None };
         poll_fn(|context| claim.poll(context)).await;
         Turn { turns: Arc::clone(self), weight }
+    }
+
+    /// As [`take`](Self::take), if there is nothing to wait for.
+    pub(super) fn take_at_once(self: &Arc<Self>, limit: usize, len: usize) -> Option<Turn> {
+        let weight = weight(limit, len);
+        self.0.lock().try_take(weight, limit).then(|| Turn { turns: Arc::clone(self), weight })
     }
 
     fn give_back(&self, weight: usize) {
@@ -96,8 +116,7 @@ impl Claim<'_> {
             return Poll::Ready(());
         }
         let mut queue = self.turns.0.lock();
-        if queue.waiting.is_empty() && queue.taken + self.weight <= self.limit {
-            queue.taken += self.weight;
+        if queue.try_take(self.weight, self.limit) {
             return Poll::Ready(());
         }
         let (waker, granted) = (AtomicWaker::new(), AtomicBool::new(false));

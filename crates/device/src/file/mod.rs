@@ -20,6 +20,7 @@ use bytes::{Buf, Bytes};
 use compio::driver::op::{ReadAt, Sync as SyncOp, WriteAt};
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
+use futures_util::FutureExt as _;
 use nitro_port::buf::{BufMut, is_aligned};
 use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
 use rustix::fd::OwnedFd;
@@ -68,6 +69,11 @@ impl UnderWay {
         let threads_max = if may_wait { waiting::THREADS_MAX } else { blocking::THREADS_MAX };
         Self { blocking: Blocking::new(threads_max), turns: Arc::default(), flushes: Flushes::default() }
     }
+}
+
+/// Turns of reads and writes of a device at once.
+fn turns_max() -> usize {
+    if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX }
 }
 
 /// How much of a transfer that stopped after `done` of `len` bytes counts: all of one that is complete, else whole blocks, so that
@@ -128,8 +134,15 @@ impl FileDevice {
 
     /// Waits until another read or write of the device may begin, which keeps its turn until the kernel has answered.
     async fn lend_in_turn(&self, len: usize) -> Lent {
-        let limit = if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX };
-        Lent::with(&self.fd, self.under_way.turns.take(limit, len).await)
+        match self.lend_at_once(len) {
+            Some(lent) => lent,
+            None => Lent::with(&self.fd, self.under_way.turns.take(turns_max(), len).await),
+        }
+    }
+
+    /// As [`lend_in_turn`](Self::lend_in_turn), if there is nothing to wait for.
+    fn lend_at_once(&self, len: usize) -> Option<Lent> {
+        Some(Lent::with(&self.fd, self.under_way.turns.take_at_once(turns_max(), len)?))
     }
 
     /// Runs a read or write of `len` bytes on a thread, in its turn.
@@ -146,6 +159,34 @@ impl FileDevice {
             result
         })
         .await?
+    }
+
+    /// A read that has to wait for its turn, or takes a thread.
+    async fn read_waiting(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        if self.may_wait {
+            return self.transfer(len, move |fd, step| waiting::read(fd, step, offset, len)).await;
+        }
+        let lent = self.lend_in_turn(len).await;
+        let (result, buf) = read_once(lent, offset, BufMut::with_len(len), 0).await;
+        self.read_on(offset, buf, result).await
+    }
+
+    /// Goes on with a read into `buf` whose first request ended with `result`, which may be all.
+    async fn read_on(&self, offset: u64, mut buf: BufMut, mut result: io::Result<usize>) -> io::Result<Bytes> {
+        let (len, mut done) = (buf.len(), 0);
+        let mut retries = Retries::new();
+        loop {
+            match result {
+                Ok(read) if done + read == len => return Ok(buf.freeze()),
+                // Nothing more comes of a file that was cut after it was opened.
+                Ok(read) => {
+                    done += progress(self.step_bytes(), read, len - done).ok_or(io::ErrorKind::UnexpectedEof)?;
+                }
+                Err(e) => retries.pause(e).await?,
+            }
+            let lent = self.lend_in_turn(len - done).await;
+            (result, buf) = read_once(lent, offset, buf, done).await;
+        }
     }
 
     async fn flush_once(&self) -> Result<(), DeviceError> {
@@ -166,33 +207,20 @@ impl Device for FileDevice {
         self.geometry
     }
 
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
-        self.check(Operation::Read, offset, len as u64)?;
-        let fail = |e| DeviceError::from_io(e, Operation::Read, offset, len as u64);
-        if self.may_wait {
-            return self.transfer(len, move |fd, step| waiting::read(fd, step, offset, len)).await.map_err(fail);
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>> {
+        async move {
+            self.check(Operation::Read, offset, len as u64)?;
+            let result = match (!self.may_wait).then(|| self.lend_at_once(len)).flatten() {
+                // Only now: what waits takes no memory.
+                Some(lent) => match read_once(lent, offset, BufMut::with_len(len), 0).await {
+                    (Ok(read), buf) if read == len => Ok(buf.freeze()),
+                    (other, buf) => Box::pin(self.read_on(offset, buf, other)).await,
+                },
+                None => Box::pin(self.read_waiting(offset, len)).await,
+            };
+            result.map_err(|e| DeviceError::from_io(e, Operation::Read, offset, len as u64))
         }
-        let mut lent = self.lend_in_turn(len).await;
-        // Only now: what waits takes no memory.
-        let mut buf = BufMut::with_len(len);
-        let mut done = 0;
-        let mut retries = Retries::new();
-        loop {
-            let target = IoBuffer::new(buf, done);
-            let BufResult(result, op) = submit(ReadAt::new(lent, offset + done as u64, target)).await;
-            buf = op.into_inner().into_buf();
-            match result {
-                Ok(read) if done + read == len => break,
-                // Nothing more comes of a file that was cut after it was opened.
-                Ok(read) => {
-                    done += progress(self.step_bytes(), read, len - done)
-                        .ok_or_else(|| fail(io::ErrorKind::UnexpectedEof.into()))?
-                }
-                Err(e) => retries.pause(e).await.map_err(fail)?,
-            }
-            lent = self.lend_in_turn(len - done).await;
-        }
-        Ok(buf.freeze())
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
@@ -264,6 +292,17 @@ impl Device for FileDevice {
         let runs = self.blocking(move |fd| space::allocation(fd, offset, len)).await;
         runs.map_err(|e| DeviceError::from_io(e, Operation::Allocation, offset, len))
     }
+}
+
+/// Asks once for all of a read into `buf` but what is `done` of it.
+fn read_once(
+    lent: Lent,
+    offset: u64,
+    buf: BufMut,
+    done: usize,
+) -> impl Future<Output = (io::Result<usize>, BufMut)> + use<> {
+    let request = submit(ReadAt::new(lent, offset + done as u64, IoBuffer::new(buf, done)));
+    request.map(|BufResult(result, op)| (result, op.into_inner().into_buf()))
 }
 
 /// Counts how often a request was repeated.

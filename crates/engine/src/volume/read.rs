@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Stored extents at most this many bytes apart are read from the SSD in one go.
 const SSD_GAP_BYTES: u32 = 4096;
@@ -56,6 +57,19 @@ impl Source {
     const fn missing(&self) -> u64 {
         if let Self::Origin(count) = self { *count } else { 0 }
     }
+}
+
+/// The sources of a request's extents, in order, each with the number of its first extent.
+type Sources = SmallVec<[(Source, u64); 1]>;
+
+/// How a request is read.
+enum Plan {
+    /// From RAM: all is there.
+    Here(Pieces),
+    /// From the SSD, in one go.
+    Ssd(SsdRun, Fill),
+    /// From several places, or from the origin. Boxed, as a read of the SSD does not need the room.
+    Scattered(Box<Sources>, Fill),
 }
 
 /// Extents that lie near one another on the SSD.
@@ -107,17 +121,37 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub async fn read_as(&self, class: ClassId, offset: u64, len: u64) -> Result<Pieces, Error> {
-        let begun = self.cache.clock.now();
-        let result = self.read_inner(class, offset, len).await;
-        match &result {
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    pub fn read_as(&self, class: ClassId, offset: u64, len: u64) -> impl Future<Output = Result<Pieces, Error>> {
+        async move {
+            let begun = self.cache.clock.now();
+            let plan = self.plan(class, offset, len);
+            let result = match plan {
+                Ok(Plan::Here(pieces)) => Ok((pieces, true)),
+                Ok(Plan::Ssd(ref run, fill)) => {
+                    let fetched = self.cache.fetch(&run.extents).await;
+                    match self.take_hits(offset / self.extent_bytes(), run, fetched) {
+                        Ok(extents) => Ok((self.cut(extents, offset, len), true)),
+                        Err(fetched) => Box::pin(self.read_lost(run, fetched, fill, (offset, len))).await,
+                    }
+                }
+                Ok(Plan::Scattered(sources, fill)) => Box::pin(self.read_scattered(sources, fill, (offset, len))).await,
+                Err(error) => Err(error),
+            };
+            self.note_end(begun, &result);
+            result.map(|(pieces, _)| pieces)
+        }
+    }
+
+    /// Counts a read that began at `begun`.
+    fn note_end(&self, begun: Duration, result: &Result<(Pieces, bool), Error>) {
+        match result {
             Ok((_, hit)) => {
                 let recorder = if *hit { &self.latencies.read_hit } else { &self.latencies.read_miss };
                 recorder.record(self.cache.clock.now().saturating_sub(begun));
             }
             Err(_) => self.metrics.errors.add(1),
         }
-        result.map(|(pieces, _)| pieces)
     }
 
     /// Reads a range if all of it is in the RAM cache; a caller that gets `None` goes on to [`read`](Self::read).
@@ -178,44 +212,58 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.streams.lock().read(offset, len)
     }
 
-    async fn read_inner(&self, class: ClassId, offset: u64, len: u64) -> Result<(Pieces, bool), Error> {
+    /// Finds out how a range is to be read.
+    fn plan(&self, class: ClassId, offset: u64, len: u64) -> Result<Plan, Error> {
         self.check_range(offset, len)?;
         if len == 0 {
-            return Ok((Pieces::new(), true));
+            return Ok(Plan::Here(Pieces::new()));
         }
         let access = self.note_read(offset, len);
         let fill = Fill { then: if access.sequential { Then::HoldBack } else { Then::Insert }, class };
         let range = self.extents(offset, len);
-        let sources = self.locate(range.clone(), (offset, len), class);
+        let mut sources = self.locate(range.clone(), (offset, len), class);
         let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
         let count = range.end - range.start;
         self.classes.read(class, len, (count - missing, count));
         self.want_ahead(access.readahead);
+        Ok(match sources.pop() {
+            Some((Source::Ssd(run), _)) if sources.is_empty() => Plan::Ssd(run, fill),
+            Some((Source::Here(bytes), _)) if sources.is_empty() => {
+                self.metrics.read_hit_extents.add(1);
+                Plan::Here(self.cut(Extents::from_iter([bytes]), offset, len))
+            }
+            last => {
+                sources.extend(last);
+                Plan::Scattered(Box::new(sources), fill)
+            }
+        })
+    }
+
+    /// Reads a range that lies in several places, or not in the cache.
+    async fn read_scattered(
+        &self,
+        sources: Box<Sources>,
+        fill: Fill,
+        (offset, len): (u64, u64),
+    ) -> Result<(Pieces, bool), Error> {
         let mut hit = true;
-        let mut pieces = Pieces::new();
-        let mut index = range.start;
-        let mut take = |extents: Extents| {
-            for extent in extents {
-                let within = self.within(index, offset, len);
-                pieces.push(if within.len() == extent.len() { extent } else { part(&extent, within) });
-                index += 1;
-            }
-        };
-        if sources.len() == 1 {
-            for (source, first) in sources {
-                let (extents, from_cache) = self.obtain(first, source, fill, (offset, len)).await?;
-                hit &= from_cache;
-                take(extents);
-            }
-        } else {
-            let all = sources.into_iter().map(|(source, first)| self.obtain(first, source, fill, (offset, len)));
-            for result in join_all(all).await {
-                let (extents, from_cache) = result?;
-                hit &= from_cache;
-                take(extents);
-            }
+        let mut all = Extents::new();
+        let obtained = sources.into_iter().map(|(source, first)| self.obtain(first, source, fill, (offset, len)));
+        for result in join_all(obtained).await {
+            let (extents, from_cache) = result?;
+            hit &= from_cache;
+            all.extend(extents);
         }
-        Ok((pieces, hit))
+        Ok((self.cut(all, offset, len), hit))
+    }
+
+    /// What a request wants of its extents.
+    fn cut(&self, extents: Extents, offset: u64, len: u64) -> Pieces {
+        let wanted = |(index, extent): (u64, Bytes)| {
+            let within = self.within(index, offset, len);
+            if within.len() == extent.len() { extent } else { part(&extent, within) }
+        };
+        (offset / self.extent_bytes()..).zip(extents).map(wanted).collect()
     }
 
     /// The bytes of an extent that a request wants.
@@ -227,8 +275,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
-    fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> SmallVec<[(Source, u64); 1]> {
-        let mut sources: SmallVec<[(Source, u64); 1]> = SmallVec::new();
+    fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> Sources {
+        let mut sources = Sources::new();
         let caching = self.is_cached();
         for index in extents {
             let key = self.key(index);
@@ -326,24 +374,62 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         fill: Fill,
         request: (u64, u64),
     ) -> Result<(Extents, bool), Error> {
-        let fetched: Fetched = self.cache.fetch(&run.extents).await;
-        let mut extents = Extents::new();
-        let mut hit = true;
+        match self.take_hits(first, &run, self.cache.fetch(&run.extents).await) {
+            Ok(extents) => Ok((extents, true)),
+            Err(fetched) => Ok((self.make_up(first, &run, fetched, fill, request).await?, false)),
+        }
+    }
+
+    /// Extents of a run that were all fetched; hands them back if some were not.
+    fn take_hits(&self, first: u64, run: &SsdRun, fetched: Fetched) -> Result<Extents, Fetched> {
+        if fetched.iter().any(Option::is_none) {
+            return Err(fetched);
+        }
         let is_alone = run.extents.len() == 1;
-        for ((index, epoch), extent) in (first..).zip(run.epochs).zip(fetched) {
+        let found = (first..).zip(&run.epochs).zip(fetched.into_iter().flatten());
+        let extents = found.map(|((index, epoch), bytes)| {
+            self.metrics.read_hit_extents.add(1);
+            self.keep_in_ram(index, &bytes, is_alone, *epoch);
+            bytes
+        });
+        Ok(extents.collect())
+    }
+
+    /// Ends a read of a run of which some could not be fetched.
+    async fn read_lost(
+        &self,
+        run: &SsdRun,
+        fetched: Fetched,
+        fill: Fill,
+        (offset, len): (u64, u64),
+    ) -> Result<(Pieces, bool), Error> {
+        let first = offset / self.extent_bytes();
+        let extents = self.make_up(first, run, fetched, fill, (offset, len)).await?;
+        Ok((self.cut(extents, offset, len), false))
+    }
+
+    /// Has the origin make up for extents of a run that could not be fetched.
+    async fn make_up(
+        &self,
+        first: u64,
+        run: &SsdRun,
+        fetched: Fetched,
+        fill: Fill,
+        request: (u64, u64),
+    ) -> Result<Extents, Error> {
+        let mut extents = Extents::new();
+        let is_alone = run.extents.len() == 1;
+        for ((index, epoch), extent) in (first..).zip(&run.epochs).zip(fetched) {
             match extent {
                 Some(bytes) => {
                     self.metrics.read_hit_extents.add(1);
-                    self.keep_in_ram(index, &bytes, is_alone, epoch);
+                    self.keep_in_ram(index, &bytes, is_alone, *epoch);
                     extents.push(bytes);
                 }
-                None => {
-                    hit = false;
-                    extents.extend(self.read_through(index..index + 1, fill, request).await?);
-                }
+                None => extents.extend(self.read_through(index..index + 1, fill, request).await?),
             }
         }
-        Ok((extents, hit))
+        Ok(extents)
     }
 
     /// Reads extents from the origin, each once however many ask for it, and sees to their insertion.

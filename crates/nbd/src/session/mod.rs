@@ -11,13 +11,16 @@ use crate::error::{NbdError, Phase};
 use crate::handshake::Negotiated;
 use crate::link::Link;
 use crate::memory::Turn;
+use crate::protocol::Request;
 use crate::server::ServerOptions;
 use crate::transport::{ReadHalf, WriteHalf};
 use check::Action;
-use futures_util::future::FusedFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use nitro_frontend::Disk;
 use nitro_port::yielding::yield_now;
+use queue::Cost;
 use reader::{Started, read_requests};
 use state::Session;
 use std::cell::RefCell;
@@ -155,15 +158,30 @@ async fn write_replies<E>(session: &Session<'_, E>, writer: &mut impl WriteHalf)
     Ok(())
 }
 
-/// Runs one request and queues its reply.
-async fn execute<E: Disk>(session: &Session<'_, E>, started: Started) {
+/// Runs one request and queues its reply. What reads do not need is in an allocation of its own, since a future takes the room of
+/// the largest step that it may take.
+fn execute<E: Disk>(session: &Session<'_, E>, started: Started) -> impl Future<Output = ()> {
+    match started.action {
+        Action::Read { .. } => Either::Left(read(session, started.request, started.cost)),
+        _ => Either::Right(change(session, started).boxed_local()),
+    }
+}
+
+/// Runs a read and queues its reply.
+#[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+fn read<E: Disk>(session: &Session<'_, E>, request: Request, cost: Cost) -> impl Future<Output = ()> {
+    async move {
+        let Negotiated { disk, requester, .. } = session.negotiated;
+        let result = disk.read(*requester, request.offset, request.len).await;
+        session.reply_read(cost, &request, result.map_err(NbdErrno::from));
+    }
+}
+
+/// Runs a request other than a read and queues its reply.
+async fn change<E: Disk>(session: &Session<'_, E>, started: Started) {
     let Started { request, action, payload, cost } = started;
     let (disk, from) = (&*session.negotiated.disk, session.negotiated.requester);
     let result = match action {
-        Action::Read { offset, len } => {
-            let result = disk.read(from, offset, len).await;
-            return session.reply_read(cost, &request, result.map_err(NbdErrno::from));
-        }
         Action::BlockStatus { one, .. } => return status::block_status(session, cost, &request, one).await,
         Action::Cache { offset, len } => {
             return session.reply_done(cost, request.cookie, cache(session, offset, len).await);
@@ -172,8 +190,8 @@ async fn execute<E: Disk>(session: &Session<'_, E>, started: Started) {
         Action::Flush => disk.flush(from).await,
         Action::Trim { offset, len, fua } => disk.trim(from, offset, len, fua).await,
         Action::WriteZeroes { offset, len, flags } => disk.write_zeroes(from, offset, len, flags).await,
-        // The reader answers these itself.
-        Action::Nothing { .. } | Action::Disconnect => Ok(()),
+        // Elsewhere.
+        Action::Read { .. } | Action::Nothing { .. } | Action::Disconnect => Ok(()),
     };
     session.reply_done(cost, request.cookie, result.map_err(NbdErrno::from));
 }
@@ -192,4 +210,74 @@ async fn cache<E: Disk>(session: &Session<'_, E>, offset: u64, len: u32) -> Resu
         yield_now().await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use nitro_frontend::{DiskError, DiskInfo, Pieces, Requester, Run, StatusOf, ZeroFlags};
+    use std::future::ready;
+
+    /// A disk whose reads take [`READ_BYTES`] and whose other futures are large.
+    struct Large;
+
+    const READ_BYTES: usize = 432;
+    type Done = Result<(), DiskError>;
+
+    /// A future with so many words in it.
+    async fn of_words<const WORDS: usize, T>(result: T) -> T {
+        let words = [0_u64; WORDS];
+        ready(()).await;
+        std::hint::black_box(&words);
+        result
+    }
+
+    impl Disk for Large {
+        fn info(&self) -> DiskInfo {
+            DiskInfo::new(1)
+        }
+        fn read(&self, _: Requester, _: u64, _: u32) -> impl Future<Output = Result<Pieces, DiskError>> {
+            Fixed([0; READ_BYTES / 8])
+        }
+        fn write(&self, _: Requester, _: u64, _: Bytes, _: bool) -> impl Future<Output = Done> {
+            of_words::<1000, _>(Ok(()))
+        }
+        fn flush(&self, _: Requester) -> impl Future<Output = Done> {
+            of_words::<1000, _>(Ok(()))
+        }
+        fn trim(&self, _: Requester, _: u64, _: u32, _: bool) -> impl Future<Output = Done> {
+            of_words::<1000, _>(Ok(()))
+        }
+        fn write_zeroes(&self, _: Requester, _: u64, _: u32, _: ZeroFlags) -> impl Future<Output = Done> {
+            of_words::<1000, _>(Ok(()))
+        }
+        fn cache(&self, _: Requester, _: u64, _: u32) -> impl Future<Output = Done> {
+            of_words::<1000, _>(Ok(()))
+        }
+        fn status(&self, _: StatusOf, _: u64, _: u32) -> impl Future<Output = Result<Vec<Run>, DiskError>> {
+            of_words::<1000, _>(Ok(Vec::new()))
+        }
+    }
+
+    /// A future of that very size.
+    struct Fixed([u64; READ_BYTES / 8]);
+
+    impl Future for Fixed {
+        type Output = Result<Pieces, DiskError>;
+        fn poll(self: Pin<&mut Self>, _: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+            std::hint::black_box(&self.0);
+            Poll::Pending
+        }
+    }
+
+    fn size<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_future_of_a_request_is_hardly_larger_than_a_read_of_the_disk() {
+        let bytes = size(|session: &'static Session<'static, Large>, started| execute(session, started));
+        assert!(bytes <= READ_BYTES + 80, "{bytes} bytes are allocated and moved for each request");
+    }
 }
