@@ -76,8 +76,7 @@ pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     (result, Work { requests: requests.get(), bytes_read: bytes_read.get(), bytes_written: bytes_written.get() })
 }
 
-/// Polls the parts of a session in turn: requests first, so that the replies to all that were received together leave
-/// together.
+/// Polls the parts of a session in turn, as far as its pace allows in one poll: requests first, so that replies leave together.
 async fn drive<E>(
     session: &Session<'_, E>,
     reader: impl Future<Output = Result<End, NbdError>>,
