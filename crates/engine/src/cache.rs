@@ -21,6 +21,7 @@ use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::{Buf, Bytes};
 use event_listener::Event;
+use nitro_cache::weu::Space;
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{CacheManager, Location, LruMap, Stats};
 use nitro_port::codec::{FingerprintHash, decode};
@@ -43,6 +44,8 @@ const JOURNAL_OFFSET: u64 = 1 << 20;
 
 /// Where an index of fingerprints begins, as erase blocks do.
 const INDEX_ALIGNMENT_BYTES: u64 = 128 << 10;
+/// Write-evict units that are looked at while the manager is locked.
+const WEUS_PER_LOCK: u32 = 1024;
 
 /// What one cache is and did, for status displays.
 #[derive(Debug, Clone, Serialize)]
@@ -420,6 +423,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
             insert_queue_bytes: self.queue.bytes(),
             ram_cache_bytes: self.ram.lock().bytes(),
         }
+    }
+
+    /// Where the bytes of its write-evict units are.
+    pub fn space(&self) -> Space {
+        let (weus, mut space) = (self.weu_count(), Space::default());
+        for first in (0..weus).step_by(WEUS_PER_LOCK as usize) {
+            self.manager.lock().add_space(first..first + WEUS_PER_LOCK, &mut space);
+        }
+        space
     }
 
     /// Ends the insertion workers once they have done what is queued, and refuses further work.

@@ -47,11 +47,11 @@ pub(super) struct Slot {
     /// What is worth it is being copied forward, after which it is evicted.
     pub(super) leaving: bool,
     /// Extents that refer to its entries.
-    live: u32,
+    pub(super) live: u32,
     /// Where any entry was classified.
     classes: Option<Box<Classes>>,
     /// Reasons not to evict it: extents that the origin has not got, or that the journal still names.
-    pins: u32,
+    pub(super) pins: u32,
     /// Filled with content that the origin has not got: the journal sees to its being durable.
     for_dirty: bool,
     /// Known from its header only, since the restart: its extents may never have reached the SSD.
@@ -128,7 +128,7 @@ impl Units for View<'_> {
 /// All slots of a cache.
 #[derive(Debug)]
 pub(crate) struct WeuTable {
-    slots: Vec<Slot>,
+    pub(super) slots: Vec<Slot>,
     open: Vec<(WeuId, Fill)>,
     free: VecDeque<WeuId>,
     order: Box<dyn Eviction>,
@@ -140,7 +140,7 @@ pub(crate) struct WeuTable {
     live_by_class: [u64; ClassId::COUNT],
     /// Slots from this number on are not opened: they were given up.
     limit: u32,
-    weu_bytes: u32,
+    pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
 }

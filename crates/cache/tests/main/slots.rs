@@ -1,6 +1,6 @@
 //! When slots of evicted write-evict units may be used again.
 
-use nitro_cache::weu::Stored;
+use nitro_cache::weu::{Space, Stored};
 use nitro_cache::{Append, CacheManager, Settings};
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 
@@ -70,4 +70,39 @@ fn a_unit_of_overwritten_dirty_extents_is_kept_until_the_journal_has_what_supers
     assert_eq!((manager.pinned_count(), manager.evict()), (2, None), "a crash brings the older content back");
     manager.release(superseded);
     assert_eq!((manager.pinned_count(), manager.evict().map(|evicted| evicted.weu)), (1, Some(weus[0])));
+}
+
+#[test]
+fn every_byte_of_the_units_is_told_once() {
+    let weu_bytes = u64::from(Settings::new(16 << 20).weu_bytes);
+    let mut manager = CacheManager::new(Settings { dedup: false, ..Settings::new(16 << 20) }).unwrap();
+    let space = |manager: &CacheManager| {
+        let mut space = Space::default();
+        for weu in 0..8 {
+            manager.add_space(weu..weu + 1, &mut space);
+        }
+        space
+    };
+    let key = |index| ExtentKey::new(ObjectId(0), ExtentIndex(index));
+    assert_eq!(space(&manager), Space { free_bytes: 8 * weu_bytes, ..Space::default() });
+    let (weu, _) = manager.open_weu().unwrap();
+    for index in 0..4 {
+        assert!(matches!(manager.append(weu, key(index), None, Stored::Packed(4000)), Append::At(_)));
+    }
+    assert_eq!(space(&manager).open_bytes, weu_bytes);
+    manager.seal(weu);
+    manager.stored(weu);
+    assert!(manager.invalidate(key(0)).is_some());
+    let (dirty, _) = manager.open_dirty_weu(512).unwrap();
+    assert!(matches!(manager.append_dirty(dirty, key(9), None, Stored::Packed(4000), 1), Append::At(_)));
+    manager.seal(dirty);
+    manager.stored(dirty);
+    let expected = Space {
+        free_bytes: 6 * weu_bytes,
+        pinned_bytes: weu_bytes,
+        live_bytes: weu_bytes * 3 / 4,
+        overwritten_bytes: weu_bytes / 4,
+        ..Space::default()
+    };
+    assert_eq!(space(&manager), expected);
 }

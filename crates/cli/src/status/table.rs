@@ -1,5 +1,6 @@
 //! The state of a server, for people.
 
+use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{
@@ -89,6 +90,22 @@ fn known_volume(known: &KnownVolume) -> String {
     format!("{name}: {}, {mode}, {} dirty, {served}", Size(*size_bytes), Size(*dirty_bytes))
 }
 
+/// Where the capacity is, without what there is nothing of.
+fn space(space: &Space) -> String {
+    let parts = [
+        (space.live_bytes, "live"),
+        (space.overwritten_bytes, "overwritten"),
+        (space.pinned_bytes, "pinned by dirty data"),
+        (space.open_bytes, "being filled"),
+        (space.free_bytes, "free"),
+        (space.unread_bytes, "not read yet"),
+        (space.retired_bytes, "failed to be written"),
+    ];
+    let text: Vec<_> =
+        parts.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{} {what}", Size(*bytes))).collect();
+    text.join(", ")
+}
+
 fn dirty(cache: &Cache) -> String {
     let stalls = match cache.dirty_stalls {
         0 => String::new(),
@@ -165,6 +182,7 @@ fn cache(cache: &Cache) -> String {
     let mut lines = vec![
         ("capacity", format!("{}, {:.1} % in use", Size(cache.capacity_bytes), 100.0 * used)),
         ("holds", format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity)),
+        ("space", space(&cache.space)),
         ("dirty", dirty(cache)),
         ("as started", start(cache)),
         ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),

@@ -13,6 +13,7 @@
 
 use crate::config::Emulation;
 use crate::cos::CosAction;
+use nitro_cache::weu::Space;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -271,6 +272,8 @@ pub struct Cache {
     pub cached_bytes: u64,
     /// The classes that it was brought for; empty: nothing was classified.
     pub classes: Vec<ClassOfContents>,
+    /// Where the capacity is.
+    pub space: Space,
     /// Cached bytes over the SSD space that holds them.
     pub effective_capacity: f64,
     /// Extent look-ups answered, and not, by the index.

@@ -6,6 +6,7 @@ use super::protocol::{
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
+use nitro_cache::weu::Space;
 use nitro_console::error::why;
 use nitro_console::logging;
 use nitro_engine::metrics;
@@ -79,6 +80,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         capacity_bytes: if absent { 0 } else { stats.weus * u64::from(settings.weu_bytes) },
         cached_bytes,
         classes: classes_of_contents(&cache.cached_by_class(), extent_bytes),
+        space: if absent { Space::default() } else { cache.space() },
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         hits: stats.hits,
         misses: stats.misses,
