@@ -18,6 +18,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-dependencies
+	scripts/check-mutations
 
 unit:
 	$(CARGO) test --workspace
