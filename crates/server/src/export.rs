@@ -288,7 +288,8 @@ impl VolumeExport {
     }
 
     async fn change(&self, from: Requester, change: Change) -> Result<(), DiskError> {
-        go_on(self.volume.change_as(self.class(from), change).await).map_err(|e| self.told(&e))
+        // Boxed: it is large, and would be moved with each future around it.
+        go_on(Box::pin(self.volume.change_as(self.class(from), change)).await).map_err(|e| self.told(&e))
     }
 
     /// What a client is told of an error. Failures of devices are logged.

@@ -6,7 +6,6 @@ use crate::report::{Band, Chart, Holds, Line, Lines, Section, Table, Verdict};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_port::{Clock, Device};
-use std::pin::pin;
 use std::time::Duration;
 
 /// Sizes of reads, in bytes.
@@ -95,7 +94,7 @@ async fn cached(bed: &mut Bed, scale: &Scale, generation: usize) -> Result<Costs
     bed.reopen().await?;
     let kind = CacheKind { bytes: scale.half_cache_bytes(), dedup: true, sequential: true };
     let cached = Cached::new(kind, &bed.clock, bed.snapshot(generation)?).await?;
-    let mut worker = pin!(cached.worker());
+    let mut worker = Box::pin(cached.worker());
     beside(&mut worker, cached.warm(scale.volume_bytes)).await??;
     let mut costs = Costs::new();
     for size in SIZES {

@@ -20,7 +20,7 @@ use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
 use nitro_trace::content::fill;
 use nitro_units::{Fingerprint, ObjectId};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -344,10 +344,10 @@ pub(super) fn flash(bytes: u64, clock: &VirtualTime) -> Result<Flash, Error> {
 
 /// Does something while a worker works.
 pub(super) async fn beside<T>(
-    worker: &mut Pin<&mut impl Future<Output = ()>>,
+    worker: &mut (impl Future<Output = ()> + Unpin),
     work: impl Future<Output = T>,
 ) -> Result<T, Error> {
-    match select(pin!(work), worker.as_mut()).await {
+    match select(pin!(work), worker).await {
         Either::Left((done, _)) => Ok(done),
         Either::Right(_) => Err(Error::new("reproduce cos", "the insertion ended too soon").or("please report it")),
     }

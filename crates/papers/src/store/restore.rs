@@ -7,7 +7,6 @@ use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_port::Device;
-use std::pin::pin;
 
 /// What a restore reads in one go, in bytes.
 const READ_BYTES: u64 = 512 << 10;
@@ -282,7 +281,7 @@ async fn cached(bed: &Bed, scale: &Scale, way: Way, generation: usize) -> Result
     let bytes = scale.volume_bytes * way.percent / 100;
     let kind = CacheKind { bytes, dedup: way.dedup, sequential: way.sequential };
     let mut cached = Cached::new(kind, &bed.clock, bed.snapshot(scale.generations)?).await?;
-    let mut worker = pin!(cached.worker());
+    let mut worker = Box::pin(cached.worker());
     // Contents shrink to a half: this is more than there is room for.
     beside(&mut worker, cached.warm(bytes * 4)).await??;
     let volume = cached.beside(bed.snapshot(generation)?);
