@@ -12,6 +12,7 @@ mod file_index;
 mod fingerprint_index;
 mod forget;
 pub mod forward;
+mod gone;
 mod location;
 mod lru_map;
 mod manager;
@@ -27,6 +28,7 @@ pub mod weu;
 mod write_back;
 
 pub use dirty::DirtyExtent;
+pub use gone::{Gone, Worth};
 pub use location::Location;
 pub use lru_map::LruMap;
 pub use manager::{Append, CacheManager, Evicted};

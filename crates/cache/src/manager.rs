@@ -8,6 +8,7 @@ use crate::eviction::{EVICT_STEP_ENTRIES, Eviction};
 use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::forward::Forwardings;
+use crate::gone::{Departed, Gone};
 use crate::location::Location;
 use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
@@ -48,6 +49,7 @@ pub struct CacheManager {
     pub(crate) stats: Stats,
     pub(crate) sweep: Sweep,
     pub(crate) forwardings: Forwardings,
+    pub(crate) departed: Departed,
     pub(crate) dirty: DirtyList,
     pub(crate) restore: Restore,
     /// The version of the last change.
@@ -88,6 +90,7 @@ impl CacheManager {
             stats: Stats::default(),
             sweep: Sweep::new(settings.weu_count()),
             forwardings: Forwardings::default(),
+            departed: Departed::new(settings.extents_raw(), settings.seed),
             dirty: DirtyList::default(),
             restore: Restore::default(),
             version: 0,
@@ -119,6 +122,7 @@ impl CacheManager {
             }
             Some((stale @ Reference::Dup(_), None)) => {
                 self.drop_reference(key, stale);
+                self.note_gone(key, Gone::Evicted);
                 self.stats.dups_stale_touched += 1;
                 self.stats.misses += 1;
                 None
@@ -159,6 +163,7 @@ impl CacheManager {
             self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX) });
         }
         self.drop_reference(key, reference);
+        self.note_gone(key, Gone::Overwritten);
         self.stats.invalidations += 1;
         location
     }
@@ -344,6 +349,7 @@ impl CacheManager {
             + self.dirty.ram_bytes()
             + self.forwardings.ram_bytes()
             + self.admission.ram_bytes()
+            + self.departed.ram_bytes()
             + self.destage.values().map(|policy| policy.ram_bytes()).sum::<usize>()
             + fingerprints
     }
@@ -381,6 +387,7 @@ impl CacheManager {
             && let Some(victim) = self.dups.get(number)
         {
             self.drop_reference(victim.key, Reference::Dup(number));
+            self.note_gone(victim.key, Gone::Evicted);
             self.stats.dups_displaced += 1;
         }
         self.weus.share(weu, entry);
@@ -412,8 +419,11 @@ impl CacheManager {
         self.warm_files(&keys[..count]);
         let was_on_probation = self.weus.lane(weu) != Lane::Main;
         for (entry, key) in (first..).zip(&keys[..count]) {
-            if self.files.remove(*key, Reference::Base(weu, entry)) && was_on_probation {
-                self.admission.dropped(*key, Admitted::MAIN);
+            if self.files.remove(*key, Reference::Base(weu, entry)) {
+                self.note_gone(*key, Gone::Evicted);
+                if was_on_probation {
+                    self.admission.dropped(*key, Admitted::MAIN);
+                }
             }
         }
         self.stats.base_entries -= count as u64;

@@ -3,6 +3,7 @@
 use crate::admission::AdmissionKind;
 use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
+use crate::gone::Departed;
 use crate::pattern::StreamSettings;
 use crate::weu::layout::ENTRIES_MAX;
 use nitro_units::WeuId;
@@ -259,7 +260,9 @@ impl Settings {
     pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
         let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);
         let eviction = self.eviction.ram_bytes_max(self.weu_count());
-        self.admission.ram_bytes_max(self.extents_raw()) + self.destage.ram_bytes_max(dirty) + eviction + classes
+        let departed = Departed::ram_bytes_max(self.extents_raw());
+        let admission = self.admission.ram_bytes_max(self.extents_raw());
+        admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed
     }
 
     /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.

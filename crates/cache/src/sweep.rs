@@ -6,6 +6,7 @@
 
 use crate::file_index::Reference;
 use crate::fingerprint_index::GENERATION_LAP;
+use crate::gone::Gone;
 use crate::manager::{CacheManager, target_is_current};
 
 /// Dups looked at in one step.
@@ -83,6 +84,7 @@ impl CacheManager {
             let Some(dup) = self.dups.get(number) else { continue };
             if !self.repair(number) {
                 self.drop_reference(dup.key, Reference::Dup(number));
+                self.note_gone(dup.key, Gone::Evicted);
                 self.stats.dups_cleaned += 1;
             }
         }

@@ -9,6 +9,7 @@ mod args;
 mod cache;
 mod cos;
 mod estimate;
+mod explain;
 mod generate;
 mod index;
 mod iostat;
@@ -45,6 +46,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Serve(args) => serve::run(args.config()?),
         Command::Status { control, output } => status::run(control, *output),
         Command::Iostat(args) => iostat::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Flush(args) => volume::flush(args),
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),

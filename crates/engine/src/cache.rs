@@ -592,7 +592,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if self.is_restoring() || extents <= self.manager.lock().stats().cached_extents {
             for first in (0..extents).step_by(step as usize) {
                 let keys = (first..extents.min(first + step)).map(|index| ExtentKey::new(object, ExtentIndex(index)));
-                self.telling(step_bytes, |manager| keys.for_each(|key| _ = manager.invalidate(key))).await;
+                self.telling(step_bytes, |manager| keys.for_each(|key| manager.disown(key))).await;
                 yield_now().await;
             }
             return;
@@ -626,7 +626,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.telling(some.len() * FORGET_BYTES, |manager| {
                 for (key, location) in some {
                     if manager.peek(*key).is_some_and(|found| found.is_same(location)) {
-                        manager.invalidate(*key);
+                        manager.disown(*key);
                     }
                 }
             })

@@ -39,6 +39,8 @@ pub use ram::RamPart;
 pub use recovery::Recovered;
 pub use relay::IndexRelay;
 pub use settings::EngineSettings;
-pub use volume::{CachedRun, Change, DestageFailure, Pieces, Rest, Volume, VolumeEntry, VolumeOptions, WriteMode};
+pub use volume::{
+    CachedRun, Change, DestageFailure, Explained, Pieces, Rest, StoredAt, Volume, VolumeEntry, VolumeOptions, WriteMode,
+};
 pub use write_log::{LogDevice, LogStatus, MissingLog};
 pub use writeback::DirtyShare;

@@ -110,6 +110,20 @@ counters! {
         read_miss_extents,
         /// Of those that came from the origin, extents that were known to have content that is cached: their recipe was read.
         recipe_hit_extents,
+        /// Extents that a read looked for in vain: the cache never had them, or has forgotten that.
+        missed_cold,
+        /// Of those that the cache had lately: their units were evicted.
+        missed_evicted,
+        /// They were overwritten or trimmed, and what took their place is not cached.
+        missed_overwritten,
+        /// The policy of admission refused them.
+        missed_refused,
+        /// They came when there was no room on the way to the SSD.
+        missed_dropped,
+        /// Others changed the volume, or their bytes could not be read.
+        missed_invalidated,
+        /// They are part of a sequential stream, which is kept off the SSD.
+        missed_stream,
         /// Extents that joined a read of the origin already under way.
         read_joined_extents,
         /// Extents read ahead of sequential streams.

@@ -13,6 +13,7 @@ pub use by_source::BySource;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
 
+use crate::gone::Gone;
 use crate::manager::CacheManager;
 use crate::settings::WEU_COUNT_MIN;
 use nitro_units::{ClassId, ExtentKey};
@@ -179,7 +180,10 @@ impl CacheManager {
         }
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
         let admitted = self.admission.admit(key, from);
-        self.stats.rejections += u64::from(admitted.is_none());
+        if admitted.is_none() {
+            self.stats.rejections += 1;
+            self.note_gone(key, Gone::Refused);
+        }
         admitted.map(|admitted| if has_lanes { admitted } else { Admitted { lane: Lane::Main, ..admitted } })
     }
 }

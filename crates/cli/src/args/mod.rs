@@ -19,7 +19,7 @@ pub(crate) use trace::{
     BadRecordsName, BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs,
     SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,
 };
-pub(crate) use volume::{AddArgs, FlushArgs, VolumeCommand};
+pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -59,6 +59,9 @@ pub(crate) enum Command {
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
+    /// Say where the cache has one place of a volume, or why it has not
+    #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
     /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),

@@ -2,8 +2,17 @@
 
 use super::{ControlArgs, OutputArgs};
 use clap::{Args, Subcommand};
+use nitro_console::size::Size;
 use nitro_server::config::{Emulation, Mode};
 use std::path::PathBuf;
+
+pub(super) const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  Why was the read at 3 GiB slow?
+    nitro explain vm 3G
+
+The cache remembers why it dropped three for each eight extents that it has room for. What it says changes with the next request; asking
+changes nothing. Misses by cause, of all reads: nitro status.";
 
 pub(super) const FLUSH_EXAMPLES: &str = "\
 Examples:
@@ -96,6 +105,19 @@ pub(crate) struct ShareArgs {
     /// Percentage of the cache's room for dirty data that this volume may use [default: 100]
     #[arg(long, value_name = "PCT")]
     pub(crate) dirty_share_max: Option<u8>,
+}
+
+/// `nitro explain`
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The volume's name
+    pub(crate) volume: String,
+    /// A byte of the volume, as 8192 or 1.5G
+    pub(crate) offset: Size,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// `nitro flush`

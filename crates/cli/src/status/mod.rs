@@ -2,6 +2,8 @@
 
 mod table;
 
+pub(crate) use table::block;
+
 use crate::args::{ControlArgs, OutputArgs};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
@@ -40,7 +42,8 @@ fn flat(status: &Status) -> Result<Table, Error> {
     Ok(table)
 }
 
-fn rows(table: &mut Table, kind: &str, name: &str, metric: &str, value: &Value) {
+/// Adds a row for each metric of a value.
+pub(crate) fn rows(table: &mut Table, kind: &str, name: &str, metric: &str, value: &Value) {
     let inner = |key: &str| if metric.is_empty() { key.to_owned() } else { format!("{metric}.{key}") };
     match value {
         Value::Object(fields) => {

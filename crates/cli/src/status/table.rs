@@ -4,7 +4,7 @@ use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume,
+    Cache, ClassOfContents, KnownVolume, Latency, Missed, Ram, Recording, Recovered, Server, Status, Volume,
 };
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ pub(super) fn render(status: &Status) -> String {
 }
 
 /// Labelled lines below a heading.
-fn block(heading: &str, lines: &[(&str, String)]) -> String {
+/// A heading and its lines, each with a label.
+pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
     let mut out = format!("{heading}\n");
     for (label, text) in lines {
         out += &format!("  {label:<14}{text}\n");
@@ -258,6 +259,28 @@ fn deduplication(cache: &Cache) -> String {
     format!("{:.2} : 1{compared}", cache.dedup_ratio)
 }
 
+/// Why reads missed, most often first.
+fn missed(missed: &Missed) -> String {
+    let Missed { cold, evicted, overwritten, refused, dropped, invalidated, stream } = *missed;
+    let mut parts = [
+        (cold, "not cached lately"),
+        (evicted, "evicted"),
+        (overwritten, "overwritten"),
+        (refused, "not admitted"),
+        (dropped, "dropped on their way"),
+        (invalidated, "invalidated"),
+        (stream, "of streams"),
+    ];
+    let all: u64 = parts.iter().map(|(count, _)| count).sum();
+    if all == 0 {
+        return "none".to_owned();
+    }
+    parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let told =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{} {why}", percent(*count, all)));
+    format!("{all} extents: {}", told.collect::<Vec<_>>().join(", "))
+}
+
 fn volume(volume: &Volume) -> String {
     let access = if volume.read_only { ", read-only" } else { "" };
     let domain = volume.dedup_domain.as_ref().map_or_else(String::new, |domain| format!(", shares within {domain:?}"));
@@ -288,6 +311,7 @@ fn volume(volume: &Volume) -> String {
             "hits",
             format!("{} of {extents} extents ({})", volume.read_hit_extents, percent(volume.read_hit_extents, extents)),
         ),
+        ("misses", missed(&volume.missed)),
         (
             "sequential",
             format!("{} extents read ahead, {} kept off the SSD", volume.readahead_extents, volume.bypassed_extents),

@@ -5,6 +5,7 @@ mod classes;
 mod commands;
 mod cos;
 mod estimating;
+mod explaining;
 mod fencing;
 mod flash_index;
 mod generated;

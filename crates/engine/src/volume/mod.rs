@@ -6,6 +6,7 @@
 mod contents;
 mod context;
 mod destage;
+mod explain;
 mod flights;
 mod mode;
 mod origin;
@@ -21,6 +22,7 @@ mod write_back;
 pub(crate) use context::GIVEN_UP_BYTES_MAX;
 use context::Waits;
 pub use context::{Change, Rest};
+pub use explain::{Explained, StoredAt};
 pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
 pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};

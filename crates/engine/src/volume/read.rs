@@ -8,9 +8,9 @@ use crate::insert::{Content, Job};
 use crate::kept::{Kept, Room, for_reply, settle};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
 use nitro_cache::pattern::Access;
+use nitro_cache::{Gone, Location};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, Origin, Recipe};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint};
@@ -225,6 +225,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let missing: u64 = sources.iter().map(|(source, _)| source.missing()).sum();
         let count = range.end - range.start;
         self.classes.read(class, len, (count - missing, count));
+        if self.is_cached() {
+            for (source, first) in &sources {
+                self.note_missed(*first..first + source.missing(), access.sequential);
+            }
+        }
         self.want_ahead(access.readahead);
         Ok(match sources.pop() {
             Some((Source::Ssd(run), _)) if sources.is_empty() => Plan::Ssd(run, fill),
@@ -521,7 +526,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let from = Provenance::read(fill.class);
         match fill.then {
             Then::Insert => {
+                let missed = reading.miss.extents.clone().take(keep.len());
                 let room = self.admit_fills(&mut keep);
+                if room.is_none() {
+                    self.note_gone(missed, Gone::Dropped);
+                }
                 for (index, kept, token) in reading.finish(result, keep) {
                     if let Some(room) = &room {
                         self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room));
@@ -585,6 +594,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             Ok(void) => self.cache.metrics.fills_voided.add(void),
             Err(job) => {
                 self.cache.metrics.fills_dropped.add(1);
+                self.note_gone(std::iter::once(index), Gone::Dropped);
                 self.flights.settle(index, &job.token);
             }
         }

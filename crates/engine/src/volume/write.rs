@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::insert::Content;
 use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
-use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
+use nitro_cache::{Gone, Location};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
 use nitro_units::Fingerprint;
@@ -293,6 +293,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let room = self.cache.queue.admit(settle(whole) + 2 * (self.extent_bytes() + OVERHEAD_BYTES));
         if room.is_none() {
             self.cache.metrics.fills_dropped.add(contents.len() as u64);
+            self.note_gone(contents.iter().map(|(index, _)| *index), Gone::Dropped);
         }
         room
     }

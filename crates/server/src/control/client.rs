@@ -1,6 +1,6 @@
 //! The client's side.
 
-use super::protocol::{Command, Outcome, Request, Response, Status, VERSION};
+use super::protocol::{Command, Explanation, Outcome, Request, Response, Status, VERSION};
 use crate::serve::{CONTROL_SUFFIX, runtime_folder};
 use nitro_console::error::Error;
 use std::fs;
@@ -44,6 +44,12 @@ impl Client {
     pub fn status(&mut self) -> Result<Status, Error> {
         let response = self.ask(Command::Status, Some(ANSWER_MAX))?;
         response.status.ok_or_else(|| self.strange())
+    }
+
+    /// Asks what a volume's cache knows of one place.
+    pub fn explain(&mut self, volume: &str, offset: u64) -> Result<Explanation, Error> {
+        let response = self.ask(Command::Explain { volume: volume.to_owned(), offset }, Some(ANSWER_MAX))?;
+        response.explained.ok_or_else(|| self.strange())
     }
 
     /// Has the server do something, however long it takes.

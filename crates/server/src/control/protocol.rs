@@ -45,6 +45,13 @@ pub enum Command {
         /// Answer only once the origin is up to date.
         wait: bool,
     },
+    /// What the cache knows of one place of a volume.
+    Explain {
+        /// Its name.
+        volume: String,
+        /// A byte of it.
+        offset: u64,
+    },
     /// Changes settings of a volume.
     VolumeSet {
         /// Its name.
@@ -141,7 +148,7 @@ pub struct Outcome {
     pub uris: Vec<String>,
 }
 
-/// What the server answers: one of the three.
+/// What the server answers: one of the four.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// [`VERSION`].
@@ -149,6 +156,9 @@ pub struct Response {
     /// To [`Command::Status`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
+    /// To [`Command::Explain`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explanation>,
     /// To all other commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Outcome>,
@@ -540,6 +550,9 @@ pub struct Volume {
     /// Of the misses: found in the cache by the fingerprint that the origin's recipe told.
     #[serde(default)]
     pub recipe_hit_extents: u64,
+    /// Extents that reads looked for in vain, by why they were not cached.
+    #[serde(default)]
+    pub missed: Missed,
     /// Extents that another request was reading already.
     pub read_joined_extents: u64,
     /// Extents read ahead.
@@ -562,6 +575,66 @@ pub struct Volume {
     pub write_latency: Latency,
     /// Of flushes.
     pub flush_latency: Latency,
+}
+
+/// Extents that reads looked for in vain, by why they were not cached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// The cache never had them, or has forgotten that it had.
+    pub cold: u64,
+    /// Evicted.
+    pub evicted: u64,
+    /// Overwritten or trimmed, and what took their place is not cached.
+    pub overwritten: u64,
+    /// Refused by the policy of admission.
+    pub refused: u64,
+    /// There was no room on the way to the SSD when they came.
+    pub dropped: u64,
+    /// Others changed the volume, or the bytes could not be read.
+    pub invalidated: u64,
+    /// Part of a sequential stream, which is kept off the SSD.
+    pub stream: u64,
+}
+
+/// What the cache knows of one place of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The volume's name.
+    pub volume: String,
+    /// First byte of the extent.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Whether the cache can answer a read of it.
+    pub cached: bool,
+    /// The origin has not got its newest content.
+    pub dirty: bool,
+    /// The RAM cache has it.
+    pub in_ram: bool,
+    /// It is on its way into the cache.
+    pub pending: bool,
+    /// Where on the SSD it is.
+    pub stored: Option<Stored>,
+    /// Why it is not on the SSD: `evicted`, `overwritten`, `refused`, `dropped` or `invalidated`; none: it never was, or that is
+    /// forgotten.
+    pub gone: Option<String>,
+}
+
+/// Where an extent is on the SSD.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The number of its write-evict unit.
+    pub weu: u32,
+    /// Bytes read for it; 0: it is all zero.
+    pub read_bytes: u64,
+    /// Its unit is still in RAM: being filled, or on its way to the SSD.
+    pub on_its_way: bool,
+    /// Its unit was opened for what is expected to stay (`main`) or for the rest (`side`: on probation).
+    pub lane: String,
+    /// How often it was used again since its unit is full, up to 3.
+    pub heat: u8,
+    /// The class that it was brought for; 0: none.
+    pub class: u8,
 }
 
 /// Percentiles in microseconds.
@@ -595,7 +668,8 @@ mod tests {
         let request = Request { version: VERSION, command: flush };
         let text = r#"{"version":1,"command":{"flush":{"volume":"vm","wait":true}}}"#;
         assert_eq!(serde_json::to_string(&request).unwrap(), text);
-        let response = Response { version: VERSION, status: None, done: None, error: Some("no".into()) };
+        let response =
+            Response { version: VERSION, status: None, explained: None, done: None, error: Some("no".into()) };
         assert_eq!(serde_json::to_string(&response).unwrap(), r#"{"version":1,"error":"no"}"#);
         let later = r#"{"version":1,"error":"no","news":7}"#;
         assert_eq!(serde_json::from_str::<Response>(later).unwrap(), response);

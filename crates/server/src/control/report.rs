@@ -1,15 +1,16 @@
 //! The engine's counters as the control protocol tells them.
 
 use super::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, FlashIndex, KnownVolume, Latency, Log, Recording, Recovered, Server,
-    Status, Volume,
+    Cache, ClassOfContents, ClassOfRequests, Explanation, FlashIndex, KnownVolume, Latency, Log, Missed, Recording,
+    Recovered, Server, Status, Stored, Volume,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
+use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
-use nitro_console::error::why;
+use nitro_console::error::{Error, why};
 use nitro_console::logging;
-use nitro_engine::metrics;
+use nitro_engine::{Explained, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
@@ -224,6 +225,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         read_hit_extents: counters.read_hit_extents,
         read_miss_extents: counters.read_miss_extents,
         recipe_hit_extents: counters.recipe_hit_extents,
+        missed: missed(&counters),
         read_joined_extents: counters.read_joined_extents,
         readahead_extents: counters.readahead_extents,
         bypassed_extents: counters.bypassed_extents,
@@ -236,6 +238,50 @@ fn volume_status(export: &VolumeExport) -> Volume {
         write_latency: latencies.write.into(),
         flush_latency: latencies.flush.into(),
     }
+}
+
+fn missed(counters: &metrics::VolumeCounters) -> Missed {
+    Missed {
+        cold: counters.missed_cold,
+        evicted: counters.missed_evicted,
+        overwritten: counters.missed_overwritten,
+        refused: counters.missed_refused,
+        dropped: counters.missed_dropped,
+        invalidated: counters.missed_invalidated,
+        stream: counters.missed_stream,
+    }
+}
+
+/// What a volume's cache knows of the extent at an offset.
+///
+/// # Errors
+/// No volume of that name is served, or it ends before.
+pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explanation, Error> {
+    let export = served.named(volume)?;
+    let explained = export.volume.explain(offset).ok_or_else(|| {
+        let size_bytes = export.volume.size_bytes();
+        Error::new(format_args!("offset {offset}"), format_args!("volume {volume} ends at {size_bytes}"))
+    })?;
+    let Explained { range, dirty, pending, in_ram, stored, gone } = explained;
+    let lane = |lane| if lane == Lane::Main { "main" } else { "side" };
+    Ok(Explanation {
+        volume: volume.to_owned(),
+        offset: range.start,
+        bytes: range.end - range.start,
+        cached: in_ram || pending || stored.is_some(),
+        dirty,
+        in_ram,
+        pending,
+        stored: stored.map(|at| Stored {
+            weu: at.weu.0,
+            read_bytes: at.read_bytes,
+            on_its_way: at.on_its_way,
+            lane: lane(at.worth.lane).to_owned(),
+            heat: at.worth.heat,
+            class: at.worth.class.number(),
+        }),
+        gone: gone.map(|gone| format!("{gone:?}").to_lowercase()),
+    })
 }
 
 impl From<metrics::Latency> for Latency {

@@ -82,11 +82,17 @@ async fn read_line(reader: &mut StreamReader, received: &mut Vec<u8>) -> io::Res
 }
 
 async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
-    let empty = Response { version: VERSION, status: None, done: None, error: None };
+    let empty = Response { version: VERSION, status: None, explained: None, done: None, error: None };
     let refuse = |error: String| Response { error: Some(error), ..empty.clone() };
     match serde_json::from_slice::<Request>(line) {
         Ok(Request { version: VERSION, command: Command::Status }) => {
             Response { status: Some(report::status(served)), ..empty }
+        }
+        Ok(Request { version: VERSION, command: Command::Explain { volume, offset } }) => {
+            match report::explanation(served, &volume, offset) {
+                Ok(explained) => Response { explained: Some(explained), ..empty },
+                Err(error) => refuse(error.to_string()),
+            }
         }
         Ok(Request { version: VERSION, command }) => match execute(command, served).await {
             Ok(done) => Response { done: Some(done), ..empty },
@@ -101,7 +107,8 @@ async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
 
 async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Error> {
     match command {
-        Command::Status => Ok(Outcome::default()),
+        // Answered without waiting.
+        Command::Status | Command::Explain { .. } => Ok(Outcome::default()),
         Command::Flush { volume, wait } => served.flush(&volume, wait).await,
         Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max } => {
             served.set(&volume, mode, (dirty_share_min, dirty_share_max)).await

@@ -49,7 +49,11 @@ fn outcome(export: &VolumeExport, message: impl Display) -> Outcome {
 }
 
 impl Served {
-    fn named(&self, name: &str) -> Result<Arc<VolumeExport>, Error> {
+    /// The served volume of that name.
+    ///
+    /// # Errors
+    /// None is; it says which are.
+    pub fn named(&self, name: &str) -> Result<Arc<VolumeExport>, Error> {
         self.volume(name).ok_or_else(|| {
             let names: Vec<_> = self.all().iter().map(|export| export.name.clone()).collect();
             Error::new(format_args!("volume {name}"), "it is not served here").or(match names.is_empty() {

@@ -1,0 +1,132 @@
+//! Why extents are not cached: what became of those that were, as far as that is remembered.
+
+use crate::admission::Lane;
+use crate::file_index::mix;
+use crate::location::Location;
+use crate::manager::CacheManager;
+use nitro_units::{ClassId, ExtentKey};
+
+/// Why an extent is not cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Gone {
+    /// Its unit was evicted.
+    Evicted,
+    /// It was overwritten or trimmed, and what took its place is not cached.
+    Overwritten,
+    /// The policy of admission refused it.
+    Refused,
+    /// It came when there was no room on the way to the SSD.
+    Dropped,
+    /// It was forgotten: its volume was changed by others, or its bytes could not be read.
+    Invalidated,
+}
+
+impl Gone {
+    const ALL: [Self; 5] = [Self::Evicted, Self::Overwritten, Self::Refused, Self::Dropped, Self::Invalidated];
+    const BITS: u32 = 3;
+}
+
+/// What a cached extent is worth to the policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worth {
+    /// Where its unit was filled: [`Lane::Side`] is on probation.
+    pub lane: Lane,
+    /// How often it was used again since its unit is full, up to [`HEAT_MAX`](crate::weu::HEAT_MAX).
+    pub heat: u8,
+    /// The class that it was brought for.
+    pub class: ClassId,
+}
+
+/// What became of extents, by 13 bits of their hash beside their place: three for each eight extents that the cache holds if none
+/// shrinks. What comes to the same place later takes it.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    places: Box<[u16]>,
+    seed: u64,
+}
+
+impl Departed {
+    pub(crate) fn new(extents: u64, seed: u64) -> Self {
+        Self { places: vec![0; Self::count(extents)].into(), seed }
+    }
+
+    fn count(extents: u64) -> usize {
+        usize::try_from(extents * 3 / 8).unwrap_or(usize::MAX).max(1)
+    }
+
+    pub(crate) fn ram_bytes_max(extents: u64) -> u64 {
+        (Self::count(extents) * size_of::<u16>()) as u64
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        size_of_val(&*self.places)
+    }
+
+    /// The place of a key, and its tag.
+    fn find(&self, key: ExtentKey) -> (usize, u16) {
+        let hash = mix(key.raw() ^ self.seed);
+        let place = ((u128::from(hash) * self.places.len() as u128) >> 64) as usize;
+        (place, (hash as u16) << Gone::BITS)
+    }
+
+    fn note(&mut self, key: ExtentKey, gone: Gone) {
+        let (place, tag) = self.find(key);
+        self.places[place] = tag | (gone as u16 + 1);
+    }
+
+    fn get(&self, key: ExtentKey) -> Option<Gone> {
+        let (place, tag) = self.find(key);
+        let known = self.places[place];
+        let number = (known & ((1 << Gone::BITS) - 1)).checked_sub(1)?;
+        if known >> Gone::BITS == tag >> Gone::BITS { Gone::ALL.get(usize::from(number)).copied() } else { None }
+    }
+}
+
+impl CacheManager {
+    /// Notes why an extent is not cached.
+    pub fn note_gone(&mut self, key: ExtentKey, gone: Gone) {
+        self.departed.note(key, gone);
+    }
+
+    /// What the extent at a location is worth.
+    #[must_use]
+    pub fn worth(&self, location: &Location) -> Worth {
+        let (weu, entry) = (location.weu, location.entry);
+        Worth { lane: self.weus.lane(weu), heat: self.weus.heat(weu, entry), class: self.weus.class_of(weu, entry) }
+    }
+
+    /// As [`invalidate`](Self::invalidate), where its bytes are not to be believed any more.
+    pub fn disown(&mut self, key: ExtentKey) {
+        if self.invalidate(key).is_some() {
+            self.note_gone(key, Gone::Invalidated);
+        }
+    }
+
+    /// Why an extent that is not cached is not; `None`: it never was, or that is forgotten.
+    #[must_use]
+    pub fn why_gone(&self, key: ExtentKey) -> Option<Gone> {
+        self.departed.get(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_units::{ExtentIndex, ObjectId};
+
+    #[test]
+    fn what_went_last_is_remembered_and_what_never_came_is_not_known() {
+        let mut departed = Departed::new(8000, 5);
+        let key = |index| ExtentKey::new(ObjectId(3), ExtentIndex(index));
+        for index in 0..1000 {
+            departed.note(key(index), Gone::ALL[index as usize % 5]);
+        }
+        let right = (0..1000).filter(|index| departed.get(key(*index)) == Some(Gone::ALL[*index as usize % 5])).count();
+        assert!(right > 800, "{right} of 1000 with 3000 places");
+        let taken_for_others = (1000..101_000).filter(|index| departed.get(key(*index)).is_some()).count();
+        assert!(taken_for_others < 50, "{taken_for_others} of 100,000");
+        departed.note(key(7), Gone::Refused);
+        assert_eq!(departed.get(key(7)), Some(Gone::Refused));
+        assert_eq!(departed.ram_bytes() as u64, Departed::ram_bytes_max(8000));
+    }
+}
