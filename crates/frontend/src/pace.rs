@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-/// Requests that lead to I/O, begun or ended in one poll: with all that are ready, the requests of a client travel together,
-/// and the device idles between their crowds.
+/// Requests that lead to I/O, begun or ended in one poll. Without a bound, a client's requests are all begun together and all answered
+/// together, and the device idles in between.
 const CROWD_MAX: u32 = 8;
-/// Requests that are answered at once, in one poll. Nothing idles meanwhile but the client, so that a batch may be larger.
+/// Requests that are answered at once in one poll. More than of the others: no device waits for them.
 const ANSWERED_MAX: u32 = 64;
 
 /// Bounds what one client's requests are given of a poll. Between two polls the reactor submits what was begun and gives other

@@ -11,8 +11,8 @@ Examples:
   Why was the read at 3 GiB slow?
     nitro explain vm 3G
 
-The cache remembers why it dropped three for each eight extents that it has room for. What it says changes with the next request; asking
-changes nothing. Misses by cause, of all reads: nitro status.";
+The cache remembers why extents are gone, for three eighths as many as it has room for. Asking changes nothing, and does not count as
+a use. nitro status shows the causes of all misses.";
 
 pub(super) const FLUSH_EXAMPLES: &str = "\
 Examples:

@@ -390,14 +390,18 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if fetched.iter().any(Option::is_none) {
             return Err(fetched);
         }
-        let is_alone = run.extents.len() == 1;
         let found = (first..).zip(&run.epochs).zip(fetched.into_iter().flatten());
         let extents = found.map(|((index, epoch), bytes)| {
-            self.metrics.read_hit_extents.add(1);
-            self.keep_in_ram(index, &bytes, is_alone, *epoch);
+            self.note_fetched(index, &bytes, run, *epoch);
             bytes
         });
         Ok(extents.collect())
+    }
+
+    /// Counts an extent of a run that was fetched, and keeps it in RAM.
+    fn note_fetched(&self, index: u64, bytes: &Bytes, run: &SsdRun, epoch: u32) {
+        self.metrics.read_hit_extents.add(1);
+        self.keep_in_ram(index, bytes, run.extents.len() == 1, epoch);
     }
 
     /// Ends a read of a run of which some could not be fetched.
@@ -423,12 +427,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         request: (u64, u64),
     ) -> Result<Extents, Error> {
         let mut extents = Extents::new();
-        let is_alone = run.extents.len() == 1;
         for ((index, epoch), extent) in (first..).zip(&run.epochs).zip(fetched) {
             match extent {
                 Some(bytes) => {
-                    self.metrics.read_hit_extents.add(1);
-                    self.keep_in_ram(index, &bytes, is_alone, *epoch);
+                    self.note_fetched(index, &bytes, run, *epoch);
                     extents.push(bytes);
                 }
                 None => extents.extend(self.read_through(index..index + 1, fill, request).await?),

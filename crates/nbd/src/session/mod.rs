@@ -189,7 +189,7 @@ async fn change<E: Disk>(session: &Session<'_, E>, started: Started) {
         Action::Flush => disk.flush(from).await,
         Action::Trim { offset, len, fua } => disk.trim(from, offset, len, fua).await,
         Action::WriteZeroes { offset, len, flags } => disk.write_zeroes(from, offset, len, flags).await,
-        // Elsewhere.
+        // `execute` runs reads itself, and the reader answers the others.
         Action::Read { .. } | Action::Nothing { .. } | Action::Disconnect => Ok(()),
     };
     session.reply_done(cost, request.cookie, result.map_err(NbdErrno::from));
