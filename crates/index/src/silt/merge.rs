@@ -84,13 +84,14 @@ impl<D: Device> Silt<D> {
         }
         let mut until_turn = TURN;
         while let Some(at) = lowest(&cursors) {
-            writer.make_room(self.held()).await?;
             let mut written = 0;
             let hash = cursors[at].hash().unwrap_or(0);
             let (key, value) = cursors[at].entry();
             // Where newer entries cannot be read, older ones of the same keys must not take their place.
             let is_stale = cursors[..at].iter().any(|c| c.lost().is_some());
             if value.is_some_and(|value| self.keeps(key, value)) && !is_stale {
+                // Only here: a segment without an entry would be one too many.
+                writer.make_room(self.held()).await?;
                 trie.push(hash);
                 if writer.push(key, value) {
                     written = writer.write_piece().await?;

@@ -1,6 +1,6 @@
 //! BufferHash against a naive map, with crashes, damage and evictions.
 
-use crate::model::{Model, Rng, Seed, crash_now, doom, key, seeds};
+use crate::model::{Model, Rng, Seed, doom, failed, key, opened, seeds};
 use futures_executor::block_on;
 use nitro_device::{CrashingDevice, RamDevice};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
@@ -15,7 +15,7 @@ fn plan(shape: Shape, entries: u64, ram_bytes: u64) -> Plan {
     Plan::new(&Options { shape, entries, ram_bytes }).unwrap()
 }
 
-/// Fails power again and again, and compares what is left.
+/// Fails power again and again, or takes the room that the device has, and compares what is left.
 fn crash(seed: u64, entries: u64, keys: u64, evicts: bool, eviction: &Eviction) {
     let _seed = Seed(seed);
     let mut rng = Rng(seed);
@@ -24,9 +24,8 @@ fn crash(seed: u64, entries: u64, keys: u64, evicts: bool, eviction: &Eviction) 
     let mut model = Model::new(BIG, evicts);
     block_on(BufferHash::create(Arc::clone(&device), plan, eviction.clone(), seed)).unwrap();
     for _ in 0..6 {
-        let Ok(index) = block_on(BufferHash::open(Arc::clone(&device), eviction.clone())) else {
-            // Power failed while it was opened.
-            device = Arc::new(device.crashed());
+        let Some(index) = opened(block_on(BufferHash::open(Arc::clone(&device), eviction.clone()))) else {
+            device = failed(device, &mut rng);
             continue;
         };
         block_on(model.check_crashed(&index));
@@ -40,20 +39,20 @@ fn crash(seed: u64, entries: u64, keys: u64, evicts: bool, eviction: &Eviction) 
                 break;
             }
         }
-        device = crash_now(&device, &mut rng);
+        device = failed(device, &mut rng);
     }
     assert!(model.len() > 0);
 }
 
 #[test]
-fn what_was_synced_survives_power_failures() {
+fn what_was_synced_survives_failures_of_the_device() {
     for seed in seeds(60) {
         crash(seed, 4000, 1500, false, &Eviction::Fifo);
     }
 }
 
 #[test]
-fn power_failures_while_entries_give_way_bring_nothing_old_back() {
+fn failures_while_entries_give_way_bring_nothing_old_back() {
     for seed in seeds(30) {
         let policies = [Eviction::Fifo, Eviction::Lru, Eviction::Priority(Arc::new(|key, _| key[7] % 4 == 0))];
         crash(seed, 800, 2000, true, &policies[(seed % 3) as usize]);

@@ -151,16 +151,33 @@ impl Model {
     }
 }
 
-/// Lets power fail within the next `within` writes and flushes.
+/// Lets power fail within the next `within` writes and flushes, or the device run out of room before.
 pub fn doom(device: &CrashingDevice, rng: &mut Rng, within: u64) {
     device.fail_power_after(rng.below(within));
+    if rng.below(2) == 0 {
+        device.set_room(rng.below(within) * 4096);
+    }
 }
 
-/// What a power failure leaves of a device; now and then power fails again while it is opened.
-pub fn crash_now(device: &CrashingDevice, rng: &mut Rng) -> Arc<CrashingDevice> {
-    let device = Arc::new(device.crashed());
+/// What a failure leaves: after one of power what it may leave, else all that was written. Now and then the device fails
+/// again while the index is opened.
+pub fn failed(device: Arc<CrashingDevice>, rng: &mut Rng) -> Arc<CrashingDevice> {
+    let left = if rng.below(3) == 0 { device } else { Arc::new(device.crashed()) };
+    left.set_room(u64::MAX);
     if rng.below(3) == 0 {
-        doom(&device, rng, 4);
+        doom(&left, rng, 4);
     }
-    device
+    left
+}
+
+/// The index; none if its device failed while it was opened.
+///
+/// # Panics
+/// When it cannot be opened for another reason.
+pub fn opened<I>(index: Result<I, nitro_index::Error>) -> Option<I> {
+    match index {
+        Ok(index) => Some(index),
+        Err(nitro_index::Error::Device(_)) => None,
+        Err(error) => panic!("what a failure left is not opened: {error}"),
+    }
 }
