@@ -171,6 +171,25 @@ impl CrashingDevice {
         crashed
     }
 
+    /// The process that wrote ended, power did not fail: what it had asked for and not awaited is done in part, sector by
+    /// sector, and nothing of it is done later.
+    pub fn settle(&self) {
+        let state = &mut *self.state.lock();
+        let (settled, under_way) = std::mem::take(&mut state.unflushed).into_iter().partition(|w| w.returned);
+        state.unflushed = settled;
+        let under_way: Vec<Written> = under_way;
+        for write in under_way {
+            for at in (0..write.data.len()).step_by(SECTOR_BYTES) {
+                if state.random().is_multiple_of(2) {
+                    let data = write.data.slice(at..write.data.len().min(at + SECTOR_BYTES));
+                    let offset = write.offset + at as u64;
+                    State::apply(&mut state.image, offset, &data);
+                    state.unflushed.push(Written { offset, data, returned: true, number: write.number });
+                }
+            }
+        }
+    }
+
     /// Whether the device has power still, after one more operation.
     fn admit(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
         DeviceError::check(&self.geometry, operation, offset, len)?;

@@ -204,46 +204,63 @@ fn settle_table(table: &Mutex<super::table::SuperTable>, number: u32, verdict: &
 /// The journal as it was found.
 struct Read {
     half: usize,
-    generation: u64,
     /// Pages up to the end of the last whole batch.
     pages: u32,
 }
 
-/// Finds the generation that holds. Returns it, and below which sequence number everything was durable.
-async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>, u64), Error> {
-    let (mut durable, mut best) = (0, None::<Read>);
-    for half in 0..2 {
-        let (mut generation, mut whole, mut pages, mut durable_pages) = (None, true, 0, 0);
-        for_pages(index, half, index.plan.journal_pages, |number, page| {
-            let header = page.map(Page::header).filter(|h| h.in_journal && h.place == number);
-            let Some(header) = header else {
-                whole = false;
-                return;
-            };
-            durable = durable.max(header.durable.min(1 << 62));
-            if number == 0 {
-                generation = Some(header.number);
-            }
-            if generation == Some(header.number) {
-                durable_pages = durable_pages.max(header.pages);
-                if whole && header.flag {
-                    pages = number + 1;
-                }
-            } else {
-                whole = false;
-            }
-        })
-        .await?;
-        if pages < durable_pages {
-            return Err(Error::Damaged("a page of its journal fails its checksum".to_owned()));
+/// What a half holds of its newest generation. Of older ones it holds remains only: a generation is begun in a half when
+/// the other half has what counts.
+#[derive(Default)]
+struct Half {
+    generation: Option<u64>,
+    /// All pages so far are of this generation.
+    whole: bool,
+    /// Pages up to the end of the last whole batch.
+    pages: u32,
+    /// Pages that were durable.
+    durable_pages: u32,
+}
+
+impl Half {
+    fn see(&mut self, number: u32, header: Option<Header>) {
+        let Some(header) = header else {
+            self.whole = false;
+            return;
+        };
+        let generation = Some(header.number);
+        if generation > self.generation {
+            *self = Self { generation, whole: number == 0, pages: 0, durable_pages: 0 };
         }
-        if let Some(generation) = generation.filter(|_| pages > 0)
-            && best.as_ref().is_none_or(|b| b.generation < generation)
-        {
-            best = Some(Read { half, generation, pages });
+        self.whole &= generation == self.generation;
+        if generation == self.generation {
+            self.durable_pages = self.durable_pages.max(header.pages);
+        }
+        if self.whole && header.flag {
+            self.pages = number + 1;
         }
     }
-    Ok((best, durable))
+}
+
+/// Finds the generation that holds. Returns it, and below which sequence number everything was durable.
+async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>, u64), Error> {
+    let mut durable = 0;
+    let mut halves = [Half::default(), Half::default()];
+    for (at, half) in halves.iter_mut().enumerate() {
+        for_pages(index, at, index.plan.journal_pages, |number, page| {
+            let header = page.map(Page::header).filter(|h| h.in_journal && h.place == number);
+            durable = durable.max(header.map_or(0, |h| h.durable.min(1 << 62)));
+            half.see(number, header);
+        })
+        .await?;
+    }
+    let whole = |at: usize| halves[at].generation.filter(|_| halves[at].pages > 0);
+    let newest = usize::from(whole(1) > whole(0));
+    let lacks_pages = |half: &Half| half.pages < half.durable_pages && half.generation >= whole(newest);
+    if halves.iter().any(lacks_pages) {
+        return Err(Error::Damaged("a page of its journal fails its checksum".to_owned()));
+    }
+    let pages = halves[newest].pages;
+    Ok((whole(newest).map(|_| Read { half: newest, pages }), durable))
 }
 
 /// Calls `each` for the first pages of a half; `None` for one that fails its checksum.

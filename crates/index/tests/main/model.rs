@@ -163,6 +163,7 @@ pub fn doom(device: &CrashingDevice, rng: &mut Rng, within: u64) {
 /// again while the index is opened.
 pub fn failed(device: Arc<CrashingDevice>, rng: &mut Rng) -> Arc<CrashingDevice> {
     let left = if rng.below(3) == 0 { device } else { Arc::new(device.crashed()) };
+    left.settle();
     left.set_room(u64::MAX);
     if rng.below(3) == 0 {
         doom(&left, rng, 4);
