@@ -4,6 +4,7 @@ use crate::Error;
 use crate::chunks::Region;
 use crate::counters::{Counters, Counting};
 use crate::format::node::Node;
+use crate::format::record::Record;
 use crate::format::superblock::Superblock;
 use crate::journal::Journal;
 use crate::known::State;
@@ -150,7 +151,8 @@ impl<D: Device> Store<D> {
         Ok(store)
     }
 
-    /// Opens the store on `device`: it holds all that was made durable.
+    /// Opens the store on `device`: it holds all that was made durable. A fingerprint index that is damaged is made anew from the
+    /// containers.
     ///
     /// # Errors
     /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
@@ -158,9 +160,9 @@ impl<D: Device> Store<D> {
         let superblock = Superblock::read(&*device).await?;
         let layout = check_size(&*device, &superblock)?;
         let (seed, bytes) = (superblock.seed, superblock.journal_bytes);
-        let (epoch, records) = Journal::read(&*device, layout.journals_at, bytes, seed).await?;
-        let index = Silt::open(index_device(&device, &superblock, &layout)?, Rates::default()).await?;
-        let journal = Journal::new(layout.journals_at, bytes, seed, epoch);
+        let (epoch, mut records) = Journal::read(&*device, layout.journals_at, bytes, seed).await?;
+        let mut journal = Journal::new(layout.journals_at, bytes, seed, epoch);
+        let index = open_index(&device, (&superblock, &layout), (&mut journal, epoch), &mut records).await?;
         let mut slots = Slots::new(superblock.containers);
         let mut objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
         let upto = recover::replay(records, &mut slots, &mut objects)?;
@@ -246,6 +248,31 @@ impl<D> std::fmt::Debug for Store<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let identity = self.superblock.identity;
         f.debug_struct("Store").field("identity", &identity).finish_non_exhaustive()
+    }
+}
+
+/// Opens the fingerprint index. In the place of one that is damaged it makes an empty one, which lacks all containers: the
+/// journal says so, durably, before.
+async fn open_index<D: Device>(
+    device: &Arc<D>,
+    (superblock, layout): (&Superblock, &Layout),
+    (journal, epoch): (&mut Journal, u64),
+    records: &mut Vec<Record>,
+) -> Result<Silt<SliceDevice<Arc<D>>>, Error> {
+    let slice = || index_device(device, superblock, layout);
+    match Silt::open(slice()?, Rates::default()).await {
+        Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
+            tracing::warn!("the store's fingerprint index is made anew from the containers: {error}");
+            records.push(Record::Indexed { sequence: 0 });
+            journal.checkpoint(&**device, records).await?;
+            device.flush().await?;
+            // Another seed, so that no page of the old one passes for one of the new.
+            let seed = superblock.seed ^ (epoch + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let index = Silt::create(slice()?, index_plan(superblock)?, Rates::default(), seed).await?;
+            index.sync().await?;
+            Ok(index)
+        }
+        opened => Ok(opened?),
     }
 }
 

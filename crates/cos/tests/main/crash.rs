@@ -177,10 +177,56 @@ impl World {
     /// Power fails, or somebody kills the program; then everything must be as it was, or as was asked for since.
     async fn crash(&mut self) {
         self.device = Arc::new(self.device.crashed());
+        if self.random.below(4) == 0 {
+            self.damage_index().await;
+        }
         let store = Store::open(Arc::clone(&self.device), settings()).await.unwrap();
         self.store = Arc::new(store);
         self.model.restarted(&self.store).await;
     }
+
+    /// Damages superblocks or manifests of the fingerprint index, or both; at times power fails while it is made anew.
+    async fn damage_index(&mut self) {
+        let (first, pages) = [(0, 2), (2, 2), (0, 40)][self.random.below(3) as usize];
+        damage_index(&self.device, first, pages);
+        if self.random.below(2) == 0 {
+            self.device.fail_power_after(self.random.below(80));
+            // Where there was power enough, the next opening finds it in order.
+            drop(Store::open(Arc::clone(&self.device), settings()).await);
+            self.device = Arc::new(self.device.crashed());
+        }
+    }
+}
+
+/// Damages some of its pages.
+fn damage_index(device: &CrashingDevice, first: u64, pages: usize) {
+    let image = device.image();
+    let superblock = image.chunks(4096).position(|page| page.starts_with(b"NITROIDX")).unwrap() as u64;
+    device.damage((superblock + first) * 4096, &vec![0x5A; pages * 4096]);
+}
+
+#[test]
+fn a_damaged_index_is_made_anew_and_finds_what_is_stored() {
+    block_on(async {
+        let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, 1));
+        let data = bytes_of(&(1..=400).collect::<Vec<_>>());
+        let mut stored = Vec::new();
+        for name in ["a", "b"] {
+            let store = Arc::new(match name {
+                "a" => Store::create(Arc::clone(&device), &plan(SIZE_BYTES, 1), settings()).await.unwrap(),
+                _ => Store::open(Arc::clone(&device), settings()).await.unwrap(),
+            });
+            store.create_volume(name, data.len() as u64, None, 1).unwrap();
+            store.open_volume(name).unwrap().write_range(0, data.clone()).await.unwrap();
+            store.close().await.unwrap();
+            let read = store.open_volume("a").unwrap().read_range(0, data.len()).await.unwrap();
+            assert!(read == data);
+            stored.push(store.stats().chunks);
+            damage_index(&device, 0, 40);
+        }
+        // Blocks of recipes are chunks, too.
+        assert!(stored[0] >= 400 && stored[1] < stored[0] + 10, "{stored:?}");
+    });
 }
 
 #[test]
