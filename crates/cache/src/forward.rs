@@ -21,8 +21,6 @@ use crate::weu::{HEAT_MAX, SlotState, Stored};
 use nitro_units::{ExtentKey, Fingerprint, Generation, WeuId};
 use std::collections::HashMap;
 
-/// Most of a unit that is copied forward, in percent of its bytes: each new byte then costs at most four.
-const SHARE_PERCENT_MAX: u64 = 75;
 /// Passes of the cleaner after which no dup refers to a filling any more.
 const PASSES_KEPT: u64 = 2;
 /// Fillings that an extent may have gone through before its dup is found: the cleaner is far faster.
@@ -151,7 +149,8 @@ impl CacheManager {
         self.weus.leave(weu);
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
         let lane = if has_lanes { self.weus.lane(weu) } else { Lane::Main };
-        Some(Leaving { weu, generation: self.weus.generation(weu), keep: victim.keep, lane })
+        let keep = if self.thrift.forward_percent == 0 { Keep::NOTHING } else { victim.keep };
+        Some(Leaving { weu, generation: self.weus.generation(weu), keep, lane })
     }
 
     /// Adds what survives among the next entries of a leaving unit from `from` on; says where to go on, `None`: there are no more.
@@ -174,7 +173,7 @@ impl CacheManager {
     /// Leaves of all survivors of a unit what may be copied forward: the hottest, in the order in which they lie.
     pub fn choose_survivors(&self, found: &mut Vec<Survivor>) {
         let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
-        let bytes_max = u64::from(self.settings.weu_bytes) * SHARE_PERCENT_MAX / 100;
+        let bytes_max = u64::from(self.settings.weu_bytes) * u64::from(self.thrift.forward_percent) / 100;
         if found.iter().map(bytes).sum::<u64>() <= bytes_max {
             return;
         }

@@ -23,6 +23,7 @@ pub mod settings;
 mod stats;
 mod sweep;
 mod table;
+mod thrift;
 mod warm;
 pub mod weu;
 mod write_back;
@@ -35,6 +36,7 @@ pub use manager::{Append, CacheManager, Evicted};
 pub use restore::{FORGOTTEN_RUN_MAX, Forgotten, Restored, RestoredEntry};
 pub use settings::{SettingError, Settings};
 pub use stats::Stats;
+pub use thrift::{Budget, Thrift};
 pub use write_back::Superseded;
 
 /// docs/adding-a-policy.md, compiled.

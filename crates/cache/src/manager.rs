@@ -14,6 +14,7 @@ use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
 use crate::sweep::Sweep;
+use crate::thrift::Thrift;
 use crate::weu::{HEAT_MAX, SlotState, Stored, WeuTable};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::BTreeMap;
@@ -52,6 +53,9 @@ pub struct CacheManager {
     pub(crate) departed: Departed,
     pub(crate) dirty: DirtyList,
     pub(crate) restore: Restore,
+    pub(crate) thrift: Thrift,
+    /// Contents that were asked for admission, which chance goes by.
+    pub(crate) asked: u64,
     /// The version of the last change.
     pub(crate) version: u64,
 }
@@ -93,6 +97,8 @@ impl CacheManager {
             departed: Departed::new(settings.extents_raw(), settings.seed),
             dirty: DirtyList::default(),
             restore: Restore::default(),
+            thrift: Thrift::NONE,
+            asked: 0,
             version: 0,
             admission,
             destage: BTreeMap::new(),
@@ -160,7 +166,7 @@ impl CacheManager {
         if let Reference::Base(weu, entry) = reference {
             // What takes its place deserves no less, and was used once more.
             let (lane, heat) = (self.weus.lane(weu), self.weus.heat(weu, entry));
-            self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX) });
+            self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX), is_new: false });
         }
         self.drop_reference(key, reference);
         self.note_gone(key, Gone::Overwritten);

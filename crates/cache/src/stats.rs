@@ -23,6 +23,8 @@ pub struct Stats {
     pub stored_bytes: u64,
     /// Contents that the policy of admission refused.
     pub rejections: u64,
+    /// Of those, contents that were refused to keep to a budget of writes.
+    pub spared: u64,
     /// Entries removed because their extent was overwritten or trimmed.
     pub invalidations: u64,
     /// WEUs evicted.

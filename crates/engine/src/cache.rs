@@ -1,6 +1,7 @@
 //! One cache: the manager, its flash, and what is shared by all volumes in front of which it stands.
 
 use crate::doubts::{Before, Doubts};
+use crate::endurance::Spending;
 use crate::error::Error;
 use crate::fingerprints::ContentPlace;
 use crate::format::FormatError;
@@ -119,6 +120,7 @@ pub struct Cache<F, C> {
     /// What a restart has yet to bring back.
     pub(crate) recovery: Mutex<Option<State>>,
     witness: Mutex<Option<Witness>>,
+    pub(crate) spending: Spending,
     /// The journal has failed, and it is known elsewhere.
     outlived: AtomicBool,
     /// Dirty extents need room.
@@ -242,6 +244,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 field: "bytes of the journal",
                 value: superblock.journal.len,
             })?;
+        let spending = Spending::new(settings.endurance, superblock.start == 1, clock.now());
         Ok(Self {
             flash,
             clock,
@@ -274,6 +277,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             volumes: Registry::default(),
             recovery: Mutex::default(),
             witness: Mutex::default(),
+            spending,
             outlived: AtomicBool::new(false),
             destage_wanted: Event::new(),
             room: Event::new(),

@@ -9,6 +9,7 @@
 mod cache;
 mod domain;
 mod doubts;
+mod endurance;
 mod error;
 mod fingerprints;
 pub mod format;
@@ -31,6 +32,7 @@ mod writeback;
 pub use cache::{Cache, CacheStatus};
 pub use domain::DedupDomain;
 pub use doubts::CrashMemory;
+pub use endurance::{Endurance, EnduranceStatus};
 pub use error::{Error, ErrorKind};
 pub use fingerprints::{ContentPlace, FingerprintIndex, NoIndex};
 pub use health::Health;

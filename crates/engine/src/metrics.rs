@@ -97,6 +97,21 @@ counters! {
     }
 }
 
+impl CacheMetrics {
+    /// All bytes that were written to the cache device.
+    #[must_use]
+    pub fn ssd_written_bytes(&self) -> u64 {
+        let parts = [
+            &self.ssd_written_payload_bytes,
+            &self.ssd_written_header_bytes,
+            &self.ssd_written_padding_bytes,
+            &self.ssd_written_superblock_bytes,
+            &self.ssd_written_journal_bytes,
+        ];
+        parts.iter().map(|part| part.get()).sum()
+    }
+}
+
 counters! {
     /// What a volume did.
     VolumeMetrics / VolumeCounters {

@@ -1,6 +1,7 @@
 //! What the engine is configured with, beyond the manager's own settings.
 
 use crate::doubts::CrashMemory;
+use crate::endurance::Endurance;
 use crate::journal::Counts;
 use nitro_cache::Settings;
 use nitro_port::codec::{Compression, FingerprintHash};
@@ -29,6 +30,8 @@ pub struct EngineSettings {
     /// RAM in which clean content waits before it is inserted, in bytes, beside the queue: what is overwritten meanwhile never reaches the
     /// SSD. Such content is served from there, and lost in a crash. 0: none waits.
     pub staging_bytes: u64,
+    /// How much may be written to the SSD; `None`: as much as brings hits.
+    pub endurance: Option<Endurance>,
     /// Tell the SSD of evicted WEUs (TRIM).
     pub discard_evicted: bool,
     /// At a restart, leave out what is clean: the origins may have changed without the cache's knowing.
@@ -69,6 +72,7 @@ impl EngineSettings {
             readahead_ram_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,
             staging_bytes: 0,
+            endurance: None,
             discard_evicted: false,
             distrust_clean: false,
             dirty_queue_bytes: 64 << 20,

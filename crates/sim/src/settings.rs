@@ -158,6 +158,8 @@ pub struct Settings {
     pub eviction: EvictionKind,
     /// RAM in which new content waits before it is packed into write-evict units, in bytes.
     pub staging_bytes: u64,
+    /// Bytes that may be written to the SSD for each byte that is requested, where write-evict units are used; any number unless told.
+    pub write_budget: Option<f64>,
     /// See [`Variant`].
     pub variant: Variant,
     /// The origin tells fingerprints without being read for data (a recipe cache, Nitro §3): a read that the file index misses
@@ -198,6 +200,7 @@ impl Settings {
             admission: AdmissionKind::All,
             eviction: EvictionKind::Lru,
             staging_bytes: 0,
+            write_budget: None,
             variant: Variant::Weu,
             recipes: false,
             partial_writes: PartialWrites::Merge,
@@ -251,10 +254,14 @@ impl Settings {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));
         }
         let policies = (self.admission, self.eviction, self.staging_bytes);
-        if !self.variant.has_weus() && policies != (AdmissionKind::All, EvictionKind::Lru, 0) {
+        let is_paper = policies == (AdmissionKind::All, EvictionKind::Lru, 0) && self.write_budget.is_none();
+        if !self.variant.has_weus() && !is_paper {
             return Err(Error::setting(
-                "policies of admission and eviction, and staging, are for the variants with write-evict units",
+                "policies of admission and eviction, staging and write budgets are for the variants with write-evict units",
             ));
+        }
+        if self.write_budget.is_some_and(|ratio| !(ratio > 0.0 && ratio.is_finite())) {
+            return Err(Error::setting("the write budget is bytes written for each byte requested, such as 0.25"));
         }
         if self.variant == Variant::WeuLruMod && self.eviction != EvictionKind::Lru {
             return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted"));

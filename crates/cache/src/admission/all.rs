@@ -9,7 +9,7 @@ pub struct All;
 
 impl Admission for All {
     fn admit(&mut self, _key: ExtentKey, _from: Provenance) -> Option<Admitted> {
-        Some(Admitted::MAIN)
+        Some(Admitted::NEW)
     }
 
     fn ram_bytes(&self) -> usize {

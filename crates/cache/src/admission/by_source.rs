@@ -11,8 +11,8 @@ pub struct BySource;
 impl Admission for BySource {
     fn admit(&mut self, _key: ExtentKey, from: Provenance) -> Option<Admitted> {
         match from.source {
-            Source::Read => Some(Admitted::MAIN),
-            Source::Write => Some(Admitted { lane: Lane::Side, heat: 0 }),
+            Source::Read => Some(Admitted::NEW),
+            Source::Write => Some(Admitted { lane: Lane::Side, ..Admitted::NEW }),
         }
     }
 

@@ -13,11 +13,16 @@ pub use by_source::BySource;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
 
+use crate::file_index::mix;
 use crate::gone::Gone;
 use crate::manager::CacheManager;
 use crate::settings::WEU_COUNT_MIN;
+use crate::thrift::Thrift;
 use nitro_units::{ClassId, ExtentKey};
 use std::fmt;
+
+/// Extents that stand together, by so many bits of their number, are refused together: a request is a hit only if all of it is cached.
+const NEIGHBOURS_BITS: u32 = 6;
 
 /// What brings content to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -36,19 +41,21 @@ pub struct Provenance {
     pub source: Source,
     /// The request's class.
     pub class: ClassId,
+    /// It was used again while it waited in RAM.
+    pub used: bool,
 }
 
 impl Provenance {
     /// Of what a request of that class read.
     #[must_use]
     pub const fn read(class: ClassId) -> Self {
-        Self { source: Source::Read, class }
+        Self { source: Source::Read, class, used: false }
     }
 
     /// Of what a request of that class wrote.
     #[must_use]
     pub const fn written(class: ClassId) -> Self {
-        Self { source: Source::Write, class }
+        Self { source: Source::Write, class, used: false }
     }
 }
 
@@ -85,11 +92,16 @@ pub struct Admitted {
     pub lane: Lane,
     /// How often it counts as used again, at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
     pub heat: u8,
+    /// Nothing is known of it: where writes have to be spared, it is spared first.
+    pub is_new: bool,
 }
 
 impl Admitted {
     /// Into [`Lane::Main`], as if it were seen for the first time.
-    pub const MAIN: Self = Self { lane: Lane::Main, heat: 0 };
+    pub const NEW: Self = Self { lane: Lane::Main, heat: 0, is_new: true };
+
+    /// Into [`Lane::Main`], without uses, but known to come again.
+    pub const MAIN: Self = Self { lane: Lane::Main, heat: 0, is_new: false };
 }
 
 /// A policy of admission.
@@ -179,12 +191,33 @@ impl CacheManager {
             self.weus.looked_up(key, false);
         }
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let admitted = self.admission.admit(key, from);
+        let admitted = self.admission.admit(key, from).filter(|admitted| !self.is_spared(key, from, *admitted));
         if admitted.is_none() {
             self.stats.rejections += 1;
             self.note_gone(key, Gone::Refused);
         }
         admitted.map(|admitted| if has_lanes { admitted } else { Admitted { lane: Lane::Main, ..admitted } })
+    }
+
+    /// From now on writes are spared so much.
+    pub fn set_thrift(&mut self, thrift: Thrift) {
+        self.thrift = thrift;
+    }
+
+    /// Whether content is refused to spare the SSD a write. What it deserves is remembered should it come again.
+    fn is_spared(&mut self, key: ExtentKey, from: Provenance, admitted: Admitted) -> bool {
+        if self.thrift == Thrift::NONE {
+            return false;
+        }
+        self.asked += 1;
+        let turn = mix((self.asked >> NEIGHBOURS_BITS) ^ self.settings.seed);
+        let draw = mix((key.raw() >> NEIGHBOURS_BITS) ^ turn);
+        let is_spared = self.thrift.refuses(admitted.is_new && !from.used, draw);
+        if is_spared {
+            self.admission.dropped(key, Admitted { lane: Lane::Main, is_new: false, ..admitted });
+            self.stats.spared += 1;
+        }
+        is_spared
     }
 }
 
@@ -226,7 +259,7 @@ mod tests {
     #[test]
     fn what_is_read_and_what_is_written_fill_units_of_their_own() {
         let mut policy = AdmissionKind::BySource.build(1000, 1);
-        assert_eq!(policy.admit(key(1), read()), Some(Admitted::MAIN));
+        assert_eq!(policy.admit(key(1), read()), Some(Admitted::NEW));
         let written = policy.admit(key(1), Provenance::written(ClassId::UNCLASSIFIED));
         assert_eq!(written.map(|admitted| admitted.lane), Some(Lane::Side));
     }

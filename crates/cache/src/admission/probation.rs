@@ -50,13 +50,13 @@ impl Admission for Probation {
     fn admit(&mut self, key: ExtentKey, _from: Provenance) -> Option<Admitted> {
         let (tags, tag) = self.find(key);
         let Some(at) = tags.iter().position(|known| is_of(*known, tag)) else {
-            return Some(Admitted { lane: Lane::Side, heat: 0 });
+            return Some(Admitted { lane: Lane::Side, ..Admitted::NEW });
         };
         let known = tags[at];
         tags[at..].rotate_left(1);
         tags[WAYS - 1] = 0;
         let lane = if known & MAIN_BIT == 0 { Lane::Side } else { Lane::Main };
-        Some(Admitted { lane, heat: (known & HEAT_BITS) as u8 })
+        Some(Admitted { lane, heat: (known & HEAT_BITS) as u8, is_new: false })
     }
 
     fn dropped(&mut self, key: ExtentKey, again: Admitted) {

@@ -7,8 +7,8 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, Emulation, FingerprintIndexName, FingerprintName, Mode,
-    ServerConfig, Span, TlsMode, VolumeConfig,
+    Address, CacheConfig, CacheStore, CompressionName, Config, DriveEndurance, Emulation, FingerprintIndexName,
+    FingerprintName, Mode, ServerConfig, Span, TlsMode, VolumeConfig,
 };
 use nitro_server::origins::origin_of;
 use std::fs;
@@ -147,6 +147,13 @@ struct CacheArgs {
     /// [default: 3 % of the cache, at most 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     staging: Option<Size>,
+    /// How much may be written to the SSD, as its vendor says it: 0.5dwpd (drive writes per day) or 600TBW (terabytes written in five
+    /// years). Close to it, less new content is admitted and copied forward [default: no limit]
+    #[arg(long, value_name = "RATING", requires = "cache")]
+    endurance: Option<DriveEndurance>,
+    /// Size of the SSD that --endurance is about [default: that of the cache]
+    #[arg(long, value_name = "SIZE", requires = "endurance")]
+    drive_size: Option<Size>,
     /// Which new content is admitted: probation (all, in units of its own until it is used again), all, second-miss (extents
     /// at their second miss), by-source (all, with written content in separate write-evict units) [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
@@ -313,6 +320,8 @@ impl CacheArgs {
             fingerprint_index: self.fingerprint_index,
             fingerprint_index_ram: self.fingerprint_index_ram,
             staging: self.staging,
+            endurance: self.endurance,
+            drive_size: self.drive_size,
             admission: self.admission,
             destage: self.destage,
             eviction: self.eviction,

@@ -112,6 +112,10 @@ pub(crate) struct CacheSettings {
     /// the cache, at most 64M, for variant weu, as the server; else 0]
     #[arg(long, value_name = "SIZE")]
     staging: Option<String>,
+    /// Bytes that may be written to the SSD for each byte requested, such as 0.25: the longer, the less new content is admitted and
+    /// copied forward [default: no limit]
+    #[arg(long, value_name = "RATIO")]
+    write_budget: Option<String>,
     /// The origin supplies fingerprints, so that reads find content that is cached for another extent [default: off]
     #[arg(long, value_name = "on|off")]
     recipes: Option<String>,
@@ -169,6 +173,7 @@ impl SimArgs {
             (Knob::Admission, &cache.admission),
             (Knob::Eviction, &cache.eviction),
             (Knob::Staging, &cache.staging),
+            (Knob::WriteBudget, &cache.write_budget),
             (Knob::Recipes, &cache.recipes),
             (Knob::PartialWrites, &cache.partial_writes),
             (Knob::Sequential, &cache.sequential),

@@ -18,6 +18,7 @@ pub(crate) enum Knob {
     Admission,
     Eviction,
     Staging,
+    WriteBudget,
     Recipes,
     PartialWrites,
     Sequential,
@@ -31,7 +32,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 21] = [
+const NAMES: [(&str, Knob); 22] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -42,6 +43,7 @@ const NAMES: [(&str, Knob); 21] = [
     ("admission", Knob::Admission),
     ("eviction", Knob::Eviction),
     ("staging", Knob::Staging),
+    ("write-budget", Knob::WriteBudget),
     ("recipes", Knob::Recipes),
     ("partial-writes", Knob::PartialWrites),
     ("sequential", Knob::Sequential),
@@ -96,6 +98,7 @@ impl Knob {
             Self::Admission => settings.admission = text.parse()?,
             Self::Eviction => settings.eviction = text.parse()?,
             Self::Staging => settings.staging_bytes = size(text)?,
+            Self::WriteBudget => settings.write_budget = Some(number(text)?),
             Self::Recipes => settings.recipes = switch(text)?,
             Self::PartialWrites => {
                 settings.partial_writes = match text {

@@ -193,6 +193,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Admission => settings.admission.to_string(),
         Knob::Eviction => settings.eviction.to_string(),
         Knob::Staging => size(settings.staging_bytes),
+        Knob::WriteBudget => settings.write_budget.map_or_else(String::new, |ratio| ratio.to_string()),
         Knob::Recipes => switch(settings.recipes),
         Knob::Sequential => size(settings.sequential_bytes),
         Knob::Compression => settings.compression_mean.to_string(),

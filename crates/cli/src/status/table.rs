@@ -4,7 +4,7 @@ use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, KnownVolume, Latency, Missed, Ram, Recording, Recovered, Server, Status, Volume,
+    Cache, ClassOfContents, Endurance, KnownVolume, Latency, Missed, Ram, Recording, Recovered, Server, Status, Volume,
 };
 use std::time::Duration;
 
@@ -105,6 +105,21 @@ fn space(space: &Space) -> String {
     let text: Vec<_> =
         parts.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{} {what}", Size(*bytes))).collect();
     text.join(", ")
+}
+
+/// What is written in a day, and what becomes of the SSD's life.
+fn endurance(life: &Endurance) -> String {
+    let written = format!("{} written a day", Size(life.written_bytes_per_day));
+    let Some(budget) = life.budget_bytes_per_day else { return written };
+    let saved = match life.saved_bytes {
+        saved @ 0.. => format!("{} saved", Size(saved.unsigned_abs())),
+        owed => format!("{} overdrawn", Size(owed.unsigned_abs())),
+    };
+    let years = life.years.map_or_else(String::new, |years| match years {
+        ..100.0 => format!("; {years:.1} years at this rate"),
+        _ => "; more than 100 years at this rate".to_owned(),
+    });
+    format!("{written} of {}, {saved}{years}; {} extents refused to spare writes", Size(budget), life.spared)
 }
 
 fn dirty(cache: &Cache) -> String {
@@ -209,6 +224,7 @@ fn cache(cache: &Cache) -> String {
                 Size(cache.ssd_written_superblock_bytes),
             ),
         ),
+        ("SSD life", endurance(&cache.endurance)),
         (
             "journal",
             format!(

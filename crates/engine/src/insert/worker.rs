@@ -14,7 +14,7 @@ use crate::writeback::Room;
 use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
-use nitro_cache::admission::{Admitted, Lane};
+use nitro_cache::admission::{Admitted, Lane, Provenance};
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{Append, CacheManager, Location};
 use nitro_port::buf::{BufMut, is_zero};
@@ -264,7 +264,8 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 Inserted::Collides => entered = None,
             }
         }
-        let Some(admitted) = cache.manager.lock().admit(job.key, job.from) else { return };
+        let from = Provenance { used: job.token.is_used(), ..job.from };
+        let Some(admitted) = cache.manager.lock().admit(job.key, from) else { return };
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
         let plain = named.map(|named| named.plain);
         if let Some(location) = self.append(job, admitted, (entered, plain), encoding, payload).await

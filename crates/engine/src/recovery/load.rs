@@ -104,6 +104,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             }
             committed = self.clock.now();
             self.queue.flush_if_quiet();
+            self.watch_spending();
             let news = self.news();
             // The last batch counts at a restart only if its data is there. One without data behind it says that it was:
             // what rots after that is known to be lost, rather than taken for what had never arrived.

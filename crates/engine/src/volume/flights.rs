@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Token {
     void: AtomicBool,
     inserted: AtomicBool,
+    /// Its content was read again meanwhile.
+    used: AtomicBool,
 }
 
 impl Token {
@@ -27,6 +29,11 @@ impl Token {
 
     fn make_void(&self) {
         self.void.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the content that it was given for was read again while it waited.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Whether the dirty content that it was given for is in the cache, or newer content of the extent: what the journal
@@ -296,6 +303,15 @@ impl Flights {
             FillState::Pending(kept) => kept.clone(),
             FillState::Reading(_) => None,
         }
+    }
+
+    /// As [`pending`](Self::pending), for a client that reads it.
+    pub(super) fn read_pending(&self, index: u64) -> Option<Kept> {
+        let state = self.state.lock();
+        let fill = state.fills.get(&index)?;
+        let FillState::Pending(kept) = &fill.state else { return None };
+        fill.token.used.store(true, Ordering::Relaxed);
+        kept.clone()
     }
 
     /// Begins a miss of the extents from `extents.start` on: as many as can be had in one way, at most the range.

@@ -299,7 +299,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             };
             if location.is_none()
                 && self.flights.has_staged()
-                && let Some(kept) = self.flights.pending(index)
+                && let Some(kept) = self.flights.read_pending(index)
             {
                 self.cache.metrics.pending_hits.add(1);
                 sources.push((Source::Here(kept.for_reply()), index));
@@ -323,13 +323,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
     fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, (epoch, class): (u32, ClassId)) -> Option<Bytes> {
-        if let Some(kept) = busy.then(|| self.flights.pending(index)).flatten() {
+        if let Some(kept) = busy.then(|| self.flights.read_pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
             return Some(kept.for_reply());
         }
         let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
         if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
             self.cache.metrics.ram_hits.add(1);
+            if self.cache.spending.is_sparing() && self.flights.has_staged() {
+                // It was used again: what waits for the SSD deserves it.
+                drop(self.flights.read_pending(index));
+            }
             return Some(bytes);
         }
         let (kept, again) = self.take_ahead(index, within)?;

@@ -14,8 +14,8 @@ use nitro_engine::manager::destage::DestageKind;
 use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::{
-    Cache, Change, CrashMemory, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume, VolumeOptions,
-    WriteMode,
+    Cache, Change, CrashMemory, Endurance, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume,
+    VolumeOptions, WriteMode,
 };
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
@@ -65,6 +65,10 @@ fn settings(seed: u64) -> EngineSettings {
         readahead_ram_bytes: pick(&[0, 256 << 10]),
         insert_queue_bytes: pick(&[64 << 10, 4 << 20, 4 << 20]),
         staging_bytes: [0, 0, 64 << 10, 1 << 20][Rng::new(seed ^ 0x57A6).below(4) as usize],
+        // So little that writes are spared within the minutes that a run lasts.
+        endurance: Rng::new(seed ^ 0xE4D0)
+            .one_in(4)
+            .then_some(Endurance { bytes_per_day: 1 << 20, rated_bytes: 1 << 30 }),
         discard_evicted: pick(&[0, 1]) == 1,
         origin_timeout: match faults(seed).1.hangs {
             0 => None,

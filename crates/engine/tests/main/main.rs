@@ -5,6 +5,7 @@ mod collisions;
 mod commits;
 mod discarding;
 mod disk_model;
+mod endurance;
 mod faults;
 mod format_doc;
 mod forward;

@@ -1,5 +1,6 @@
 //! `[cache.NAME]`
 
+use super::endurance::DriveEndurance;
 use super::span::Span;
 use nitro_cache::Settings;
 use nitro_cache::admission::AdmissionKind;
@@ -53,6 +54,10 @@ pub struct CacheConfig {
     pub fingerprint_index_ram: Option<Size>,
     /// RAM in which clean content waits before it goes to the SSD; 3 % of the cache, at most 64 MiB, if not given; 0: none waits.
     pub staging: Option<Size>,
+    /// How much may be written to the SSD, as its vendor says it; as much as brings hits if not given.
+    pub endurance: Option<DriveEndurance>,
+    /// The size of the SSD of which the cache is a part; the cache's own if not given.
+    pub drive_size: Option<Size>,
     /// What new content is taken: `probation`, `all`, `second-miss`, `by-source`.
     pub admission: Option<AdmissionKind>,
     /// Which dirty extents are destaged next: `elevator`, `oldest`.
@@ -204,6 +209,8 @@ impl CacheConfig {
             fingerprint_index: None,
             fingerprint_index_ram: None,
             staging: None,
+            endurance: None,
+            drive_size: None,
             admission: None,
             destage: None,
             eviction: None,
@@ -239,6 +246,8 @@ impl CacheConfig {
         settings.ram_cache_bytes = self.ram.map_or(settings.ram_cache_bytes, |size| size.0);
         let usual = Settings::usual_staging_bytes(cache_bytes);
         settings.staging_bytes = self.staging.map_or(usual, |size| size.0);
+        let drive_bytes = self.drive_size.map_or(cache_bytes, |size| size.0);
+        settings.endurance = self.endurance.map(|endurance| endurance.of(drive_bytes));
         settings.compression = match self.compression {
             CompressionName::Lz4 => Compression::Lz4,
             CompressionName::Zstd => Compression::Zstd,

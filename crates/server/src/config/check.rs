@@ -120,6 +120,9 @@ impl CacheConfig {
                 Error::new("write_log_size", "there is no write log to have a size").or("name its device: write_log")
             );
         }
+        if self.endurance.is_none() && self.drive_size.is_some() {
+            return Err(Error::new("drive_size", "nothing goes by it").or("say what the drive endures: endurance"));
+        }
         if self.path == CacheStore::None && self.size.is_some_and(|size| size.0 > 0) {
             return Err(Error::new("size", "there is no cache to have a size").or("leave it out, or name a path"));
         }

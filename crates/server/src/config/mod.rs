@@ -2,6 +2,7 @@
 
 mod cache;
 mod check;
+mod endurance;
 mod server;
 mod span;
 mod text;
@@ -10,6 +11,7 @@ mod volume;
 pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::check_share;
+pub use endurance::{DriveEndurance, DriveEnduranceError};
 pub use server::{Address, AddressError, ServerConfig, TlsMode};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;

@@ -328,6 +328,8 @@ pub struct Cache {
     pub ssd_written_superblock_bytes: u64,
     /// Written: the journal.
     pub ssd_written_journal_bytes: u64,
+    /// How the SSD's life goes.
+    pub endurance: Endurance,
     /// Fills that did not reach the SSD: the queue was full; their extent was written to.
     pub fills_dropped: u64,
     /// Fills whose extent was written to meanwhile.
@@ -350,6 +352,23 @@ pub struct Cache {
     pub ram_cache_bytes: u64,
     /// The cache manager's tables.
     pub index_ram_bytes: u64,
+}
+
+/// How an SSD's life goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Endurance {
+    /// Bytes written in a day, at the mean rate of the last day, or of the time since the start.
+    pub written_bytes_per_day: u64,
+    /// Bytes that may be written in a day, where that was configured.
+    pub budget_bytes_per_day: Option<u64>,
+    /// Bytes that may be written beyond that; negative: so many were written too much.
+    pub saved_bytes: i64,
+    /// Years in which all that the SSD is rated for is written at this rate, where that was configured.
+    pub years: Option<f64>,
+    /// From 1, nothing is refused to spare writes, down to nearly 0.
+    pub openness: f64,
+    /// Extents that were refused to spare writes.
+    pub spared: u64,
 }
 
 impl Cache {

@@ -1,8 +1,8 @@
 //! The engine's counters as the control protocol tells them.
 
 use super::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, Explanation, FlashIndex, KnownVolume, Latency, Log, Missed, Recording,
-    Recovered, Server, Status, Stored, Volume,
+    Cache, ClassOfContents, ClassOfRequests, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log, Missed,
+    Recording, Recovered, Server, Status, Stored, Volume,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
@@ -10,7 +10,7 @@ use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
-use nitro_engine::{Explained, metrics};
+use nitro_engine::{EnduranceStatus, Explained, metrics};
 use nitro_port::Device;
 use nitro_units::ClassId;
 use serde::Serialize;
@@ -104,6 +104,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         ssd_written_padding_bytes: counters.ssd_written_padding_bytes,
         ssd_written_superblock_bytes: counters.ssd_written_superblock_bytes,
         ssd_written_journal_bytes: counters.ssd_written_journal_bytes,
+        endurance: endurance(&cache.endurance(), stats.spared),
         fills_dropped: counters.fills_dropped,
         fills_voided: counters.fills_voided,
         duplicates_compared: counters.duplicates_compared,
@@ -115,6 +116,19 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         dirty_queue_bytes: status.dirty_queue_bytes,
         ram_cache_bytes: status.ram_cache_bytes,
         index_ram_bytes: stats.index_ram_bytes,
+    }
+}
+
+fn endurance(status: &EnduranceStatus, spared: u64) -> Endurance {
+    let per_year = 365.0 * status.written_per_day;
+    let years = status.endurance.filter(|_| per_year > 0.0).map(|endurance| endurance.rated_bytes as f64 / per_year);
+    Endurance {
+        written_bytes_per_day: status.written_per_day as u64,
+        budget_bytes_per_day: status.endurance.map(|endurance| endurance.bytes_per_day),
+        saved_bytes: status.saved_bytes as i64,
+        years,
+        openness: status.openness,
+        spared,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The caches that are simulated.
 
+mod allowance;
 mod flash;
 mod places;
 mod plain;

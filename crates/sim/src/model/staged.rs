@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub(super) struct Staged {
     queue: VecDeque<(u64, Piece)>,
-    /// By extent: the number of its newest content.
-    newest: HashMap<ExtentKey, u64>,
+    /// By extent: the number of its newest content, and whether it was used again.
+    newest: HashMap<ExtentKey, (u64, bool)>,
     next: u64,
     len_max: usize,
 }
@@ -26,13 +26,14 @@ impl Staged {
         self.len_max > 0
     }
 
-    pub(super) fn contains(&self, key: ExtentKey) -> bool {
-        self.newest.contains_key(&key)
+    /// Whether an extent is there, which is used again.
+    pub(super) fn use_again(&mut self, key: ExtentKey) -> bool {
+        self.newest.get_mut(&key).map(|(_, used)| *used = true).is_some()
     }
 
     pub(super) fn push(&mut self, piece: &Piece) {
         self.next += 1;
-        self.newest.insert(piece.key, self.next);
+        self.newest.insert(piece.key, (self.next, false));
         self.queue.push_back((self.next, *piece));
     }
 
@@ -41,17 +42,19 @@ impl Staged {
         self.newest.remove(&key).is_some()
     }
 
-    /// What waited for longest, as soon as more waits than there is room for.
-    pub(super) fn pop(&mut self) -> Option<Piece> {
+    /// What waited for longest, as soon as more waits than there is room for; and whether it was used again.
+    pub(super) fn pop(&mut self) -> Option<(Piece, bool)> {
         if self.newest.len() > self.len_max { self.pop_any() } else { None }
     }
 
     /// What waited for longest.
-    pub(super) fn pop_any(&mut self) -> Option<Piece> {
+    pub(super) fn pop_any(&mut self) -> Option<(Piece, bool)> {
         while let Some((number, piece)) = self.queue.pop_front() {
-            if self.newest.get(&piece.key) == Some(&number) {
+            if let Some((newest, used)) = self.newest.get(&piece.key).copied()
+                && newest == number
+            {
                 self.newest.remove(&piece.key);
-                return Some(piece);
+                return Some((piece, used));
             }
         }
         None

@@ -1,6 +1,7 @@
 //! Nitro: the server's own cache manager, with write-evict units on a modelled SSD. The calls, and their order, are those that
 //! the server makes for one request after the other.
 
+use super::allowance::Allowance;
 use super::staged::Staged;
 use super::{Flash, Hit, Model, Totals};
 use crate::Error;
@@ -29,6 +30,7 @@ pub(crate) struct Weus {
     /// What is copied forward from a unit that is being evicted.
     survivors: Vec<Survivor>,
     staged: Staged,
+    allowance: Option<Allowance>,
     /// Units on their way to the SSD: as in the server, they may be evicted once the extent that did not fit is in another.
     sealed: Vec<WeuId>,
     variant: Variant,
@@ -52,6 +54,7 @@ impl Weus {
             survivors: Vec::new(),
             sealed: Vec::new(),
             staged: Staged::new(settings.staging_bytes / u64::from(settings.extent_bytes)),
+            allowance: settings.write_budget.map(|ratio| Allowance::new(ratio, usable_bytes)),
             variant: settings.variant,
             dedup: settings.dedup,
             compress: settings.compress,
@@ -185,7 +188,18 @@ impl Weus {
         self.open[lane.index()] = None;
         self.manager.seal(weu);
         self.flash.write(u64::from(weu.0) * self.weu_bytes, self.weu_bytes)?;
+        if let Some(allowance) = &mut self.allowance {
+            allowance.note_written(self.weu_bytes);
+        }
         Ok(())
+    }
+
+    fn note_requested(&mut self) {
+        if let Some(allowance) = &mut self.allowance
+            && let Some(thrift) = allowance.note_requested(self.extent_bytes.into())
+        {
+            self.manager.set_thrift(thrift);
+        }
     }
 }
 
@@ -199,7 +213,8 @@ impl Model for Weus {
     }
 
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
-        if self.staged.contains(piece.key) {
+        self.note_requested();
+        if self.staged.use_again(piece.key) {
             return Ok(Some(Hit { done: self.flash.now, compressed: false }));
         }
         match self.manager.lookup(piece.key) {
@@ -217,23 +232,24 @@ impl Model for Weus {
 
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
         if !self.staged.is_used() {
-            return self.pack(piece);
+            return self.pack(piece, false);
         }
         self.staged.push(piece);
-        while let Some(piece) = self.staged.pop() {
-            self.pack(&piece)?;
+        while let Some((piece, used)) = self.staged.pop() {
+            self.pack(&piece, used)?;
         }
         Ok(false)
     }
 
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
+        self.note_requested();
         let was_staged = self.staged.remove(piece.key);
         Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
     fn settle(&mut self) -> Result<(), Error> {
-        while let Some(piece) = self.staged.pop_any() {
-            self.pack(&piece)?;
+        while let Some((piece, used)) = self.staged.pop_any() {
+            self.pack(&piece, used)?;
         }
         Ok(())
     }
@@ -256,8 +272,9 @@ impl Model for Weus {
 }
 
 impl Weus {
-    /// Puts an extent into an open unit, unless its content is cached already; returns whether it is.
-    fn pack(&mut self, piece: &Piece) -> Result<bool, Error> {
+    /// Puts an extent into an open unit, unless its content is cached already; returns whether it is. `used`: it was used again while it
+    /// waited.
+    fn pack(&mut self, piece: &Piece, used: bool) -> Result<bool, Error> {
         let fingerprint = self.dedup.then_some(&piece.fingerprint);
         if let Some(fingerprint) = fingerprint
             && self.manager.insert_duplicate(piece.key, fingerprint).is_some()
@@ -266,7 +283,7 @@ impl Weus {
         }
         let class = ClassId::UNCLASSIFIED;
         let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
-        let Some(admitted) = self.manager.admit(piece.key, from) else { return Ok(false) };
+        let Some(admitted) = self.manager.admit(piece.key, Provenance { used, ..from }) else { return Ok(false) };
         let lane = admitted.lane;
         let stored = self.stored(piece);
         while let Some(weu) = self.opened(lane)? {

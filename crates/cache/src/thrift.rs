@@ -1,0 +1,150 @@
+//! A write budget: how many bytes the SSD may be written, and how the cache keeps to it.
+//!
+//! What costs the fewest hits is given up first: new content that nobody used again while it waited in RAM (Kangaroo, SOSP'21, §4.2:
+//! admission before the flash), then what is copied forward, and then other content by chance. docs/PERFORMANCE.md has what that costs.
+
+/// Shares are of so many.
+const WHOLE: u16 = 256;
+/// The most that is copied forward of a unit, in percent of its bytes: each new byte then costs at most four.
+const FORWARD_PERCENT_MAX: u8 = 75;
+/// Above it only new content is refused that nobody used again; below, less is copied forward.
+const NEW_UNTIL: f64 = 0.4;
+/// Below it, other content is refused, too.
+const FORWARD_UNTIL: f64 = 0.15;
+/// The lowest openness: something is always taken, so that it can be seen what it brings.
+const OPENNESS_MIN: f64 = 1.0 / 256.0;
+/// The largest change of a step, either way.
+const STEP: f64 = 0.25;
+/// What is written in a step is taken for the mean of about so many: units are written whole.
+const SMOOTHED_OVER: f64 = 16.0;
+/// What was saved is spent over so many steps.
+const SPENT_OVER: f64 = 360.0;
+/// The least that a step aims at, of what it earns: where more than the budget had to be written, it is saved again over time.
+const TARGET_MIN: f64 = 0.25;
+
+/// How sparing a cache is with writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thrift {
+    /// New content that nobody used again and that was not dropped lately: so many 256ths of it are refused.
+    pub(crate) new_refused: u16,
+    /// Other content: so many 256ths of it are refused.
+    pub(crate) known_refused: u16,
+    /// The most that is copied forward of a unit, in percent of its bytes.
+    pub(crate) forward_percent: u8,
+}
+
+impl Thrift {
+    /// Without a budget.
+    pub const NONE: Self = Self { new_refused: 0, known_refused: 0, forward_percent: FORWARD_PERCENT_MAX };
+
+    /// By how open the way to the SSD is: from 1, nothing is refused, down to nearly 0.
+    #[must_use]
+    pub fn new(openness: f64) -> Self {
+        let part = |from: f64, to: f64| ((openness - to) / (from - to)).clamp(0.0, 1.0);
+        let refused = |open: f64| ((1.0 - open) * f64::from(WHOLE)) as u16;
+        Self {
+            new_refused: refused(part(1.0, NEW_UNTIL)),
+            known_refused: refused(part(FORWARD_UNTIL, 0.0)),
+            forward_percent: (part(NEW_UNTIL, FORWARD_UNTIL) * f64::from(FORWARD_PERCENT_MAX)) as u8,
+        }
+    }
+
+    /// Whether content is refused; `draw` is random.
+    pub(crate) const fn refuses(self, is_new: bool, draw: u64) -> bool {
+        (draw % WHOLE as u64) < if is_new { self.new_refused } else { self.known_refused } as u64
+    }
+}
+
+/// Keeps what is written within a budget, in steps of equal length. What was not written is saved, up to a bound; in any stretch of
+/// time no more than that is written beyond the budget, but for what has to be written: dirty extents are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    saved: f64,
+    saved_max: f64,
+    /// Bytes written in a step, in the mean.
+    mean: f64,
+    openness: f64,
+}
+
+impl Budget {
+    /// A budget of which at most so many bytes can be saved, with `saved` bytes to begin with.
+    #[must_use]
+    pub fn new(saved: u64, saved_max: u64) -> Self {
+        Self { saved: saved.min(saved_max) as f64, saved_max: saved_max as f64, mean: 0.0, openness: 1.0 }
+    }
+
+    /// After a step in which `earned` bytes might have been written, and `written` were.
+    pub fn step(&mut self, earned: f64, written: u64) {
+        let written = written as f64;
+        self.saved = (self.saved + earned - written).clamp(-self.saved_max, self.saved_max);
+        let target = (earned + self.saved / SPENT_OVER).max(earned * TARGET_MIN);
+        self.mean += (written.min(self.saved_max) - self.mean) / SMOOTHED_OVER;
+        let change = if self.mean > 0.0 { target / self.mean } else { 1.0 + STEP };
+        self.openness = (self.openness * change.clamp(1.0 - STEP, 1.0 + STEP)).clamp(OPENNESS_MIN, 1.0);
+    }
+
+    /// How open the way to the SSD is, from 1 down to nearly 0.
+    #[must_use]
+    pub const fn openness(&self) -> f64 {
+        self.openness
+    }
+
+    /// Bytes that may be written beyond what is earned; negative: so many were written too much.
+    #[must_use]
+    pub const fn saved_bytes(&self) -> f64 {
+        self.saved
+    }
+
+    /// How sparing the cache is to be.
+    #[must_use]
+    pub fn thrift(&self) -> Thrift {
+        Thrift::new(self.openness)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_costs_the_fewest_hits_is_given_up_first() {
+        assert_eq!(Thrift::new(1.0), Thrift::NONE);
+        assert_eq!(Thrift::new(0.4), Thrift { new_refused: 256, ..Thrift::NONE });
+        assert_eq!(Thrift::new(0.15), Thrift { new_refused: 256, known_refused: 0, forward_percent: 0 });
+        let least = Thrift::new(OPENNESS_MIN);
+        assert!(least.refuses(true, 255) && !least.refuses(false, 255) && least.refuses(false, 200));
+        assert!(!Thrift::NONE.refuses(true, 0));
+    }
+
+    /// Demand that falls with openness, as it may: in the end what is written is the budget.
+    #[test]
+    fn what_is_written_comes_down_to_the_budget_and_back() {
+        let mut budget = Budget::new(100_000, 100_000);
+        let mut total = 0.0;
+        for _ in 0..4000 {
+            let written = (1000.0 * budget.openness()) as u64;
+            total += written as f64;
+            budget.step(200.0, written);
+        }
+        assert!((total - 4000.0 * 200.0 - 100_000.0).abs() < 5000.0, "{total}");
+        assert!((0.15..0.25).contains(&budget.openness()), "{budget:?}");
+        for _ in 0..50 {
+            budget.step(200.0, 10);
+        }
+        assert_eq!(budget.thrift(), Thrift::NONE, "what is little is not held up");
+    }
+
+    /// What has to be written is beyond the budget's power; it never takes more than a bound from later.
+    #[test]
+    fn debts_have_a_bound() {
+        let mut budget = Budget::new(1000, 1000);
+        for _ in 0..100 {
+            budget.step(10.0, 1 << 40);
+        }
+        assert!(budget.saved_bytes() >= -1000.0);
+        for _ in 0..200 {
+            budget.step(10.0, 0);
+        }
+        assert_eq!((budget.openness(), budget.saved_bytes()), (1.0, 1000.0));
+    }
+}
