@@ -1,6 +1,6 @@
 //! SILT against a naive map, with crashes, damage, and work in the background.
 
-use crate::model::{Model, Rng, Seed, doom, failed, key, opened, seeds};
+use crate::model::{Model, Rng, Seed, doom, failed, for_seeds, key, opened};
 use futures_executor::{LocalPool, block_on};
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::task::LocalSpawnExt as _;
@@ -92,14 +92,12 @@ fn crash(seed: u64, entries: u64, keys: u64, in_background: bool) -> usize {
 
 #[test]
 fn silt_keeps_what_was_synced_through_failures_of_its_device() {
-    let left: usize = seeds(200).map(|seed| crash(seed, 1500, 1200, seed % 2 == 0)).sum();
-    assert!(left > 0);
+    for_seeds(200, |seed| crash(seed, 1500, 1200, seed % 2 == 0));
 }
 
 #[test]
 fn silt_keeps_the_newest_of_few_keys_through_failures_of_its_device() {
-    let left: usize = seeds(400).map(|seed| crash(seed, 100, 60, seed % 2 == 0)).sum();
-    assert!(left > 0);
+    for_seeds(400, |seed| crash(seed, 100, 60, seed % 2 == 0));
 }
 
 /// Found by `NITRO_SEED=557`: a page of which one power failure left all but a sector became whole when another left just
