@@ -5,6 +5,7 @@ use crate::file_index::mix;
 use crate::location::Location;
 use crate::manager::CacheManager;
 use nitro_units::{ClassId, ExtentKey};
+use serde::{Deserialize, Serialize};
 
 /// Why an extent is not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,6 +25,61 @@ pub enum Gone {
 impl Gone {
     const ALL: [Self; 5] = [Self::Evicted, Self::Overwritten, Self::Refused, Self::Dropped, Self::Invalidated];
     const BITS: u32 = 3;
+}
+
+/// Extents that reads looked for in vain, by why they were not cached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// The cache never had them, or has forgotten that it had.
+    pub cold: u64,
+    /// Evicted.
+    pub evicted: u64,
+    /// Overwritten or trimmed, and what took their place is not cached.
+    pub overwritten: u64,
+    /// Refused by the policy of admission.
+    pub refused: u64,
+    /// There was no room on the way to the SSD when they came.
+    pub dropped: u64,
+    /// Others changed the volume, or the bytes could not be read.
+    pub invalidated: u64,
+    /// Part of a sequential stream, which is kept off the SSD.
+    pub stream: u64,
+}
+
+impl Missed {
+    /// Counts one; `in_stream`: what comes with it is kept off the SSD.
+    pub fn note(&mut self, gone: Option<Gone>, in_stream: bool) {
+        *match gone {
+            Some(Gone::Evicted) => &mut self.evicted,
+            Some(Gone::Overwritten) => &mut self.overwritten,
+            Some(Gone::Refused) => &mut self.refused,
+            Some(Gone::Dropped) => &mut self.dropped,
+            Some(Gone::Invalidated) => &mut self.invalidated,
+            None if in_stream => &mut self.stream,
+            None => &mut self.cold,
+        } += 1;
+    }
+
+    /// Those of all causes.
+    #[must_use]
+    pub const fn all(&self) -> u64 {
+        let Self { cold, evicted, overwritten, refused, dropped, invalidated, stream } = *self;
+        cold + evicted + overwritten + refused + dropped + invalidated + stream
+    }
+
+    /// Those since `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            cold: self.cold - before.cold,
+            evicted: self.evicted - before.evicted,
+            overwritten: self.overwritten - before.overwritten,
+            refused: self.refused - before.refused,
+            dropped: self.dropped - before.dropped,
+            invalidated: self.invalidated - before.invalidated,
+            stream: self.stream - before.stream,
+        }
+    }
 }
 
 /// What a cached extent is worth to the policies.

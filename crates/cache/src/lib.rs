@@ -29,7 +29,7 @@ pub mod weu;
 mod write_back;
 
 pub use dirty::DirtyExtent;
-pub use gone::{Gone, Worth};
+pub use gone::{Gone, Missed, Worth};
 pub use location::Location;
 pub use lru_map::LruMap;
 pub use manager::{Append, CacheManager, Evicted};

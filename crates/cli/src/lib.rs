@@ -14,6 +14,7 @@ mod generate;
 mod index;
 mod iostat;
 mod reproduce;
+mod shares;
 mod sim;
 mod status;
 mod trace;

@@ -2,6 +2,7 @@
 
 use crate::model::Totals;
 use crate::settings::Settings;
+use nitro_cache::Missed;
 use serde::{Deserialize, Serialize};
 
 /// Requests and extents, counted as they pass.
@@ -21,6 +22,7 @@ pub(crate) struct Counts {
     pub(crate) bypassed_extents: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
+    pub(crate) missed: Missed,
 }
 
 /// Response times in microseconds.
@@ -89,6 +91,9 @@ pub struct Measures {
     pub partial_writes: u64,
     /// Extents read from the origin to complete such writes.
     pub fetched_extents: u64,
+    /// Extents that reads looked for in vain, by why they were not cached; without write-evict units that is not known.
+    #[serde(default, skip_serializing_if = "is_none_missed")]
+    pub missed: Missed,
     /// Extents of sequential streams that were kept out of the cache.
     pub bypassed_extents: u64,
     /// Bytes read by requests.
@@ -147,6 +152,10 @@ pub struct Outcome {
     pub settings: Settings,
 }
 
+fn is_none_missed(missed: &Missed) -> bool {
+    missed.all() == 0
+}
+
 fn ratio(part: u64, whole: u64, without: f64) -> f64 {
     if whole == 0 { without } else { part as f64 / whole as f64 }
 }
@@ -188,6 +197,7 @@ impl Measures {
             content_hits: c.content_hits - b.content_hits,
             partial_writes: c.partial_writes - b.partial_writes,
             fetched_extents: c.fetched_extents - b.fetched_extents,
+            missed: c.missed.since(&b.missed),
             bypassed_extents: c.bypassed_extents - b.bypassed_extents,
             read_bytes: c.read_bytes - b.read_bytes,
             written_bytes: c.written_bytes - b.written_bytes,

@@ -280,6 +280,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             watch.missed(piece);
+            self.model.note_missed(piece, sequential, &mut self.counts.missed);
             self.misses.push(*piece);
         }
         let misses = self.misses.len() as u64;

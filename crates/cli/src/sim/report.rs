@@ -3,6 +3,7 @@
 use super::chart::{self, Series};
 use super::knob::Knob;
 use super::source::Contents;
+use crate::shares::missed;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
@@ -116,6 +117,9 @@ fn people(outcome: &Outcome, contents: Contents) -> String {
         "read hits",
         format!("{} of requests, {} of extents", percent(m.read_hit_ratio), percent(m.read_extent_hit_ratio)),
     );
+    if m.missed.all() > 0 {
+        line("missed", missed(&m.missed));
+    }
     let dedup = dedup_of(settings, contents)
         .map(|words| format!("{words}: the trace does not tell which contents are the same"));
     line("dedup", dedup.unwrap_or_else(|| format!("{:.3} : 1", m.dedup_ratio)));

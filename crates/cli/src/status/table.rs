@@ -1,10 +1,11 @@
 //! The state of a server, for people.
 
+use crate::shares::{missed, percent};
 use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, Endurance, KnownVolume, Latency, Missed, Ram, Recording, Recovered, Server, Status, Volume,
+    Cache, ClassOfContents, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume,
 };
 use std::time::Duration;
 
@@ -36,10 +37,6 @@ pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
         out += &format!("  {label:<14}{text}\n");
     }
     out
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 { "–".to_owned() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
 }
 
 fn server(server: &Server) -> String {
@@ -273,28 +270,6 @@ fn deduplication(cache: &Cache) -> String {
         (compared, others) => format!(", {compared} duplicates compared, of which {others} were other content"),
     };
     format!("{:.2} : 1{compared}", cache.dedup_ratio)
-}
-
-/// Why reads missed, most often first.
-fn missed(missed: &Missed) -> String {
-    let Missed { cold, evicted, overwritten, refused, dropped, invalidated, stream } = *missed;
-    let mut parts = [
-        (cold, "not cached lately"),
-        (evicted, "evicted"),
-        (overwritten, "overwritten"),
-        (refused, "not admitted"),
-        (dropped, "dropped on their way"),
-        (invalidated, "invalidated"),
-        (stream, "of streams"),
-    ];
-    let all: u64 = parts.iter().map(|(count, _)| count).sum();
-    if all == 0 {
-        return "none".to_owned();
-    }
-    parts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let told =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{} {why}", percent(*count, all)));
-    format!("{all} extents: {}", told.collect::<Vec<_>>().join(", "))
 }
 
 fn volume(volume: &Volume) -> String {

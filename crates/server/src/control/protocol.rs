@@ -13,6 +13,7 @@
 
 use crate::config::Emulation;
 use crate::cos::CosAction;
+use nitro_cache::Missed;
 use nitro_cache::weu::Space;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
@@ -594,25 +595,6 @@ pub struct Volume {
     pub write_latency: Latency,
     /// Of flushes.
     pub flush_latency: Latency,
-}
-
-/// Extents that reads looked for in vain, by why they were not cached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missed {
-    /// The cache never had them, or has forgotten that it had.
-    pub cold: u64,
-    /// Evicted.
-    pub evicted: u64,
-    /// Overwritten or trimmed, and what took their place is not cached.
-    pub overwritten: u64,
-    /// Refused by the policy of admission.
-    pub refused: u64,
-    /// There was no room on the way to the SSD when they came.
-    pub dropped: u64,
-    /// Others changed the volume, or the bytes could not be read.
-    pub invalidated: u64,
-    /// Part of a sequential stream, which is kept off the SSD.
-    pub stream: u64,
 }
 
 /// What the cache knows of one place of a volume.

@@ -1,11 +1,12 @@
 //! The engine's counters as the control protocol tells them.
 
 use super::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log, Missed,
-    Recording, Recovered, Server, Status, Stored, Volume,
+    Cache, ClassOfContents, ClassOfRequests, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log, Recording,
+    Recovered, Server, Status, Stored, Volume,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
+use nitro_cache::Missed;
 use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
 use nitro_console::error::{Error, why};

@@ -14,7 +14,7 @@ pub(crate) use plain::{Foretold, capacity};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
-use nitro_cache::Stats;
+use nitro_cache::{Missed, Stats};
 use nitro_model::{Counters, Nanos};
 
 /// What a cache has done so far.
@@ -48,6 +48,9 @@ pub(crate) trait Model {
     fn read_by_content(&mut self, _piece: &Piece) -> Result<Option<Hit>, Error> {
         Ok(None)
     }
+
+    /// Counts an extent that a read looked for in vain, by why it is not cached, if that is known.
+    fn note_missed(&self, _piece: &Piece, _in_stream: bool, _missed: &mut Missed) {}
 
     /// Inserts an extent: after a miss, or after [`forget`](Self::forget) because it was written. Returns whether its content
     /// was there already.

@@ -10,7 +10,7 @@ use crate::workload::Piece;
 use nitro_cache::admission::{Lane, Provenance};
 use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
-use nitro_cache::{Append, CacheManager, Evicted, Location};
+use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
@@ -228,6 +228,10 @@ impl Model for Weus {
             Some(location) => self.hit(location),
             None => Ok(None),
         }
+    }
+
+    fn note_missed(&self, piece: &Piece, in_stream: bool, missed: &mut Missed) {
+        missed.note(self.manager.why_gone(piece.key), in_stream);
     }
 
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {

@@ -1,6 +1,7 @@
 //! What the variants have in common, and what sets them apart.
 
 use crate::{run, zipf};
+use nitro_cache::admission::AdmissionKind;
 use nitro_sim::policies::PolicyKind;
 use nitro_sim::{Outcome, PartialWrites, Settings, Variant, Warmup};
 
@@ -42,6 +43,9 @@ fn every_variant_counts_the_same_requests_and_stays_within_its_size() {
         let on_ssd = outcome.settings.variant.has_weus() || outcome.settings.variant.has_places();
         assert_eq!(measured.ssd_bytes_written > 0, on_ssd, "{name}");
         assert!(measured.write_amplification >= 1.0, "{name}");
+        let missed =
+            if outcome.settings.variant.has_weus() { measured.read_extents - measured.read_extent_hits } else { 0 };
+        assert_eq!(measured.missed.all(), missed, "{name}: {:?}", measured.missed);
     }
 }
 
@@ -136,6 +140,22 @@ fn recipes_turn_misses_of_known_contents_into_hits() {
 }
 
 #[test]
+fn a_write_budget_is_kept_to_and_what_it_refuses_is_counted() {
+    let workload = zipf();
+    let free = Settings { admission: AdmissionKind::Probation, staging_bytes: 1 << 20, ..settings(Variant::Weu) };
+    let without = run(&workload, &free).measured;
+    assert_eq!(without.missed.refused, 0, "{:?}", without.missed);
+    let requested = without.extents as f64 * 8192.0;
+    for share in [0.75, 0.5, 0.25] {
+        let budget = without.ssd_bytes_written as f64 * share;
+        let with = run(&workload, &Settings { write_budget: Some(budget / requested), ..free }).measured;
+        let kept = with.ssd_bytes_written as f64 / budget;
+        assert!((0.7..1.1).contains(&kept), "{share}: {kept} of the budget");
+        assert!(with.missed.refused > 0 && with.read_hit_ratio > 0.8 * without.read_hit_ratio, "{share}: {with:?}");
+    }
+}
+
+#[test]
 fn settings_that_make_no_sense_are_refused() {
     let workload = crate::duplicates(10);
     for (settings, word) in [
@@ -143,6 +163,11 @@ fn settings_that_make_no_sense_are_refused() {
         (Settings { extent_bytes: 5000, ..Settings::new(1 << 30) }, "extent_size"),
         (Settings { variant: Variant::Extent { ways: 2 }, ..Settings::new(1 << 30) }, "direct-mapped"),
         (Settings { dedup: false, recipes: true, ..Settings::new(1 << 30) }, "recipes"),
+        (Settings { write_budget: Some(0.0), ..Settings::new(1 << 30) }, "write budget"),
+        (
+            Settings { write_budget: Some(0.5), variant: Variant::ExtentLruTrim, ..Settings::new(1 << 30) },
+            "write budget",
+        ),
         (Settings { compression_mean: f64::NAN, ..Settings::new(1 << 30) }, "compression"),
         (Settings { partial_writes: PartialWrites::Fetch, weu_bytes: 3, ..Settings::new(1 << 30) }, "weu_size"),
     ] {
