@@ -14,6 +14,9 @@ use nitro_port::buf::BufMut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Containers between two words on how a start goes that has many to enter in the index.
+const TOLD_EVERY: usize = 2048;
+
 /// Takes over what the journal says. Returns up to which containers index and summary vector are complete.
 pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Objects) -> Result<(u64, u64), Error> {
     let mut upto = (0, 0);
@@ -70,7 +73,11 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
         result => result?,
     }
     newer.sort_by_key(|(_, slot)| slot.sequence);
-    for (slot, held) in newer {
+    let count = newer.len();
+    for (done, (slot, held)) in newer.into_iter().enumerate() {
+        if done > 0 && done.is_multiple_of(TOLD_EVERY) {
+            tracing::info!("the store is being made ready: {done} of {count} containers are in its index");
+        }
         if held.state == SlotState::Open {
             let open = reopen(store, slot, held).await?;
             store.opened.lock().insert(slot, Arc::clone(&open));
