@@ -112,7 +112,7 @@ pub(crate) struct CacheSettings {
     /// the cache, at most 64M, for variant weu, as the server; else 0]
     #[arg(long, value_name = "SIZE")]
     staging: Option<String>,
-    /// Bytes that may be written to the SSD for each byte requested, such as 0.25: the longer, the less new content is admitted and
+    /// Bytes that may be written to the SSD for each byte requested, such as 0.25: close to it, less new content is admitted and
     /// copied forward [default: no limit]
     #[arg(long, value_name = "RATIO")]
     write_budget: Option<String>,
