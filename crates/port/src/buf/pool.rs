@@ -216,9 +216,13 @@ mod tests {
         vec![Page::zeroed(); pages]
     }
 
+    /// Held by tests that go by what is in the depots, or fill them.
+    static TESTED: Mutex<()> = Mutex::new(());
+
     #[test]
     fn what_one_thread_drops_another_finds() {
-        // A size that no other test uses.
+        let _alone = TESTED.lock();
+        // A size that other tests do not use.
         let len = 3 * BUF_ALIGNMENT_BYTES;
         let filled: Vec<BufMut> = (0..100).map(|_| BufMut::with_len(len)).collect();
         let addresses: Vec<usize> = filled.iter().map(|buf| buf.as_ptr().addr()).collect();
@@ -250,6 +254,7 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_no_more_than_its_part() {
+        let _alone = TESTED.lock();
         let mut pool = Pool { shelf: Shelf::new(), share: 0 };
         for pages in (1..=POOLED_PAGES_MAX).filter(|pages| is_pooled(*pages)) {
             for _ in 0..3 * magazine(pages) {
