@@ -36,8 +36,10 @@ fn misses_are_told_by_cause_and_explain_says_it_of_one_place() {
     let gone = places[..places.len() / 2].iter().rev().copied();
     let evicted: Vec<u64> = gone.filter(|at| explain(*at)["gone"] == "evicted").take(3).collect();
     assert_eq!(evicted.len(), 3, "half of them cannot be cached");
+    // Of 8,192 extents that never came, one is taken for one that went: some may be counted already.
+    let known = missed("evicted");
     client.read(evicted[0], EXTENT as usize);
-    assert_eq!(missed("evicted"), 1);
+    assert_eq!(missed("evicted"), known + 1);
     let text = place.stdout(&format!("explain vm {}", evicted[1]));
     assert!(text.contains("from the origin") && text.contains("it was evicted"), "{text}");
     assert!(place.stdout("status").contains("evicted"));
