@@ -11,7 +11,8 @@
 //! [`forward`]: CacheManager::forward
 //! [`begin_eviction_of_rest`]: CacheManager::begin_eviction_of_rest
 
-use crate::admission::Lane;
+use crate::admission::{Lane, Shelf};
+use crate::class::Band;
 use crate::eviction::EVICT_STEP_ENTRIES;
 use crate::file_index::{Dup, Reference};
 use crate::fingerprint_index::Target;
@@ -61,23 +62,26 @@ pub struct Leaving {
     /// Its filling.
     pub generation: Generation,
     keep: Keep,
-    lane: Lane,
+    shelf: Shelf,
+    /// Whether classes may have something survive that the policy of eviction gives up.
+    has_bands: bool,
 }
 
 impl Leaving {
     /// Whether anything may survive.
     #[must_use]
     pub const fn keeps_any(&self) -> bool {
-        self.keep.heat_min <= HEAT_MAX
+        self.keep.heat_min <= HEAT_MAX || self.has_bands
     }
 
     /// Where a survivor goes.
     #[must_use]
-    pub fn lane_of(&self, survivor: &Survivor) -> Lane {
-        match self.lane {
+    pub fn shelf_of(&self, survivor: &Survivor) -> Shelf {
+        let lane = match self.shelf.lane {
             Lane::Side | Lane::Dirty if survivor.heat < self.keep.main_min => Lane::Side,
             Lane::Main | Lane::Side | Lane::Dirty => Lane::Main,
-        }
+        };
+        Shelf { lane, band: survivor.band }
     }
 }
 
@@ -89,6 +93,8 @@ pub struct Survivor {
     /// Where it is.
     pub location: Location,
     heat: u8,
+    /// The band of its class.
+    band: Band,
 }
 
 /// Where the extents of a filling went that is gone.
@@ -144,13 +150,15 @@ impl CacheManager {
     /// Chooses the unit to evict next. It is served as before until
     /// [`begin_eviction_of_rest`](Self::begin_eviction_of_rest), which has to follow.
     pub fn begin_leaving(&mut self) -> Option<Leaving> {
-        let victim = self.weus.victim()?;
+        let victim = self.weus.victim(&self.rules)?;
         let weu = victim.weu;
         self.weus.leave(weu);
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let lane = if has_lanes { self.weus.lane(weu) } else { Lane::Main };
+        let Shelf { lane, band } = self.weus.shelf(weu);
+        let shelf = Shelf { lane: if has_lanes { lane } else { Lane::Main }, band };
         let keep = if self.thrift.forward_percent == 0 { Keep::NOTHING } else { victim.keep };
-        Some(Leaving { weu, generation: self.weus.generation(weu), keep, lane })
+        let has_bands = self.rules.bands() > 1 && self.thrift.forward_percent > 0;
+        Some(Leaving { weu, generation: self.weus.generation(weu), keep, shelf, has_bands })
     }
 
     /// Adds what survives among the next entries of a leaving unit from `from` on; says where to go on, `None`: there are no more.
@@ -158,13 +166,15 @@ impl CacheManager {
         let weu = leaving.weu;
         let end = self.weus.entry_count(weu).min(usize::from(from) + EVICT_STEP_ENTRIES) as u16;
         for entry in from..end {
-            let heat = self.weus.heat(weu, entry);
-            if heat >= leaving.keep.heat_min
+            let (heat, band) = (self.weus.heat(weu, entry), self.band(self.weus.class_of(weu, entry)));
+            // What is in a unit of a lower band than its own, as dirty extents are, comes to its own.
+            let is_above = leaving.has_bands && band > leaving.shelf.band;
+            if (heat >= leaving.keep.heat_min && band >= leaving.shelf.band || is_above)
                 && let Some(key) = self.weus.key(weu, entry)
                 && self.find(key) == Some(Reference::Base(weu, entry))
                 && let Some(location) = self.weus.location(weu, entry)
             {
-                found.push(Survivor { key, location, heat });
+                found.push(Survivor { key, location, heat, band });
             }
         }
         (from < end).then_some(end)

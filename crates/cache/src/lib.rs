@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod class;
 pub mod destage;
 mod dirty;
 pub mod eviction;

@@ -1,10 +1,11 @@
 //! The cache manager: the upper half of the paper's Figure 2. It is told of look-ups, insertions and invalidations and
 //! answers with locations; it moves no bytes.
 
-use crate::admission::{Admission, Admitted, Lane};
+use crate::admission::{Admission, Admitted, Lane, Shelf};
+use crate::class::ClassRules;
 use crate::destage::Destage;
 use crate::dirty::DirtyList;
-use crate::eviction::{EVICT_STEP_ENTRIES, Eviction};
+use crate::eviction::{Bands, EVICT_STEP_ENTRIES, Eviction};
 use crate::file_index::{Dup, Dups, FileIndex, Reference};
 use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::forward::Forwardings;
@@ -54,6 +55,7 @@ pub struct CacheManager {
     pub(crate) dirty: DirtyList,
     pub(crate) restore: Restore,
     pub(crate) thrift: Thrift,
+    pub(crate) rules: ClassRules,
     /// Contents that were asked for admission, which chance goes by.
     pub(crate) asked: u64,
     /// The version of the last change.
@@ -68,12 +70,11 @@ impl CacheManager {
     pub fn new(settings: Settings) -> Result<Self, SettingError> {
         settings.check()?;
         let admission = settings.admission.build(settings.extents_raw(), settings.seed);
-        let eviction = settings.eviction.build(settings.weu_count(), settings.extents_raw(), settings.seed);
-        Self::with_policies(settings, admission, eviction)
+        Ok(Self::with(settings, admission, Bands::new(&settings)))
     }
 
     /// As [`new`](Self::new), with policies that settings cannot name: of eviction, over
-    /// [`weu_count`](Settings::weu_count) units, and of admission.
+    /// [`weu_count`](Settings::weu_count) units, and of admission. Classes are evicted in one order.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -83,9 +84,13 @@ impl CacheManager {
         eviction: Box<dyn Eviction>,
     ) -> Result<Self, SettingError> {
         settings.check()?;
+        Ok(Self::with(settings, admission, Bands::one(eviction, settings.weu_count())))
+    }
+
+    fn with(settings: Settings, admission: Box<dyn Admission>, eviction: Bands) -> Self {
         let expected = settings.extents_raw() * 3 / 2;
         let by_fingerprint = settings.dedup && settings.fingerprint_index_percent > 0;
-        Ok(Self {
+        let mut manager = Self {
             weus: WeuTable::new(&settings, eviction),
             files: FileIndex::new(expected, settings.seed),
             dups: Dups::new(settings.dup_entries_max()),
@@ -98,12 +103,15 @@ impl CacheManager {
             dirty: DirtyList::default(),
             restore: Restore::default(),
             thrift: Thrift::NONE,
+            rules: ClassRules::default(),
             asked: 0,
             version: 0,
             admission,
             destage: BTreeMap::new(),
             settings,
-        })
+        };
+        manager.set_classes(settings.classes);
+        manager
     }
 
     /// The settings it was made with.
@@ -166,7 +174,7 @@ impl CacheManager {
         if let Reference::Base(weu, entry) = reference {
             // What takes its place deserves no less, and was used once more.
             let (lane, heat) = (self.weus.lane(weu), self.weus.heat(weu, entry));
-            self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX), is_new: false });
+            self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX), ..Admitted::MAIN });
         }
         self.drop_reference(key, reference);
         self.note_gone(key, Gone::Overwritten);
@@ -265,13 +273,13 @@ impl CacheManager {
 
     /// Takes a free slot and raises its generation. `None`: evict first.
     pub fn open_weu(&mut self) -> Option<(WeuId, Generation)> {
-        self.open_weu_in(Lane::Main)
+        self.open_weu_in(Lane::Main.into())
     }
 
-    /// As [`open_weu`](Self::open_weu), for content of that lane.
-    pub fn open_weu_in(&mut self, lane: Lane) -> Option<(WeuId, Generation)> {
+    /// As [`open_weu`](Self::open_weu), for content of that shelf.
+    pub fn open_weu_in(&mut self, shelf: Shelf) -> Option<(WeuId, Generation)> {
         self.finish_lap();
-        self.weus.open(lane)
+        self.weus.open(shelf)
     }
 
     /// Notes what an extent just [appended](Self::append) was [admitted](Self::admit) with.
@@ -295,7 +303,7 @@ impl CacheManager {
     /// As [`open_weu`](Self::open_weu), for content that the origin has not got.
     /// It is written piece by piece, in whole blocks of `block_bytes`.
     pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
-        let opened = self.open_weu_in(Lane::Dirty)?;
+        let opened = self.open_weu_in(Lane::Dirty.into())?;
         self.weus.open_for_dirty(opened.0);
         self.weus.align_open(opened.0, block_bytes);
         Some(opened)
@@ -355,6 +363,7 @@ impl CacheManager {
             + self.dirty.ram_bytes()
             + self.forwardings.ram_bytes()
             + self.admission.ram_bytes()
+            + self.rules.ram_bytes()
             + self.departed.ram_bytes()
             + self.destage.values().map(|policy| policy.ram_bytes()).sum::<usize>()
             + fingerprints

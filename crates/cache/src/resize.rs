@@ -7,11 +7,13 @@ impl CacheManager {
     /// Adds slots, or takes back those that a shrink gave up, so that there are `count`.
     pub fn grow(&mut self, count: u32) {
         self.weus.grow(count);
+        self.set_classes(self.settings.classes);
     }
 
     /// Opens no slot from number `limit` on any more.
     pub fn begin_shrink(&mut self, limit: u32) {
         self.weus.begin_shrink(limit);
+        self.set_classes(self.settings.classes);
     }
 
     /// Begins to evict a WEU from number `limit` on for good; `None` where none can be evicted now. To be followed by

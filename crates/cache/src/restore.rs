@@ -7,6 +7,7 @@
 //! becomes so while WEUs are read at a restart by the WEU, for [`CacheManager::take_untold`], so that a number of entries
 //! that nothing bounds takes no more than the journal's snapshot has for it.
 
+use crate::class::Band;
 use crate::dirty::Held;
 use crate::file_index::{Dup, Reference};
 use crate::fingerprint_index::Target;
@@ -150,7 +151,11 @@ impl CacheManager {
     /// A slot holds `entries`. It takes the place of the least recently used one: call with the newest WEU first.
     pub fn restore_weu(&mut self, weu: WeuId, generation: Generation, entries: &[RestoredEntry]) -> Restored {
         let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
-        self.weus.restore(weu, generation, extents);
+        let mut of_bands = [0; Band::COUNT];
+        entries.iter().for_each(|entry| of_bands[self.band(entry.class).index()] += 1);
+        // A unit was filled with extents of one band, or with dirty ones of all.
+        let band = Band::ALL.into_iter().max_by_key(|band| of_bands[band.index()]).unwrap_or_default();
+        self.weus.restore(weu, generation, band, extents);
         self.weus.restore_classes(weu, entries.iter().map(|entry| entry.class));
         self.stats.base_entries += entries.len() as u64;
         let mut restored = Restored::default();

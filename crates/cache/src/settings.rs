@@ -1,6 +1,7 @@
 //! The cache's settings, each declared once with its bounds, default and meaning.
 
-use crate::admission::AdmissionKind;
+use crate::admission::{AdmissionKind, SecondMiss};
+use crate::class::{Allocation, Classes};
 use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
 use crate::gone::Departed;
@@ -165,6 +166,8 @@ pub struct Settings {
     pub destage: DestageKind,
     /// Which write-evict unit is evicted next.
     pub eviction: EvictionKind,
+    /// What each class of I/O deserves.
+    pub classes: Classes,
     /// Sequential detection.
     pub streams: StreamSettings,
     /// Mixed into hashes; random in the server, so that no client can aim at collisions; fixed in the simulator.
@@ -184,6 +187,7 @@ impl Settings {
             admission: AdmissionKind::default(),
             destage: DestageKind::default(),
             eviction: EvictionKind::default(),
+            classes: Classes::default(),
             streams: StreamSettings::default(),
             seed: 0,
         }
@@ -237,6 +241,12 @@ impl Settings {
         (self.weu_count() / 256).clamp(2, 8)
     }
 
+    /// Units for clean content that may be open at once in a cache of so many units.
+    #[must_use]
+    pub fn open_max(&self, weus: u32) -> u32 {
+        self.admission.lanes(weus) * self.classes.bands(weus) as u32
+    }
+
     /// Extents that the cache holds if none shrinks.
     #[must_use]
     pub fn extents_raw(&self) -> u64 {
@@ -259,10 +269,15 @@ impl Settings {
     #[must_use]
     pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
         let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);
-        let eviction = self.eviction.ram_bytes_max(self.weu_count());
+        let orders = self.classes.bands(self.weu_count()) as u64;
+        let eviction = self.eviction.ram_bytes_max(self.weu_count()) * orders + u64::from(self.weu_count());
+        let seen = match self.classes.uses(Allocation::SecondAccess) {
+            true => SecondMiss::ram_bytes_max(self.extents_raw()),
+            false => 0,
+        };
         let departed = Departed::ram_bytes_max(self.extents_raw());
         let admission = self.admission.ram_bytes_max(self.extents_raw());
-        admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed
+        admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed + seen
     }
 
     /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.

@@ -7,6 +7,7 @@
 
 mod args;
 mod cache;
+mod classes;
 mod cos;
 mod estimate;
 mod explain;
@@ -51,6 +52,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Flush(args) => volume::flush(args),
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),
+        Command::Class { command } => classes::run(command),
         Command::Cos { command } => cos::run(command),
         Command::Index { command } => index::run(command),
         Command::Estimate(args) => estimate::run(args),

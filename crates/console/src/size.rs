@@ -1,6 +1,6 @@
 //! Sizes as people write them: `4G`, `512M`, `64KiB`, `4096`.
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::str::FromStr;
 
@@ -62,6 +62,13 @@ impl fmt::Display for Size {
         };
         let value = format!("{:.2}", self.0 as f64 / (1u64 << (power * 10)) as f64);
         write!(f, "{} {suffix}iB", value.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+impl Serialize for Size {
+    /// As a number of bytes.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::{Buf, Bytes};
 use event_listener::Event;
+use nitro_cache::class::Classes;
 use nitro_cache::weu::Space;
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{CacheManager, Location, LruMap, Stats};
@@ -401,6 +402,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// The cache device.
     pub fn flash(&self) -> &F {
         &self.flash
+    }
+
+    /// From now on each class of I/O gets what it deserves.
+    pub fn set_classes(&self, classes: Classes) {
+        self.manager.lock().set_classes(classes);
     }
 
     /// Extents that can be had from it, by the class that their content was stored for.

@@ -32,7 +32,7 @@ impl EngineSettings {
     #[must_use]
     pub fn ram_parts(&self, cache_bytes: u64) -> Vec<RamPart> {
         let manager = nitro_cache::Settings { cache_bytes, ..self.manager };
-        let lanes = manager.admission.lanes(manager.weu_count());
+        let lanes = manager.open_max(manager.weu_count());
         // One that is read to be copied forward, and one that is full of what was.
         let forwarded = if manager.eviction == EvictionKind::Heat { 2 } else { 0 };
         let unique = u64::from(manager.weu_count()) * u64::from(manager.weu_entries_max());

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use event_listener::Event;
 use futures_util::FutureExt;
 use futures_util::future::select;
+use nitro_cache::admission::Source;
+use nitro_cache::class::Asked;
 use nitro_console::logging::Repeats;
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
@@ -245,8 +247,9 @@ impl Disks for ExportList<'_> {
         let plain = || self.served.volume(name).map(|export| (export, None));
         let classed = || {
             let (name, class) = name.rsplit_once(CLASS_SEPARATOR)?;
-            let class = class.parse().ok().and_then(ClassId::new)?;
-            self.served.volume(name).map(|export| (export, Some(class)))
+            let export = self.served.volume(name)?;
+            let class = export.entry.classes.table().named(class).ok()?;
+            Some((export, Some(class)))
         };
         let (disk, class) = plain().or_else(classed)?;
         *self.opened.borrow_mut() = Some(ClientGuard::new(Arc::clone(&disk)));
@@ -278,18 +281,30 @@ fn note(recording: Option<Recording<'_>>, op: Op, offset: u64, len: u32) {
 type Recording<'a> = (&'a VolumeRecorder, Arrival);
 
 impl VolumeExport {
-    fn class(&self, from: Requester) -> ClassId {
-        from.class.unwrap_or_else(|| self.volume.class())
+    /// A request's class: what the client says, else what the rules say, else the volume's.
+    fn class(&self, from: Requester, asked: &Asked) -> ClassId {
+        let ruled = || self.entry.classes.of_request(asked);
+        from.class.or_else(ruled).unwrap_or_else(|| self.volume.class())
     }
 
-    /// Where a request that comes now is to be recorded, if it is.
-    fn recording(&self, from: Requester) -> Option<Recording<'_>> {
-        self.recorder.get().map(|recorder| (recorder, recorder.arrival(self.class(from))))
+    /// The class of a read.
+    fn class_of_read(&self, from: Requester, offset: u64, len: u32) -> ClassId {
+        self.class(from, &Asked { offset, len: len.into(), source: Source::Read })
     }
 
-    async fn change(&self, from: Requester, change: Change) -> Result<(), DiskError> {
+    /// The class of anything that changes the volume.
+    fn class_of_change(&self, from: Requester, offset: u64, len: u64) -> ClassId {
+        self.class(from, &Asked { offset, len, source: Source::Write })
+    }
+
+    /// Where a request of a class that comes now is to be recorded, if it is.
+    fn recording(&self, class: ClassId) -> Option<Recording<'_>> {
+        self.recorder.get().map(|recorder| (recorder, recorder.arrival(class)))
+    }
+
+    async fn change(&self, class: ClassId, change: Change) -> Result<(), DiskError> {
         // Boxed: it is large, and would be moved with each future around it.
-        go_on(Box::pin(self.volume.change_as(self.class(from), change)).await).map_err(|e| self.told(&e))
+        go_on(Box::pin(self.volume.change_as(class, change)).await).map_err(|e| self.told(&e))
     }
 
     /// What a client is told of an error. Failures of devices are logged.
@@ -348,8 +363,9 @@ impl Disk for VolumeExport {
     }
 
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
-        let recording = self.recording(from);
-        let data = self.volume.try_read_as(self.class(from), offset, len.into())?;
+        let class = self.class_of_read(from, offset, len);
+        let recording = self.recording(class);
+        let data = self.volume.try_read_as(class, offset, len.into())?;
         if let Some((recorder, arrival)) = recording {
             recorder.read(arrival, offset, len, data.clone());
         }
@@ -359,8 +375,9 @@ impl Disk for VolumeExport {
     #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
     fn read(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<Pieces, DiskError>> {
         async move {
-            let recording = self.recording(from);
-            let data = self.volume.read_as(self.class(from), offset, len.into()).await.map_err(|e| self.told(&e))?;
+            let class = self.class_of_read(from, offset, len);
+            let recording = self.recording(class);
+            let data = self.volume.read_as(class, offset, len.into()).await.map_err(|e| self.told(&e))?;
             if let Some((recorder, arrival)) = recording {
                 recorder.read(arrival, offset, len, data.clone());
             }
@@ -369,8 +386,9 @@ impl Disk for VolumeExport {
     }
 
     async fn write(&self, from: Requester, offset: u64, data: Bytes, fua: bool) -> Result<(), DiskError> {
-        let recording = self.recording(from).map(|recording| (recording, data.clone()));
-        self.change(from, Change::Write { offset, data, fua }).await?;
+        let class = self.class_of_change(from, offset, data.len() as u64);
+        let recording = self.recording(class).map(|recording| (recording, data.clone()));
+        self.change(class, Change::Write { offset, data, fua }).await?;
         if let Some(((recorder, arrival), data)) = recording {
             recorder.write(arrival, offset, data);
         }
@@ -378,23 +396,26 @@ impl Disk for VolumeExport {
     }
 
     async fn flush(&self, from: Requester) -> Result<(), DiskError> {
-        let recording = self.recording(from);
-        self.change(from, Change::Flush).await?;
+        let class = self.class_of_change(from, 0, 0);
+        let recording = self.recording(class);
+        self.change(class, Change::Flush).await?;
         note(recording, Op::Flush, 0, 0);
         Ok(())
     }
 
     async fn trim(&self, from: Requester, offset: u64, len: u32, fua: bool) -> Result<(), DiskError> {
-        let recording = self.recording(from);
-        self.change(from, Change::Trim { offset, len: len.into(), fua }).await?;
+        let class = self.class_of_change(from, offset, len.into());
+        let recording = self.recording(class);
+        self.change(class, Change::Trim { offset, len: len.into(), fua }).await?;
         note(recording, Op::Trim, offset, len);
         Ok(())
     }
 
     async fn write_zeroes(&self, from: Requester, offset: u64, len: u32, flags: ZeroFlags) -> Result<(), DiskError> {
-        let recording = self.recording(from);
+        let class = self.class_of_change(from, offset, len.into());
+        let recording = self.recording(class);
         let ZeroFlags { no_hole, fast, fua } = flags;
-        self.change(from, Change::WriteZeroes { offset, len: len.into(), may_unmap: !no_hole, fast, fua }).await?;
+        self.change(class, Change::WriteZeroes { offset, len: len.into(), may_unmap: !no_hole, fast, fua }).await?;
         // As a trim, zeroes make the cache forget, and are not inserted.
         note(recording, Op::Trim, offset, len);
         Ok(())

@@ -3,6 +3,7 @@
 // The futures of a request reach from a connection down into a store.
 #![recursion_limit = "256"]
 
+pub mod classes;
 pub mod config;
 pub mod control;
 pub mod cos;

@@ -13,6 +13,7 @@ pub use by_source::BySource;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
 
+use crate::class::Band;
 use crate::file_index::mix;
 use crate::gone::Gone;
 use crate::manager::CacheManager;
@@ -85,6 +86,38 @@ impl Lane {
     }
 }
 
+/// What an open unit is filled with: units of different shelves fill side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Shelf {
+    /// What policies tell apart.
+    pub lane: Lane,
+    /// What classes tell apart.
+    pub band: Band,
+}
+
+impl Shelf {
+    /// How many there are for clean content.
+    pub const COUNT: usize = Lane::CLEAN.len() * Band::COUNT;
+
+    /// Those for clean content.
+    pub fn clean() -> impl Iterator<Item = Self> {
+        Band::ALL.into_iter().flat_map(|band| Lane::CLEAN.map(|lane| Self { lane, band }))
+    }
+
+    /// Its place among those for [clean](Self::clean) content.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.band.index() * Lane::CLEAN.len() + self.lane.index()
+    }
+}
+
+impl From<Lane> for Shelf {
+    /// Of that lane, without regard to classes.
+    fn from(lane: Lane) -> Self {
+        Self { lane, band: Band::default() }
+    }
+}
+
 /// How new content is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted {
@@ -94,14 +127,22 @@ pub struct Admitted {
     pub heat: u8,
     /// Nothing is known of it: where writes have to be spared, it is spared first.
     pub is_new: bool,
+    /// The band of its class. Policies of admission do not choose it.
+    pub band: Band,
 }
 
 impl Admitted {
     /// Into [`Lane::Main`], as if it were seen for the first time.
-    pub const NEW: Self = Self { lane: Lane::Main, heat: 0, is_new: true };
+    pub const NEW: Self = Self { lane: Lane::Main, heat: 0, is_new: true, band: Band::NORMAL };
 
     /// Into [`Lane::Main`], without uses, but known to come again.
-    pub const MAIN: Self = Self { lane: Lane::Main, heat: 0, is_new: false };
+    pub const MAIN: Self = Self { lane: Lane::Main, heat: 0, is_new: false, band: Band::NORMAL };
+
+    /// The open unit that it goes to.
+    #[must_use]
+    pub const fn shelf(&self) -> Shelf {
+        Shelf { lane: self.lane, band: self.band }
+    }
 }
 
 /// A policy of admission.
@@ -191,12 +232,17 @@ impl CacheManager {
             self.weus.looked_up(key, false);
         }
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let admitted = self.admission.admit(key, from).filter(|admitted| !self.is_spared(key, from, *admitted));
+        let admitted = self
+            .is_allocated(key, from)
+            .then(|| self.admission.admit(key, from))
+            .flatten()
+            .filter(|admitted| !self.is_spared(key, from, *admitted));
         if admitted.is_none() {
             self.stats.rejections += 1;
             self.note_gone(key, Gone::Refused);
         }
-        admitted.map(|admitted| if has_lanes { admitted } else { Admitted { lane: Lane::Main, ..admitted } })
+        let band = self.band(from.class);
+        admitted.map(|a| Admitted { lane: if has_lanes { a.lane } else { Lane::Main }, band, ..a })
     }
 
     /// From now on writes are spared so much.

@@ -56,7 +56,7 @@ impl Admission for Probation {
         tags[at..].rotate_left(1);
         tags[WAYS - 1] = 0;
         let lane = if known & MAIN_BIT == 0 { Lane::Side } else { Lane::Main };
-        Some(Admitted { lane, heat: (known & HEAT_BITS) as u8, is_new: false })
+        Some(Admitted { lane, heat: (known & HEAT_BITS) as u8, ..Admitted::MAIN })
     }
 
     fn dropped(&mut self, key: ExtentKey, again: Admitted) {

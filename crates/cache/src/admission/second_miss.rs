@@ -25,7 +25,7 @@ impl SecondMiss {
         extents.next_power_of_two()
     }
 
-    pub(super) const fn ram_bytes_max(extents: u64) -> u64 {
+    pub(crate) const fn ram_bytes_max(extents: u64) -> u64 {
         Self::places(extents) * size_of::<u32>() as u64
     }
 }

@@ -1,6 +1,6 @@
 //! First in, first out: what log-structured caches do (Flashield; CacheLib's large-object cache).
 
-use super::{Eviction, Units, Victim};
+use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
 use nitro_units::WeuId;
 use std::collections::BTreeSet;
 
@@ -46,8 +46,9 @@ impl Eviction for Fifo {
         self.candidates.remove(&(self.filled[weu.0 as usize], weu.0));
     }
 
-    fn victim(&mut self, _units: &dyn Units) -> Option<Victim> {
-        self.candidates.first().map(|(_, weu)| Victim::whole(WeuId(*weu)))
+    fn victim(&mut self, units: &dyn Units) -> Option<Victim> {
+        let first = self.candidates.iter().take(LOOKED_AT_MAX).map(|(_, weu)| WeuId(*weu));
+        first.into_iter().find(|weu| !units.is_kept(*weu)).map(Victim::whole)
     }
 
     fn grow(&mut self, count: u32) {

@@ -3,7 +3,7 @@
 
 use super::duel::Duel;
 use super::list::LruList;
-use super::{Eviction, Units, Victim};
+use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
 use crate::admission::Lane;
 use crate::forward::{Cooling, Keep};
 use nitro_units::{ExtentKey, WeuId};
@@ -153,21 +153,26 @@ impl Eviction for Heat {
     }
 
     fn victim(&mut self, units: &dyn Units) -> Option<Victim> {
-        if let Some(weu) = self.holey.iter().find_map(LruList::least_recent).map(WeuId) {
+        let allowed = |list: &LruList| list.oldest().take(LOOKED_AT_MAX).map(WeuId).find(|weu| !units.is_kept(*weu));
+        if let Some(weu) = self.holey.iter().find_map(allowed) {
             return Some(Victim { weu, keep: self.keep_of_holey(weu) });
         }
         if self.duel.is_recency() {
-            let weu = self.recent.least_recent().map(WeuId)?;
+            let weu = allowed(&self.recent)?;
             let is_main = self.lanes[weu.0 as usize] == Lane::Main;
             let heat_min = if is_main { 1 } else { PROMOTED };
             return Some(Victim { weu, keep: self.keep(heat_min, Cooling::All, 0) });
         }
-        let on_probation = self.probation.len() * PROBATION_PART > self.count() || self.main.len() == 0;
-        if let Some(weu) = self.probation.least_recent().filter(|_| on_probation).map(WeuId) {
-            return Some(Victim { weu, keep: self.keep(PROMOTED, Cooling::All, 0) });
+        let main = self.main.oldest().take(LOOKED_AT_MAX).map(WeuId).filter(|weu| !units.is_kept(*weu)).take(COMPARED);
+        let main = main.min_by_key(|weu| units.heat(*weu));
+        // Of the band's own units: there may be others.
+        let on_probation = self.probation.len() * PROBATION_PART > self.probation.len() + self.main.len();
+        if on_probation || main.is_none() {
+            if let Some(weu) = allowed(&self.probation) {
+                return Some(Victim { weu, keep: self.keep(PROMOTED, Cooling::All, 0) });
+            }
         }
-        let weu = self.main.oldest().take(COMPARED).map(WeuId).min_by_key(|weu| units.heat(*weu))?;
-        Some(Victim { weu, keep: self.keep(1, Cooling::ByOne, 0) })
+        Some(Victim { weu: main?, keep: self.keep(1, Cooling::ByOne, 0) })
     }
 
     fn grow(&mut self, count: u32) {

@@ -1,7 +1,7 @@
 //! Least recently used first: the paper's order (Nitro §3.2).
 
 use super::list::LruList;
-use super::{Eviction, Units, Victim};
+use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
 use nitro_units::WeuId;
 
 /// Evicts the unit that was not hit for longest. A unit whose last pin goes counts as hit then.
@@ -35,8 +35,8 @@ impl Eviction for Lru {
         self.0.remove(weu.0);
     }
 
-    fn victim(&mut self, _units: &dyn Units) -> Option<Victim> {
-        self.0.least_recent().map(|weu| Victim::whole(WeuId(weu)))
+    fn victim(&mut self, units: &dyn Units) -> Option<Victim> {
+        self.0.oldest().take(LOOKED_AT_MAX).map(WeuId).find(|weu| !units.is_kept(*weu)).map(Victim::whole)
     }
 
     fn grow(&mut self, count: u32) {

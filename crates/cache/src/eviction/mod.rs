@@ -2,6 +2,7 @@
 //!
 //! A policy is one file here and a variant of [`EvictionKind`]; docs/adding-a-policy.md adds one.
 
+mod bands;
 mod chosen;
 mod duel;
 mod fifo;
@@ -9,6 +10,7 @@ mod heat;
 mod list;
 mod lru;
 
+pub(crate) use bands::Bands;
 pub use fifo::Fifo;
 pub use heat::Heat;
 pub use lru::Lru;
@@ -29,7 +31,15 @@ pub trait Units {
     /// The heats of a unit's extents together: how often they were used again since they got there, each at most
     /// [`HEAT_MAX`](crate::weu::HEAT_MAX).
     fn heat(&self, weu: WeuId) -> u32;
+
+    /// Whether a class forbids that a unit is evicted, while there are others.
+    fn is_kept(&self, _weu: WeuId) -> bool {
+        false
+    }
 }
+
+/// Candidates that a policy looks at for one that is not [kept](Units::is_kept).
+pub const LOOKED_AT_MAX: usize = 64;
 
 /// The unit to evict next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +93,8 @@ pub trait Eviction: fmt::Debug + Send {
     /// The unit holds nothing any more.
     fn emptied(&mut self, _weu: WeuId) {}
 
-    /// The candidate to evict next; `None`: there are no candidates. Asked again without an eviction in between it may answer
-    /// otherwise.
+    /// The candidate to evict next; `None`: there are no candidates, or the first [`LOOKED_AT_MAX`] in each order are
+    /// [kept](Units::is_kept). Asked again without an eviction in between it may answer otherwise.
     fn victim(&mut self, units: &dyn Units) -> Option<Victim>;
 
     /// There are units up to number `count` from now on.
@@ -167,7 +177,7 @@ impl CacheManager {
     /// [`evict_step`](Self::evict_step)s, and then its slot is free; with `to_discard`, only after
     /// [`discarded`](Self::discarded), so that what the device is told of the old contents does not meet the new ones.
     pub fn begin_eviction(&mut self, to_discard: bool) -> Option<Evicted> {
-        let weu = self.weus.victim()?.weu;
+        let weu = self.weus.victim(&self.rules)?.weu;
         Some(self.begin_eviction_of(weu, if to_discard { SlotState::Discarding } else { SlotState::Free }))
     }
 

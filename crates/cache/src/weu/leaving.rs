@@ -1,13 +1,18 @@
 //! Slots whose worthy extents are copied forward before the rest is evicted, and what is known of single entries for that.
 
 use super::slots::WeuTable;
-use crate::admission::Lane;
+use crate::admission::{Lane, Shelf};
 use nitro_units::{ClassId, WeuId};
 
 impl WeuTable {
     /// What a slot was opened for.
+    pub(crate) fn shelf(&self, weu: WeuId) -> Shelf {
+        self.slot(weu).shelf
+    }
+
+    /// What policies opened a slot for.
     pub(crate) fn lane(&self, weu: WeuId) -> Lane {
-        self.slot(weu).lane
+        self.shelf(weu).lane
     }
 
     /// Keeps a slot from being chosen or pinned, while it is served as before; its eviction follows.

@@ -3,8 +3,9 @@
 use super::entries::Entries;
 use super::heat::Heats;
 use super::layout::{Fill, Position, Stored};
-use crate::admission::Lane;
-use crate::eviction::{Eviction, Units, Victim};
+use crate::admission::Shelf;
+use crate::class::{Band, ClassRules};
+use crate::eviction::{Bands, Units, Victim};
 use crate::location::Location;
 use crate::settings::Settings;
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
@@ -43,7 +44,7 @@ pub(super) struct Slot {
     /// A bit for each entry up to the last that a dup referred to: set for those.
     pub(super) shared: Vec<u64>,
     /// What it was opened for.
-    pub(super) lane: Lane,
+    pub(super) shelf: Shelf,
     /// What is worth it is being copied forward, after which it is evicted.
     pub(super) leaving: bool,
     /// Extents that refer to its entries.
@@ -67,7 +68,7 @@ impl Slot {
             entries: Entries::default(),
             heats: Heats::default(),
             shared: Vec::new(),
-            lane: Lane::Main,
+            shelf: Shelf::default(),
             leaving: false,
             live: 0,
             classes: None,
@@ -108,6 +109,13 @@ impl Slot {
         self.classes.as_ref().and_then(|classes| classes.of(entry)).unwrap_or_default()
     }
 
+    /// Extents that refer to entries of a class.
+    fn live_of(&self, class: ClassId) -> u64 {
+        let live = self.classes.as_ref().map_or(&[0; ClassId::COUNT], |classes| &classes.live);
+        let count = if class.is_classified() { live[class.index()] } else { self.live - live.iter().sum::<u32>() };
+        count.into()
+    }
+
     fn ram_bytes(&self) -> usize {
         self.entries.ram_bytes()
             + self.heats.ram_bytes()
@@ -117,11 +125,34 @@ impl Slot {
 }
 
 /// What a policy of eviction may know of the slots.
-struct View<'a>(&'a [Slot]);
+struct View<'a> {
+    slots: &'a [Slot],
+    wanted: Wanted<'a>,
+}
+
+/// Which slots a class allows to be evicted.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// All.
+    Any,
+    /// Those that hold mostly extents of a class.
+    Of(ClassId),
+    /// Those without which no class has less than its minimum.
+    Beyond(&'a [(ClassId, u64)]),
+}
 
 impl Units for View<'_> {
     fn heat(&self, weu: WeuId) -> u32 {
-        self.0.get(weu.0 as usize).map_or(0, |slot| slot.heats.sum())
+        self.slots.get(weu.0 as usize).map_or(0, |slot| slot.heats.sum())
+    }
+
+    fn is_kept(&self, weu: WeuId) -> bool {
+        let Some(slot) = self.slots.get(weu.0 as usize) else { return true };
+        match self.wanted {
+            Wanted::Any => false,
+            Wanted::Of(class) => slot.live_of(class) * 2 < u64::from(slot.live) || slot.live_of(class) == 0,
+            Wanted::Beyond(spare) => spare.iter().any(|(class, spare)| slot.live_of(*class) > *spare),
+        }
     }
 }
 
@@ -131,7 +162,7 @@ pub(crate) struct WeuTable {
     pub(super) slots: Vec<Slot>,
     open: Vec<(WeuId, Fill)>,
     free: VecDeque<WeuId>,
-    order: Box<dyn Eviction>,
+    order: Bands,
     pinned: u32,
     discarding: u32,
     clearing: Vec<Clearing>,
@@ -146,7 +177,7 @@ pub(crate) struct WeuTable {
 }
 
 impl WeuTable {
-    pub(crate) fn new(settings: &Settings, order: Box<dyn Eviction>) -> Self {
+    pub(crate) fn new(settings: &Settings, order: Bands) -> Self {
         let count = settings.weu_count();
         Self {
             slots: (0..count).map(|_| Slot::new()).collect(),
@@ -224,15 +255,15 @@ impl WeuTable {
     }
 
     /// Opens the next free slot under its next generation.
-    pub(crate) fn open(&mut self, lane: Lane) -> Option<(WeuId, Generation)> {
+    pub(crate) fn open(&mut self, shelf: Shelf) -> Option<(WeuId, Generation)> {
         let weu = self.free.pop_front()?;
         let slot = self.slot_mut(weu);
         slot.generation = slot.generation.next();
         slot.state = SlotState::Open;
         (slot.for_dirty, slot.restored, slot.live) = (false, false, 0);
-        slot.lane = lane;
+        slot.shelf = shelf;
         let generation = slot.generation;
-        self.order.opened(weu, lane);
+        self.order.opened(weu, shelf);
         self.open.push((weu, Fill::new(self.weu_bytes, self.entries_max)));
         Some((weu, generation))
     }
@@ -298,8 +329,13 @@ impl WeuTable {
         self.order.looked_up(key, read);
     }
 
-    pub(super) fn order_mut(&mut self) -> &mut dyn Eviction {
-        self.order.as_mut()
+    pub(super) const fn order_mut(&mut self) -> &mut Bands {
+        &mut self.order
+    }
+
+    /// Tells so many bands apart, or as many as the policy of eviction can, from now on; says how many.
+    pub(crate) fn tell_bands_apart(&mut self, count: usize) -> usize {
+        self.order.tell_apart(count)
     }
 
     /// Makes a slot a candidate for eviction, if it is on the SSD and not pinned.
@@ -370,6 +406,11 @@ impl WeuTable {
         let mut live = self.live_by_class;
         live[ClassId::UNCLASSIFIED.index()] = self.live - self.live_by_class.iter().sum::<u64>();
         live
+    }
+
+    /// Extents that refer to entries of a class.
+    pub(crate) fn live_of(&self, class: ClassId) -> u64 {
+        if class.is_classified() { self.live_by_class[class.index()] } else { self.live_by_class()[class.index()] }
     }
 
     /// Keeps a slot from being evicted; once for each reason.
@@ -452,6 +493,7 @@ impl WeuTable {
         &mut self,
         weu: WeuId,
         generation: Generation,
+        band: Band,
         entries: impl Iterator<Item = (ExtentKey, Position, Stored)>,
     ) {
         let slot = self.slot_mut(weu);
@@ -464,8 +506,8 @@ impl WeuTable {
         }
         slot.entries.shrink_to_fit();
         slot.live = 0;
-        slot.lane = Lane::Main;
-        self.order.restored(weu);
+        slot.shelf = Shelf { band, ..Shelf::default() };
+        self.order.restored(weu, band);
     }
 
     pub(crate) fn is_unread(&self, weu: WeuId) -> bool {
@@ -523,8 +565,24 @@ impl WeuTable {
     }
 
     /// The slot that is to be evicted next.
-    pub(crate) fn victim(&mut self) -> Option<Victim> {
-        self.order.victim(&View(&self.slots))
+    pub(crate) fn victim(&mut self, rules: &ClassRules) -> Option<Victim> {
+        for (class, max) in rules.maximums() {
+            if self.live_of(*class) > *max
+                && let Some(victim) = self.order.victim(&View { slots: &self.slots, wanted: Wanted::Of(*class) })
+            {
+                return Some(victim);
+            }
+        }
+        if !rules.minimums().is_empty() {
+            let live = self.live_by_class();
+            let spare = |(class, min): &(ClassId, u64)| (*class, live[class.index()].saturating_sub(*min));
+            let spare: Vec<_> = rules.minimums().iter().map(spare).collect();
+            let victim = self.order.victim(&View { slots: &self.slots, wanted: Wanted::Beyond(&spare) });
+            if victim.is_some() {
+                return victim;
+            }
+        }
+        self.order.victim(&View { slots: &self.slots, wanted: Wanted::Any })
     }
 
     /// Begins to empty a slot: no entry is current any more. [`next_to_clear`](Self::next_to_clear) tells the entries that

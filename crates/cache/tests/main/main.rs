@@ -1,6 +1,7 @@
 //! The cache manager against a naive model, and its promises of RAM.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod classes;
 mod destage;
 mod eviction;
 mod forget;
@@ -8,3 +9,4 @@ mod forward;
 mod model;
 mod ram;
 mod slots;
+mod world;

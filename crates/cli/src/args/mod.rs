@@ -1,6 +1,7 @@
 //! The command line.
 
 mod cache;
+mod class;
 mod cos;
 mod index;
 mod reproduce;
@@ -10,6 +11,7 @@ mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
+pub(crate) use class::ClassCommand;
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
@@ -74,6 +76,11 @@ pub(crate) enum Command {
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
+    },
+    /// Show and change what classes of I/O deserve in the cache
+    Class {
+        #[command(subcommand)]
+        command: ClassCommand,
     },
     /// Keep volumes, images and backups in a deduplicating, compressing store, with snapshots and clones
     Cos {

@@ -161,6 +161,11 @@ struct CacheArgs {
     /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     eviction: Option<EvictionKind>,
+
+    /// What each class of I/O deserves: file-server, database, hypervisor, or a file in TOML or Open-CAS's CSV; see nitro class
+    /// load --help [default: all the same]
+    #[arg(long, value_name = "FILE|PRESET", help_heading = "Cache")]
+    classes: Option<PathBuf>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     destage: Option<DestageKind>,
@@ -325,6 +330,7 @@ impl CacheArgs {
             admission: self.admission,
             destage: self.destage,
             eviction: self.eviction,
+            classes: self.classes.clone(),
             sequential_threshold: self.sequential_threshold,
             dirty_start: self.dirty_start,
             dirty_max: self.dirty_max,

@@ -253,9 +253,10 @@ fn cache(cache: &Cache) -> String {
         ),
     ];
     lines.extend(flash_index(cache).map(|text| ("fingerprints", text)));
-    if !cache.classes.is_empty() {
-        let held = |held: &ClassOfContents| format!("{}: {}", class(held.class), Size(held.cached_bytes));
-        lines.push(("by class", cache.classes.iter().map(held).collect::<Vec<_>>().join(", ")));
+    if cache.classes.iter().any(|held| held.cached_bytes > 0) {
+        let held = |held: &ClassOfContents| format!("{}: {}", held.name, Size(held.cached_bytes));
+        let holding = cache.classes.iter().filter(|held| held.cached_bytes > 0);
+        lines.push(("by class", holding.map(held).collect::<Vec<_>>().join(", ")));
     }
     if let Some(text) = log(cache) {
         lines.insert(4, ("write log", text));
@@ -350,7 +351,7 @@ fn classes(volume: &Volume) -> Table {
     for asked in &volume.classes {
         let (read, written) = (Size(asked.read_bytes), Size(asked.write_bytes));
         table.row(vec![
-            class(asked.class),
+            asked.name.clone(),
             asked.reads.to_string(),
             read.to_string(),
             percent(asked.read_hit_extents, asked.read_extents),
@@ -359,10 +360,6 @@ fn classes(volume: &Volume) -> Table {
         ]);
     }
     table
-}
-
-fn class(number: u8) -> String {
-    if number == 0 { "none".to_owned() } else { number.to_string() }
 }
 
 fn latencies(volume: &Volume) -> Table {

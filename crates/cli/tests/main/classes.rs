@@ -5,7 +5,7 @@ use nitro_trace::parquet::ParquetReader;
 use nitro_trace::{BadRecords, Op, Reader as _};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 
 const MIB: u64 = 1 << 20;
 
@@ -17,7 +17,7 @@ fn place() -> Place {
 
 /// What a list of classes says under a name, of one class.
 fn of(classes: &Value, class: u64, name: &str) -> Option<u64> {
-    classes.as_array()?.iter().find(|held| held["class"] == class)?[name].as_u64()
+    classes.as_array()?.iter().find(|held| held["id"] == class)?[name].as_u64()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_class_reaches_the_statistics_and_the_recording() {
         of(cached, 3, "cached_bytes").is_none() && of(cached, 7, "cached_bytes") == Some(3 * MIB)
     });
     let text = place.stdout("status");
-    assert!(text.contains("by class      none: 1 MiB, 7: 3 MiB"), "{text}");
+    assert!(text.contains("by class      unclassified: 1 MiB, file-256k: 3 MiB"), "{text}");
     drop((client, classed, plain));
     assert!(server.stop().0.success());
     // Classes of what is cached survive a restart.
@@ -103,4 +103,88 @@ fn policies_are_chosen_by_name() {
     assert!(server.stop().0.success());
     // Policies are no part of what is on the SSD.
     assert!(place.serve(&format!("{cache} --admission by-source")).stop().0.success());
+}
+
+/// Reads all of a stretch of the volume, 64 KiB at a time, in an order that is no stream.
+fn read_scattered(client: &mut Nbd, from: u64, len: u64) {
+    let pieces = len / 65536;
+    (0..pieces).for_each(|piece| drop(client.read(from + piece * 37 % pieces * 65536, 65536)));
+}
+
+#[test]
+fn a_scan_of_a_low_class_leaves_a_high_one_cached() {
+    let place = Place::new();
+    fs::write(place.path("vm.img"), noise(5, 224 << 20)).unwrap();
+    let table = "[class.precious]\nid = 20\npriority = \"high\"\n[[rule]]\nclass = \"precious\"\noffset_to = \"8M\"\n";
+    fs::write(place.path("classes.toml"), table).unwrap();
+    let arguments = "--origin vm.img --cache cache.img --cache-size 64M --weu-size 512K --ram 0 --sequential-threshold 0";
+    let server = place.serve(&format!("{arguments} --classes classes.toml"));
+    let mut client = place.client();
+    let held = |status: &Value, id| of(&status["caches"][0]["classes"], id, "cached_bytes").unwrap_or(0);
+    for part in 0..2 {
+        // A little at a time: what comes too fast for the SSD is not cached.
+        read_scattered(&mut client, part * 4 * MIB, 4 * MIB);
+        place.until("cached", |status| held(status, 20) == (part + 1) * 4 * MIB);
+    }
+    for part in 2..54 {
+        read_scattered(&mut client, part * 4 * MIB, 4 * MIB);
+    }
+    let status = place.until("evicted", |status| status["caches"][0]["weus_evicted"].as_u64() > Some(20));
+    assert_eq!(held(&status, 20), 8 * MIB, "{}", status["caches"][0]);
+    let explained = place.stdout("explain vm 1M");
+    assert!(explained.contains("class precious"), "{explained}");
+    // A restart keeps them so.
+    drop(client);
+    assert!(server.stop().0.success());
+    let server = place.serve(&format!("{arguments} --classes classes.toml"));
+    place.until("loaded", |status| status["caches"][0]["loading"] == false);
+    let mut client = place.client();
+    for part in 2..40 {
+        read_scattered(&mut client, part * 4 * MIB, 4 * MIB);
+    }
+    assert_eq!(held(&place.status(), 20), 8 * MIB);
+    drop(client);
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn classes_are_listed_changed_and_loaded_while_they_are_in_force() {
+    let place = Place::new();
+    fs::write(place.path("vm.img"), noise(5, 8 << 20)).unwrap();
+    fs::write(place.path("classes.toml"), "preset = \"file-server\"\n").unwrap();
+    let server = place.serve("--origin vm.img --cache cache.img --cache-size 128M --ram 0 --classes classes.toml");
+    let listed = place.stdout("class list");
+    assert!(listed.contains("metadata") && listed.contains("highest") && listed.contains("file-large"), "{listed}");
+    let changed = place.stdout("class set metadata --min 10 --max 50");
+    assert!(changed.contains("class metadata is changed; kept in"), "{changed}");
+    let kept = fs::read_to_string(place.path("classes.toml")).unwrap();
+    assert!(kept.contains("[class.metadata]") && kept.contains("min = 10"), "{kept}");
+    // A client names its class; what that may not bring in stays out.
+    assert!(place.stdout("class set file-1g --allocation never").contains("changed"));
+    let mut client = Nbd::connect(&place.path("run/nitro/vm.sock"), "vm?class=file-1g");
+    client.read(0, 65536);
+    place.until("refused", |status| status["caches"][0]["rejections"] == 8);
+    fs::write(place.path("cas.csv"), "IO class id,IO class name,Eviction priority,Allocation\n0,unclassified,22,1\n1,request_size:ge:65536,1,0.5\n")
+        .unwrap();
+    let loaded = place.stdout("class load cas.csv");
+    assert!(loaded.contains("2 classes and 1 rules are in force"), "{loaded}");
+    let mut plain = place.client();
+    plain.read(MIB, 65536);
+    place.until("classified", |status| of(&status["volumes"][0]["classes"], 1, "reads") == Some(1));
+    for (command, told) in [
+        ("class set metadata", "nothing is to be changed"),
+        ("class set 77 --priority low", "there is no such class"),
+        ("class set metadata --priority urgent", "there is no such priority"),
+        ("class set metadata --min 85", "more than 90 % cannot be promised"),
+        ("class load vm.img", "vm.img"),
+        ("class load none.csv", "No such file"),
+        ("class list --cache other", "there is none of that name"),
+    ] {
+        let refused = place.failure(command, 1);
+        assert!(refused.contains(told), "{command}: {refused}");
+    }
+    drop((client, plain));
+    assert!(server.stop().0.success());
+    let refused = place.failure("serve --origin vm.img --cache cache.img --classes vms", 1);
+    assert!(refused.contains("name a file, or one of none, file-server"), "{refused}");
 }

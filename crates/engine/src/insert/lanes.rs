@@ -9,7 +9,7 @@ use crate::format::journal::{EVICTED_BYTES, Record};
 use crate::format::stored::{Place, payload_range};
 use crate::format::weu::{Entry, Head};
 use bytes::Bytes;
-use nitro_cache::admission::Lane;
+use nitro_cache::admission::Shelf;
 use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::{Append, Evicted};
 use nitro_port::codec::Encoding;
@@ -20,17 +20,17 @@ use nitro_units::{Generation, WeuId};
 /// Extents copied forward after which others on the thread run.
 const EXTENTS_PER_TURN: usize = 32;
 
-/// The open WEUs for clean content, by lane.
+/// The open WEUs for clean content.
 #[derive(Default)]
-pub(crate) struct Lanes([Option<OpenWeu>; Lane::CLEAN.len()]);
+pub(crate) struct Lanes([Option<OpenWeu>; Shelf::COUNT]);
 
 impl Lanes {
-    pub(super) fn get(&mut self, lane: Lane) -> Option<&mut OpenWeu> {
-        self.0[lane.index()].as_mut()
+    pub(super) fn get(&mut self, shelf: Shelf) -> Option<&mut OpenWeu> {
+        self.0[shelf.index()].as_mut()
     }
 
-    pub(super) fn take(&mut self, lane: Lane) -> Option<OpenWeu> {
-        self.0[lane.index()].take()
+    pub(super) fn take(&mut self, shelf: Shelf) -> Option<OpenWeu> {
+        self.0[shelf.index()].take()
     }
 }
 
@@ -109,13 +109,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// Copies one extent forward. `false`: there is no room for it, nor for others.
     async fn forward(&self, lanes: &mut Lanes, leaving: &Leaving, survivor: &Survivor, extent: Extent<'_>) -> bool {
-        let lane = leaving.lane_of(survivor);
+        let shelf = leaving.shelf_of(survivor);
         let Extent { entry, encoding, payload } = extent;
         let (_, stored) = stored_at(entry, &self.place(&survivor.location));
         let within = entry.fingerprint.map(|plain| self.domain(survivor.key.object()).within(&plain));
         loop {
-            let Some(open) = lanes.get(lane) else {
-                if !self.open_lane(lanes, lane) {
+            let Some(open) = lanes.get(shelf) else {
+                if !self.open_shelf(lanes, shelf) {
                     return false;
                 }
                 continue;
@@ -133,7 +133,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
                 }
                 Some(Append::Full) => {
                     self.resident.pop(open.weu);
-                    self.seal_lane(lanes, lane).await;
+                    self.seal_shelf(lanes, shelf).await;
                 }
                 None => {
                     self.resident.pop(open.weu);
@@ -143,18 +143,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Opens a WEU for a lane, if a slot is free.
-    pub(super) fn open_lane(&self, lanes: &mut Lanes, lane: Lane) -> bool {
-        let Some((weu, generation)) = self.manager.lock().open_weu_in(lane) else { return false };
+    /// Opens a WEU for a shelf, if a slot is free.
+    pub(super) fn open_shelf(&self, lanes: &mut Lanes, shelf: Shelf) -> bool {
+        let Some((weu, generation)) = self.manager.lock().open_weu_in(shelf) else { return false };
         self.set_start(weu, self.start);
         self.resident.open(weu, generation);
-        lanes.0[lane.index()] = Some(OpenWeu::new(weu, generation, self.settings.manager.weu_bytes, false));
+        lanes.0[shelf.index()] = Some(OpenWeu::new(weu, generation, self.settings.manager.weu_bytes, false));
         true
     }
 
-    /// Writes a lane's open WEU.
-    async fn seal_lane(&self, lanes: &mut Lanes, lane: Lane) {
-        if let Some(open) = lanes.take(lane) {
+    /// Writes a shelf's open WEU.
+    async fn seal_shelf(&self, lanes: &mut Lanes, shelf: Shelf) {
+        if let Some(open) = lanes.take(shelf) {
             self.manager.lock().seal(open.weu);
             write(self, open).await;
         }

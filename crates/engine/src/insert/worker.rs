@@ -14,7 +14,7 @@ use crate::writeback::Room;
 use bytes::Bytes;
 use futures_util::future::{Either, FutureExt, LocalBoxFuture, join, ready, select};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
-use nitro_cache::admission::{Admitted, Lane, Provenance};
+use nitro_cache::admission::{Admitted, Provenance, Shelf};
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::{Append, CacheManager, Location};
 use nitro_port::buf::{BufMut, is_zero};
@@ -95,10 +95,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
         // What is not full is written too: it is there again after a restart.
         let mut lanes = self.lanes.lock().await;
-        for lane in Lane::CLEAN {
-            let is_filled = lanes.get(lane).is_some_and(|open| !open.entries().is_empty());
+        for shelf in Shelf::clean() {
+            let is_filled = lanes.get(shelf).is_some_and(|open| !open.entries().is_empty());
             if is_filled && self.watch.is_caching() {
-                worker.seal(&mut lanes, lane).await;
+                worker.seal(&mut lanes, shelf).await;
             }
         }
         drop(lanes);
@@ -232,9 +232,9 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
     /// Closes open WEUs in slots that a cache which shrinks gives up.
     async fn seal_given_up(&mut self) {
         let mut lanes = self.cache.lanes.lock().await;
-        for lane in Lane::CLEAN {
-            if lanes.get(lane).is_some_and(|open| self.cache.is_given_up(open.weu)) {
-                self.seal(&mut lanes, lane).await;
+        for shelf in Shelf::clean() {
+            if lanes.get(shelf).is_some_and(|open| self.cache.is_given_up(open.weu)) {
+                self.seal(&mut lanes, shelf).await;
             }
         }
     }
@@ -290,7 +290,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         let cache = self.cache;
         let stored = stored_as(encoding, &payload);
         let mut lanes = cache.lanes.lock().await;
-        while let Some(open) = self.opened(&mut lanes, admitted.lane).await {
+        while let Some(open) = self.opened(&mut lanes, admitted.shelf()).await {
             // The bytes first: once the manager knows the extent, a reader may ask for it.
             cache.resident.push(open.weu, encoding, payload.clone());
             let (appended, version) = cache
@@ -314,17 +314,17 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 cache.metrics.fills_voided.add(1);
                 return None;
             }
-            self.seal(&mut lanes, admitted.lane).await;
+            self.seal(&mut lanes, admitted.shelf()).await;
         }
         None
     }
 
-    /// The open WEU of a lane; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
-    async fn opened<'l>(&mut self, lanes: &'l mut Lanes, lane: Lane) -> Option<&'l mut OpenWeu> {
-        while lanes.get(lane).is_none() {
+    /// The open WEU of a shelf; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
+    async fn opened<'l>(&mut self, lanes: &'l mut Lanes, shelf: Shelf) -> Option<&'l mut OpenWeu> {
+        while lanes.get(shelf).is_none() {
             self.cache.make_room(lanes).await;
             // What was copied forward may have opened one.
-            if lanes.get(lane).is_some() || self.cache.open_lane(lanes, lane) {
+            if lanes.get(shelf).is_some() || self.cache.open_shelf(lanes, shelf) {
                 break;
             }
             if self.writes.next().await.is_none() {
@@ -337,12 +337,12 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 return None;
             }
         }
-        lanes.get(lane)
+        lanes.get(shelf)
     }
 
-    /// Closes a lane's open WEU and sends it on its way to the SSD.
-    async fn seal(&mut self, lanes: &mut Lanes, lane: Lane) {
-        let Some(open) = lanes.take(lane) else { return };
+    /// Closes a shelf's open WEU and sends it on its way to the SSD.
+    async fn seal(&mut self, lanes: &mut Lanes, shelf: Shelf) {
+        let Some(open) = lanes.take(shelf) else { return };
         while self.writes.len() >= WRITES_MAX {
             self.writes.next().await;
         }

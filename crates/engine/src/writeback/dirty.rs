@@ -327,7 +327,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Units of which dirty extents may take a share. Each further lane of clean extents keeps one open that cannot be had by
     /// eviction.
     pub(super) fn weus_for_dirty(&self) -> u32 {
-        self.weu_count() + 1 - self.settings.manager.admission.lanes(self.weu_count())
+        self.weu_count() + 1 - self.settings.manager.open_max(self.weu_count())
     }
 
     /// Whether dirty extents have all the room that they may take.

@@ -64,6 +64,8 @@ pub struct CacheConfig {
     pub destage: Option<DestageKind>,
     /// Which write-evict unit is evicted next: `heat`, `lru`, `fifo`.
     pub eviction: Option<EvictionKind>,
+    /// What each class of I/O deserves, and what is of which: a preset, or a file; all the same if not given.
+    pub classes: Option<PathBuf>,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
     /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
@@ -214,6 +216,7 @@ impl CacheConfig {
             admission: None,
             destage: None,
             eviction: None,
+            classes: None,
             sequential_threshold: None,
             dirty_start: None,
             dirty_max: None,

@@ -15,7 +15,12 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(super) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
+    /// A fault that is in no one line.
+    pub(crate) fn of(problem: impl Into<String>, way_out: &str) -> Self {
+        Self { line: None, problem: problem.into(), way_out: way_out.to_owned() }
+    }
+
+    pub(crate) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
         let before = error.span().and_then(|span| text.get(..span.start));
         let message = error.message().lines().next().unwrap_or("malformed").to_owned();
         let (problem, way_out) = match unknown(&message) {

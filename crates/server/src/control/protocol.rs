@@ -11,6 +11,7 @@
 //! A command that takes its time is answered at its end, and goes on if its client leaves; `status` on another
 //! connection tells how far it is. Commands and fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
 
+use crate::classes::Change;
 use crate::config::Emulation;
 use crate::cos::CosAction;
 use nitro_cache::Missed;
@@ -95,6 +96,22 @@ pub enum Command {
         cache: String,
         /// Size in bytes.
         size_bytes: u64,
+    },
+    /// Changes what a class of I/O deserves.
+    ClassSet {
+        /// The cache's name; may be left out where there is only one.
+        cache: Option<String>,
+        /// Its name or number.
+        class: String,
+        /// What it deserves.
+        change: Change,
+    },
+    /// Gives a cache another table of classes.
+    ClassLoad {
+        /// The cache's name; may be left out where there is only one.
+        cache: Option<String>,
+        /// The table: TOML, or Open-CAS's CSV.
+        table: String,
     },
     /// Something with a deduplicating store that the server has open; the message is what is to be printed.
     Cos {
@@ -466,21 +483,37 @@ pub struct Recovered {
 }
 
 /// What a cache holds for one class.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClassOfContents {
     /// Its number; 0: what was not classified.
-    pub class: u8,
+    pub id: u8,
+    /// Its name.
+    pub name: String,
+    /// What is evicted first: `low`, `normal`, `high`, `highest`.
+    pub priority: String,
+    /// When new content is taken: `always`, `while-clean`, `second-access`, `never`.
+    pub allocation: String,
+    /// Whether what was read and missing is taken.
+    pub read_allocate: bool,
+    /// Whether what was written is taken.
+    pub write_allocate: bool,
+    /// Percent of the cache that it loses last.
+    pub min_percent: u8,
+    /// Percent of the cache above which its own units go first.
+    pub max_percent: u8,
     /// Bytes of volumes that can be had from the cache.
     pub cached_bytes: u64,
 }
 
 /// What requests of one class asked of a volume.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClassOfRequests {
     /// Its number; 0: those that were not classified.
-    pub class: u8,
+    pub id: u8,
+    /// Its name.
+    pub name: String,
     /// Reads.
     pub reads: u64,
     /// Bytes of reads.
@@ -636,6 +669,8 @@ pub struct Stored {
     pub heat: u8,
     /// The class that it was brought for; 0: none.
     pub class: u8,
+    /// The class's name.
+    pub class_name: String,
 }
 
 /// Percentiles in microseconds.

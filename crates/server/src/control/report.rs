@@ -81,7 +81,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         dirty_stalls: counters.dirty_stalls,
         capacity_bytes: if absent { 0 } else { stats.weus * u64::from(settings.weu_bytes) },
         cached_bytes,
-        classes: classes_of_contents(&cache.cached_by_class(), extent_bytes),
+        classes: if absent { Vec::new() } else { classes_of_contents(entry, extent_bytes) },
         space: if absent { Space::default() } else { cache.space() },
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         hits: stats.hits,
@@ -176,18 +176,32 @@ fn word(value: &impl Serialize) -> String {
 }
 
 /// What a cache holds by class, if anything was classified.
-fn classes_of_contents(extents: &[u64; ClassId::COUNT], extent_bytes: u64) -> Vec<ClassOfContents> {
-    let all = ClassId::all().zip(extents).filter(|(_, extents)| **extents > 0);
-    let all: Vec<_> = all
-        .map(|(class, extents)| ClassOfContents { class: class.number(), cached_bytes: extents * extent_bytes })
-        .collect();
-    if all.iter().any(|held| held.class > 0) { all } else { Vec::new() }
+fn classes_of_contents(entry: &CacheEntry, extent_bytes: u64) -> Vec<ClassOfContents> {
+    let (table, extents) = (entry.classes.table(), entry.cache.cached_by_class());
+    let told = |class: ClassId| {
+        let policy = table.classes.of(class);
+        ClassOfContents {
+            id: class.number(),
+            name: table.name(class),
+            priority: policy.priority.name().to_owned(),
+            allocation: policy.allocation.name().to_owned(),
+            read_allocate: policy.on_read,
+            write_allocate: policy.on_write,
+            min_percent: policy.min_percent,
+            max_percent: policy.max_percent,
+            cached_bytes: extents[class.index()] * extent_bytes,
+        }
+    };
+    let all: Vec<_> = ClassId::all().filter(|class| extents[class.index()] > 0 || table.knows(*class)).map(told).collect();
+    if all.iter().any(|held| held.id > 0 || table.knows(ClassId::UNCLASSIFIED)) { all } else { Vec::new() }
 }
 
 /// What was asked of a volume by class, if anything was classified.
 fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
+    let table = export.entry.classes.table();
     let asked = |(class, counters): (ClassId, metrics::ClassCounters)| ClassOfRequests {
-        class: class.number(),
+        id: class.number(),
+        name: table.name(class),
         reads: counters.reads,
         read_bytes: counters.read_bytes,
         read_extents: counters.read_extents,
@@ -196,7 +210,7 @@ fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
         write_bytes: counters.write_bytes,
     };
     let all: Vec<_> = export.volume.class_counters().into_iter().map(asked).collect();
-    if all.iter().any(|asked| asked.class > 0) { all } else { Vec::new() }
+    if all.iter().any(|asked| asked.id > 0) { all } else { Vec::new() }
 }
 
 fn volume_status(export: &VolumeExport) -> Volume {
@@ -294,6 +308,7 @@ pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explana
             lane: lane(at.worth.lane).to_owned(),
             heat: at.worth.heat,
             class: at.worth.class.number(),
+            class_name: export.entry.classes.table().name(at.worth.class),
         }),
         gone: gone.map(|gone| format!("{gone:?}").to_lowercase()),
     })

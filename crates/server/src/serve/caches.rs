@@ -1,5 +1,6 @@
 //! Opening caches: an existing one with its contents, or a new one.
 
+use super::classes::ServedClasses;
 use super::device::{CacheDevice, OriginDevice};
 use super::flash_index::FlashFingerprints;
 use super::log;
@@ -40,6 +41,8 @@ pub struct CacheEntry {
     pub log_path: Option<PathBuf>,
     /// The write log that may hold writes which are nowhere else, where it is looked at without.
     pub log_missing: Option<Uuid>,
+    /// What classes of I/O deserve.
+    pub classes: ServedClasses,
     /// Its index of fingerprints on flash.
     pub flash_index: Option<FlashFingerprints>,
     /// What its start found; `None`: it was made anew.
@@ -47,6 +50,22 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
+    /// A cache, without anything beside it.
+    fn new(name: &str, cache: Arc<ServedCache>, uuid: Uuid) -> Self {
+        Self {
+            name: name.to_owned(),
+            cache,
+            path: None,
+            uuid,
+            resizing: AtomicBool::new(false),
+            log_path: None,
+            log_missing: None,
+            classes: ServedClasses::default(),
+            flash_index: None,
+            recovered: None,
+        }
+    }
+
     /// A volume by its name, as the cache knows it.
     pub(super) fn known(&self, volume: &str) -> Option<(ObjectId, VolumeEntry)> {
         self.cache.volumes().into_iter().find(|(_, entry)| entry.name == volume)
@@ -101,15 +120,17 @@ pub(super) async fn open(
         plan::settings(&what, config, size.0)?;
     }
     log::check(config)?;
+    let classes = ServedClasses::open(config)?;
     let store = store::open(&what, path, config)?;
     let machine = server.and_then(|server| Machine::of(server, name, path));
     let random = random().map_err(|e| Error::new("/dev/urandom", e))?;
     let mut entry = if store.holds_cache && !config.format {
-        restart(name, &what, config, store, (&random, machine), discard_dirty).await?
+        restart(name, &what, config, store, (&random, machine), (&classes, discard_dirty)).await?
     } else {
         let store = if store.holds_cache { check_clean(&what, config, store, discard_dirty).await? } else { store };
-        create(name, &what, config, store, (&random, machine), discard_dirty).await?
+        create(name, &what, config, store, (&random, machine), (&classes, discard_dirty)).await?
     };
+    entry.classes = classes;
     entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed).await?;
     entry.path = Some(path.clone());
     entry.log_path.clone_from(&config.write_log);
@@ -122,13 +143,14 @@ async fn restart(
     config: &CacheConfig,
     store: Store,
     (random, machine): (&Random, Option<Machine>),
-    discard_dirty: bool,
+    (classes, discard_dirty): (&ServedClasses, bool),
 ) -> Result<CacheEntry, Error> {
     let device = CacheDevice::from(AnyDevice::from(store.device));
     let log = log::open(name, config, random.log_uuid)?;
     let logged = Logged { log, missing: missing_log(discard_dirty) };
     let prepare = |settings: &mut EngineSettings, uuid| {
         plan::check_served(what, settings)?;
+        classes.settle(what, settings)?;
         settings.crash_memory = outlive::memory(uuid, machine);
         plan::announce(name, settings);
         Ok(())
@@ -156,17 +178,7 @@ async fn restart(
         "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data come back while it serves",
         cache.volumes().len(),
     );
-    Ok(CacheEntry {
-        name: name.to_owned(),
-        cache,
-        path: None,
-        uuid,
-        resizing: AtomicBool::new(false),
-        log_path: None,
-        flash_index: None,
-        log_missing: None,
-        recovered: Some(recovered),
-    })
+    Ok(CacheEntry { recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
 }
 
 /// What there is of a write log.
@@ -253,17 +265,8 @@ pub async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
     };
     let (cache, recovered, uuid) = opened.map_err(Refusal::error)?;
     let name = path.display().to_string();
-    Ok(CacheEntry {
-        name,
-        cache,
-        path: Some(path.to_owned()),
-        uuid,
-        resizing: AtomicBool::new(false),
-        log_path: None,
-        flash_index: None,
-        log_missing,
-        recovered: Some(recovered),
-    })
+    let (path, recovered) = (Some(path.to_owned()), Some(recovered));
+    Ok(CacheEntry { path, log_missing, recovered, ..CacheEntry::new(&name, cache, uuid) })
 }
 
 /// The device of a stopped cache, for reading.
@@ -321,10 +324,11 @@ async fn create(
     config: &CacheConfig,
     store: Store,
     (random, machine): (&Random, Option<Machine>),
-    discard_dirty: bool,
+    (classes, discard_dirty): (&ServedClasses, bool),
 ) -> Result<CacheEntry, Error> {
     let mut settings = plan::settings(what, config, store.size_bytes)?;
     settings.manager.seed = random.seed;
+    classes.settle(what, &mut settings)?;
     settings.crash_memory = outlive::memory(Uuid(random.uuid), machine);
     plan::announce(name, &settings);
     let device = CacheDevice::from(AnyDevice::from(store.device));
@@ -338,17 +342,7 @@ async fn create(
         })?;
     witness::install(&cache, Uuid(random.uuid));
     tracing::info!("cache {name}: made anew");
-    Ok(CacheEntry {
-        name: name.to_owned(),
-        cache,
-        path: None,
-        uuid: Uuid(random.uuid),
-        resizing: AtomicBool::new(false),
-        log_path: None,
-        flash_index: None,
-        log_missing: None,
-        recovered: None,
-    })
+    Ok(CacheEntry::new(name, cache, Uuid(random.uuid)))
 }
 
 /// The origin alone: no RAM cache, no reading ahead, and the smallest extents, so that little more is read than asked for.
@@ -361,17 +355,7 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
     nitro_console::output::note!("cache {name}: none; the origin is served alone");
     let nothing = CacheDevice::from(AnyDevice::from(RamDevice::new(0, 1)));
     let cache = ServedCache::pass_through(nothing, CompioClock::new(), settings).map_err(|e| Error::new(name, e))?;
-    Ok(CacheEntry {
-        name: name.to_owned(),
-        cache,
-        path: None,
-        uuid: Uuid([0; 16]),
-        resizing: AtomicBool::new(false),
-        log_path: None,
-        flash_index: None,
-        log_missing: None,
-        recovered: None,
-    })
+    Ok(CacheEntry::new(name, cache, Uuid([0; 16])))
 }
 
 /// What must differ between any two caches.

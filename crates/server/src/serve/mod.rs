@@ -1,6 +1,7 @@
 //! `nitro serve`: opens what is configured, serves it, and closes it in order.
 
 mod caches;
+mod classes;
 mod connections;
 mod device;
 mod file_id;

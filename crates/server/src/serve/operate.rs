@@ -276,14 +276,19 @@ impl Served {
     }
 
     fn cache_of(&self, wanted: &AddVolume) -> Result<Arc<super::CacheEntry>, Error> {
-        let what = format!("volume {}", wanted.volume);
+        self.the_cache(wanted.cache.as_deref()).map_err(|e| e.within(format_args!("volume {}", wanted.volume)))
+    }
+
+    /// A cache by its name, which may be left out where there is only one.
+    pub(super) fn the_cache(&self, name: Option<&str>) -> Result<Arc<super::CacheEntry>, Error> {
+        if let Some(name) = name {
+            return self.cache(name);
+        }
         let names = || self.caches.keys().cloned().collect::<Vec<_>>().join(", ");
-        match &wanted.cache {
-            Some(name) => self.cache(name).map_err(|e| e.within(&what)),
-            None if self.caches.len() == 1 => {
-                self.caches.values().next().cloned().ok_or_else(|| Error::new(what, "there is no cache"))
-            }
-            None => Err(Error::new(what, "there are several caches").or(format!("name one with --cache: {}", names()))),
+        match self.caches.values().next() {
+            Some(only) if self.caches.len() == 1 => Ok(Arc::clone(only)),
+            Some(_) => Err(Error::new("cache", "there are several").or(format!("name one with --cache: {}", names()))),
+            None => Err(Error::new("cache", "there is none")),
         }
     }
 

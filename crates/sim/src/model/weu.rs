@@ -7,7 +7,7 @@ use super::{Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
-use nitro_cache::admission::{Lane, Provenance};
+use nitro_cache::admission::{Provenance, Shelf};
 use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
@@ -23,8 +23,8 @@ const SAVING_MIN: u32 = 16;
 pub(crate) struct Weus {
     manager: CacheManager,
     flash: Flash,
-    /// By lane.
-    open: [Option<WeuId>; Lane::CLEAN.len()],
+    /// By shelf.
+    open: [Option<WeuId>; Shelf::COUNT],
     /// By unit: what its header on the SSD says of its extents.
     headers: Vec<Vec<(Fingerprint, Stored)>>,
     /// What is copied forward from a unit that is being evicted.
@@ -124,20 +124,20 @@ impl Weus {
 
     /// Copies one extent forward. `false`: there is no room for it, nor for others.
     fn forward(&mut self, leaving: &Leaving, survivor: &Survivor) -> Result<bool, Error> {
-        let lane = leaving.lane_of(survivor);
+        let shelf = leaving.shelf_of(survivor);
         let header = &self.headers[leaving.weu.0 as usize];
         let Some((fingerprint, stored)) = header.get(usize::from(survivor.location.entry)).copied() else {
             return Ok(true);
         };
         let named = self.dedup.then_some(&fingerprint);
         loop {
-            if self.open[lane.index()].is_none() {
-                self.open[lane.index()] = self.manager.open_weu_in(lane).map(|(weu, _)| weu);
+            if self.open[shelf.index()].is_none() {
+                self.open[shelf.index()] = self.manager.open_weu_in(shelf).map(|(weu, _)| weu);
             }
-            let Some(weu) = self.open[lane.index()] else { return Ok(false) };
+            let Some(weu) = self.open[shelf.index()] else { return Ok(false) };
             match self.manager.forward(leaving, survivor, weu, named, stored) {
                 Some(Append::Full) => {
-                    self.seal(lane, weu)?;
+                    self.seal(shelf, weu)?;
                     self.manager.stored(weu);
                 }
                 Some(Append::At(location)) => {
@@ -173,19 +173,19 @@ impl Weus {
         Ok(())
     }
 
-    fn opened(&mut self, lane: Lane) -> Result<Option<WeuId>, Error> {
-        if self.open[lane.index()].is_none() {
+    fn opened(&mut self, shelf: Shelf) -> Result<Option<WeuId>, Error> {
+        if self.open[shelf.index()].is_none() {
             self.make_room()?;
         }
         // What was copied forward may have opened one.
-        if self.open[lane.index()].is_none() {
-            self.open[lane.index()] = self.manager.open_weu_in(lane).map(|(weu, _)| weu);
+        if self.open[shelf.index()].is_none() {
+            self.open[shelf.index()] = self.manager.open_weu_in(shelf).map(|(weu, _)| weu);
         }
-        Ok(self.open[lane.index()])
+        Ok(self.open[shelf.index()])
     }
 
-    fn seal(&mut self, lane: Lane, weu: WeuId) -> Result<(), Error> {
-        self.open[lane.index()] = None;
+    fn seal(&mut self, shelf: Shelf, weu: WeuId) -> Result<(), Error> {
+        self.open[shelf.index()] = None;
         self.manager.seal(weu);
         self.flash.write(u64::from(weu.0) * self.weu_bytes, self.weu_bytes)?;
         if let Some(allowance) = &mut self.allowance {
@@ -288,9 +288,9 @@ impl Weus {
         let class = ClassId::UNCLASSIFIED;
         let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
         let Some(admitted) = self.manager.admit(piece.key, Provenance { used, ..from }) else { return Ok(false) };
-        let lane = admitted.lane;
+        let shelf = admitted.shelf();
         let stored = self.stored(piece);
-        while let Some(weu) = self.opened(lane)? {
+        while let Some(weu) = self.opened(shelf)? {
             match self.manager.append(weu, piece.key, fingerprint, stored) {
                 Append::At(location) => {
                     self.manager.heat(&location, admitted);
@@ -298,7 +298,7 @@ impl Weus {
                     break;
                 }
                 Append::Full => {
-                    self.seal(lane, weu)?;
+                    self.seal(shelf, weu)?;
                     self.sealed.push(weu);
                 }
             }

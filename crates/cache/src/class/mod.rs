@@ -1,0 +1,346 @@
+//! What classes of I/O deserve: which of them may enter the cache, and in which order they leave it (Differentiated Storage Services,
+//! SOSP 2011, §3.2: selective allocation and selective eviction).
+//!
+//! A class has a *band* of priority. A write-evict unit holds extents of one band, and units of the lowest band are evicted first, in
+//! the order of the policy of eviction; so eviction by priority stays eviction of whole units. Between the bands stand two bounds of a
+//! class: what it holds up to its minimum is evicted last, and above its maximum its own units go first.
+
+pub mod builtin;
+mod rule;
+
+pub use rule::{Asked, Comparison, Condition, Found, Join, Rule, Rules};
+
+use crate::admission::{Admission, Provenance, SecondMiss, Source};
+use crate::manager::CacheManager;
+use crate::settings::Settings;
+use nitro_units::{ClassId, ExtentKey};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Of a cache that has less than so many percent clean, [`Allocation::WhileClean`] takes nothing (SOSP 2011, §4.2).
+pub const CLEAN_PERCENT_MIN: u32 = 15;
+/// Percent of the cache that minimum occupancies, dirty extents and open units may take together: eviction always has a victim.
+pub const RESERVED_PERCENT_MAX: u64 = 90;
+/// Units of a cache for each band that it has.
+const UNITS_PER_BAND: u32 = 32;
+/// A class that is above its maximum by one part in so many is refused, should its extents lie too scattered to be evicted.
+const OVER_MAX_PART: u64 = 8;
+
+/// A band of priority. What is in the lowest is evicted first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "&str", into = "&'static str")]
+pub struct Band(u8);
+
+impl Band {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+    /// Of classes that nobody gave another.
+    pub const NORMAL: Self = Self(1);
+    /// From the first to be evicted to the last.
+    pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3)];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            0 => "low",
+            1 => "normal",
+            2 => "high",
+            _ => "highest",
+        }
+    }
+
+    /// The band of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|band| band.name() == name)
+    }
+
+    /// Its place among [`ALL`](Self::ALL).
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The band that stands for this one where there are only so many: neighbours share one.
+    pub(crate) const fn merged(self, bands: usize) -> Self {
+        Self((self.index() * bands / Self::COUNT) as u8)
+    }
+}
+
+impl Default for Band {
+    fn default() -> Self {
+        Self::NORMAL
+    }
+}
+
+impl From<Band> for &'static str {
+    fn from(band: Band) -> Self {
+        band.name()
+    }
+}
+
+impl TryFrom<&str> for Band {
+    type Error = String;
+
+    fn try_from(name: &str) -> Result<Self, String> {
+        Self::named(name).ok_or_else(|| format!("there is no priority {name:?}; there are: low, normal, high, highest"))
+    }
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// When new content of a class is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Allocation {
+    /// As the policy of admission says.
+    #[default]
+    Always,
+    /// The same, while more than [`CLEAN_PERCENT_MIN`] percent of the cache is clean. In write-through all of it is.
+    WhileClean,
+    /// At its second miss.
+    SecondAccess,
+    /// Not at all.
+    Never,
+}
+
+impl Allocation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Always, Self::WhileClean, Self::SecondAccess, Self::Never];
+
+    /// Its name in configurations.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::WhileClean => "while-clean",
+            Self::SecondAccess => "second-access",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// What one class deserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassPolicy {
+    /// In which order it is evicted.
+    pub priority: Band,
+    /// When it is taken.
+    pub allocation: Allocation,
+    /// Whether what was read and missing is taken.
+    pub on_read: bool,
+    /// Whether what was written is taken. Content that the origin has not got always is.
+    pub on_write: bool,
+    /// Percent of the cache, counted before compression, that it is evicted from last.
+    pub min_percent: u8,
+    /// Percent of the cache, counted before compression, from which on its own units are evicted first.
+    pub max_percent: u8,
+}
+
+impl Default for ClassPolicy {
+    fn default() -> Self {
+        Self {
+            priority: Band::NORMAL,
+            allocation: Allocation::Always,
+            on_read: true,
+            on_write: true,
+            min_percent: 0,
+            max_percent: 100,
+        }
+    }
+}
+
+/// What each class deserves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Classes([ClassPolicy; ClassId::COUNT]);
+
+impl Classes {
+    /// What a class deserves.
+    #[must_use]
+    pub const fn of(&self, class: ClassId) -> &ClassPolicy {
+        &self.0[class.index()]
+    }
+
+    /// Says what a class deserves.
+    pub const fn set(&mut self, class: ClassId, policy: ClassPolicy) {
+        self.0[class.index()] = policy;
+    }
+
+    /// Whether the cache can keep what is promised, with so many percent of it for dirty extents.
+    ///
+    /// # Errors
+    /// [`ClassError`].
+    pub fn check(&self, settings: &Settings, dirty_percent: u8) -> Result<(), ClassError> {
+        for class in ClassId::all() {
+            let ClassPolicy { min_percent, max_percent, .. } = *self.of(class);
+            if min_percent > max_percent || max_percent > 100 || max_percent == 0 {
+                return Err(ClassError::Bounds { class, min_percent, max_percent });
+            }
+        }
+        let minimums = self.0.iter().map(|policy| u64::from(policy.min_percent)).sum::<u64>();
+        if minimums == 0 {
+            return Ok(());
+        }
+        let open = Settings { classes: *self, ..*settings }.open_max(settings.weu_count()) + 1;
+        let open = (u64::from(open) * 100).div_ceil(u64::from(settings.weu_count()));
+        if minimums + u64::from(dirty_percent) + open > RESERVED_PERCENT_MAX {
+            return Err(ClassError::Promised { minimums, dirty: dirty_percent, open });
+        }
+        Ok(())
+    }
+
+    /// Whether any class is taken in that way.
+    #[must_use]
+    pub fn uses(&self, allocation: Allocation) -> bool {
+        self.0.iter().any(|policy| policy.allocation == allocation)
+    }
+
+    /// Bands that are told apart in a cache of so many units.
+    #[must_use]
+    pub fn bands(&self, weus: u32) -> usize {
+        if self.0.iter().all(|policy| policy.priority == Band::NORMAL) {
+            return 1;
+        }
+        (weus / UNITS_PER_BAND).clamp(1, Band::COUNT as u32) as usize
+    }
+}
+
+/// Classes that a cache cannot have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClassError {
+    /// The bounds of a class are none.
+    Bounds {
+        /// Which class.
+        class: ClassId,
+        /// Its minimum.
+        min_percent: u8,
+        /// Its maximum.
+        max_percent: u8,
+    },
+    /// More is promised than there is, in percent of the cache.
+    Promised {
+        /// All minimums.
+        minimums: u64,
+        /// What dirty extents may take.
+        dirty: u8,
+        /// What open units take.
+        open: u64,
+    },
+}
+
+impl fmt::Display for ClassError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bounds { class, min_percent, max_percent } => write!(
+                f,
+                "class {class}: a minimum of {min_percent} % and a maximum of {max_percent} % are no bounds; \
+                 they are percents of the cache, the maximum at least 1 and no less than the minimum"
+            ),
+            Self::Promised { minimums, dirty, open } => write!(
+                f,
+                "the minimums of the classes are {minimums} % of the cache together, dirty data may take {dirty} % and open units \
+                 {open} %: more than {RESERVED_PERCENT_MAX} % cannot be promised; lower the minimums, or dirty_max"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ClassError {}
+
+/// What the manager keeps of the classes.
+#[derive(Debug, Default)]
+pub(crate) struct ClassRules {
+    /// How many bands are told apart.
+    bands: usize,
+    /// Extents of each class from which it is evicted last, where there are any.
+    minimums: Vec<(ClassId, u64)>,
+    /// Extents of each class from which on it goes first, where it is bounded.
+    maximums: Vec<(ClassId, u64)>,
+    /// What missed once, of classes that are taken at their second access.
+    seen: Option<SecondMiss>,
+}
+
+impl ClassRules {
+    /// How many bands are told apart.
+    pub(crate) fn bands(&self) -> usize {
+        self.bands.max(1)
+    }
+
+    pub(crate) fn minimums(&self) -> &[(ClassId, u64)] {
+        &self.minimums
+    }
+
+    pub(crate) fn maximums(&self) -> &[(ClassId, u64)] {
+        &self.maximums
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.seen.as_ref().map_or(0, Admission::ram_bytes)
+    }
+}
+
+impl CacheManager {
+    /// What each class deserves.
+    #[must_use]
+    pub const fn classes(&self) -> &Classes {
+        &self.settings.classes
+    }
+
+    /// The band in which an extent of a class goes, of those that are told apart.
+    pub(crate) fn band(&self, class: ClassId) -> Band {
+        self.settings.classes.of(class).priority.merged(self.rules.bands())
+    }
+
+    /// From now on each class gets what it deserves. Units that are full stay in the band that they were filled for.
+    pub fn set_classes(&mut self, classes: Classes) {
+        let extents = u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
+        let percent = |percent: u8| extents * u64::from(percent) / 100;
+        let bounded = |bound: &dyn Fn(&ClassPolicy) -> Option<u64>| {
+            ClassId::all().filter_map(|class| bound(classes.of(class)).map(|extents| (class, extents))).collect()
+        };
+        let wants_seen = classes.uses(Allocation::SecondAccess);
+        let new = || SecondMiss::new(self.settings.extents_raw(), self.settings.seed);
+        let seen = wants_seen.then(|| self.rules.seen.take().unwrap_or_else(new));
+        // Once they were told apart, they stay so: what is in them goes on in its order.
+        let bands = self.weus.tell_bands_apart(classes.bands(self.weus.len()).max(self.rules.bands()));
+        self.rules = ClassRules {
+            bands,
+            minimums: bounded(&|policy| (policy.min_percent > 0).then(|| percent(policy.min_percent))),
+            maximums: bounded(&|policy| (policy.max_percent < 100).then(|| percent(policy.max_percent))),
+            seen,
+        };
+        self.settings.classes = classes;
+    }
+
+    /// Whether an extent's class may enter the cache.
+    pub(crate) fn is_allocated(&mut self, key: ExtentKey, from: Provenance) -> bool {
+        let policy = *self.settings.classes.of(from.class);
+        let is_wanted = match from.source {
+            Source::Read => policy.on_read,
+            Source::Write => policy.on_write,
+        };
+        if !is_wanted || self.is_far_above_maximum(from.class) {
+            return false;
+        }
+        match policy.allocation {
+            Allocation::Always => true,
+            Allocation::WhileClean => {
+                let (pinned, units) = (u64::from(self.weus.pinned_count()), u64::from(self.weus.len()));
+                (units - pinned.min(units)) * 100 > units * u64::from(CLEAN_PERCENT_MIN)
+            }
+            Allocation::SecondAccess => self.rules.seen.as_mut().is_none_or(|seen| seen.admit(key, from).is_some()),
+            Allocation::Never => false,
+        }
+    }
+
+    fn is_far_above_maximum(&self, class: ClassId) -> bool {
+        let unit = u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
+        let of = self.rules.maximums.iter().find(|(bounded, _)| *bounded == class);
+        of.is_some_and(|(_, max)| self.weus.live_of(class) > max + (max / OVER_MAX_PART).max(unit))
+    }
+}

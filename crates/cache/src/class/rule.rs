@@ -1,0 +1,190 @@
+//! Which class a request is of: rules over what it asks for, and over what a file system says of its blocks.
+
+use crate::admission::Source;
+use nitro_units::ClassId;
+
+/// How a number is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less.
+    Lt,
+    /// Greater.
+    Gt,
+    /// Less or equal.
+    Le,
+    /// Greater or equal.
+    Ge,
+}
+
+impl Comparison {
+    const fn holds(self, value: u64, bound: u64) -> bool {
+        match self {
+            Self::Eq => value == bound,
+            Self::Ne => value != bound,
+            Self::Lt => value < bound,
+            Self::Gt => value > bound,
+            Self::Le => value <= bound,
+            Self::Ge => value >= bound,
+        }
+    }
+}
+
+/// A condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Where the request begins, in bytes.
+    Offset(Comparison, u64),
+    /// How long the request is, in bytes.
+    RequestBytes(Comparison, u64),
+    /// Whether it is read or written.
+    Direction(Source),
+    /// The block belongs to a file system itself, not to a file's data.
+    Metadata,
+    /// The size of the file whose data the block holds, in bytes.
+    FileBytes(Comparison, u64),
+}
+
+impl Condition {
+    /// Whether only the contents of a block tell whether it holds.
+    const fn is_of_content(self) -> bool {
+        matches!(self, Self::Metadata | Self::FileBytes(..))
+    }
+}
+
+/// How a condition is joined to those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Join {
+    /// All hold.
+    And,
+    /// Those before, or this one.
+    Or,
+}
+
+/// A request as rules see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// What it is.
+    pub source: Source,
+}
+
+/// What a file system says of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It is the file system's own.
+    Metadata,
+    /// It holds data of a file of so many bytes.
+    File(u64),
+}
+
+/// A class and what it takes to be of it. Conditions are joined from left to right, without precedence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The class.
+    pub class: ClassId,
+    /// The conditions; how the first is joined does not matter. None: all requests.
+    pub conditions: Vec<(Join, Condition)>,
+}
+
+impl Rule {
+    fn is_of_content(&self) -> bool {
+        self.conditions.iter().any(|(_, condition)| condition.is_of_content())
+    }
+
+    fn holds(&self, asked: Option<&Asked>, found: Option<Found>) -> bool {
+        let holds = |condition: &Condition| match *condition {
+            Condition::Offset(comparison, bound) => asked.is_some_and(|asked| comparison.holds(asked.offset, bound)),
+            Condition::RequestBytes(comparison, bound) => {
+                asked.is_some_and(|asked| comparison.holds(asked.len, bound))
+            }
+            Condition::Direction(source) => asked.is_some_and(|asked| asked.source == source),
+            Condition::Metadata => found == Some(Found::Metadata),
+            Condition::FileBytes(comparison, bound) => {
+                matches!(found, Some(Found::File(bytes)) if comparison.holds(bytes, bound))
+            }
+        };
+        let Some(((_, first), others)) = self.conditions.split_first() else { return true };
+        others.iter().fold(holds(first), |so_far, (join, condition)| match join {
+            Join::And => so_far && holds(condition),
+            Join::Or => so_far || holds(condition),
+        })
+    }
+
+    /// Whether whatever it takes is taken by `other`, as far as that shows: `other` has no more conditions than it, all joined by
+    /// "and".
+    #[must_use]
+    pub fn is_covered_by(&self, other: &Self) -> bool {
+        let all_and = |rule: &Self| rule.conditions.iter().skip(1).all(|(join, _)| *join == Join::And);
+        let has = |wanted: &Condition| self.conditions.iter().any(|(_, condition)| condition == wanted);
+        all_and(self) && all_and(other) && other.conditions.iter().all(|(_, condition)| has(condition))
+    }
+}
+
+/// Rules; of several that hold, the first gives the class.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules(pub Vec<Rule>);
+
+impl Rules {
+    /// The class of a request, by the rules that need nothing but the request.
+    #[must_use]
+    pub fn of_request(&self, asked: &Asked) -> Option<ClassId> {
+        let rule = self.0.iter().find(|rule| !rule.is_of_content() && rule.holds(Some(asked), None));
+        rule.map(|rule| rule.class)
+    }
+
+    /// The class of a block, of whose request nothing is known, by what was found.
+    #[must_use]
+    pub fn of_content(&self, found: Found) -> Option<ClassId> {
+        let rule = self.0.iter().find(|rule| rule.is_of_content() && rule.holds(None, Some(found)));
+        rule.map(|rule| rule.class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(number: u8) -> ClassId {
+        ClassId::new(number).unwrap_or_default()
+    }
+
+    fn rule(number: u8, conditions: &[(Join, Condition)]) -> Rule {
+        Rule { class: class(number), conditions: conditions.to_vec() }
+    }
+
+    #[test]
+    fn the_first_rule_that_holds_counts_and_conditions_join_from_left_to_right() {
+        use Comparison::{Ge, Lt};
+        use Condition::{Direction, FileBytes, Metadata, Offset, RequestBytes};
+        let rules = Rules(vec![
+            rule(1, &[(Join::And, Offset(Ge, 4096)), (Join::And, Offset(Lt, 8192))]),
+            rule(2, &[(Join::And, Metadata)]),
+            rule(3, &[(Join::And, RequestBytes(Ge, 1 << 20)), (Join::Or, Direction(Source::Write))]),
+            rule(4, &[(Join::And, FileBytes(Lt, 100)), (Join::Or, FileBytes(Ge, 1000))]),
+        ]);
+        let asked = |offset, len, source| Asked { offset, len, source };
+        for (request, expected) in [
+            (asked(4096, 512, Source::Read), Some(1)),
+            (asked(8192, 512, Source::Read), None),
+            (asked(8192, 512, Source::Write), Some(3)),
+            (asked(4096, 1 << 21, Source::Read), Some(1)),
+            (asked(0, 1 << 20, Source::Read), Some(3)),
+        ] {
+            assert_eq!(rules.of_request(&request), expected.map(class), "{request:?}");
+        }
+        for (found, expected) in
+            [(Found::Metadata, Some(2)), (Found::File(99), Some(4)), (Found::File(100), None), (Found::File(1000), Some(4))]
+        {
+            assert_eq!(rules.of_content(found), expected.map(class), "{found:?}");
+        }
+        assert!(rule(5, &[(Join::And, Metadata), (Join::And, Offset(Ge, 1))]).is_covered_by(&rules.0[1]));
+        assert!(!rules.0[1].is_covered_by(&rules.0[0]));
+    }
+}

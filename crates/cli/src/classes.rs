@@ -1,0 +1,77 @@
+//! `nitro class`: what classes of I/O deserve, in a running server.
+
+use crate::args::{ClassCommand, OutputArgs};
+use crate::volume::print;
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::size::Size;
+use nitro_server::classes::{Change, ClassTable};
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::{ClassOfContents, Command, Status};
+use serde::Serialize;
+use std::fs;
+
+/// Runs `nitro class ...`.
+pub(crate) fn run(command: &ClassCommand) -> Result<(), Error> {
+    match command {
+        ClassCommand::List { cache, control, output } => {
+            list(&Client::connect(control.path())?.status()?, cache.as_deref(), *output)
+        }
+        ClassCommand::Set { class, change, cache, control, output } => {
+            if *change == Change::default() {
+                return Err(Error::new(format_args!("class {class}"), "nothing is to be changed")
+                    .or("say what, such as --priority high; see nitro class set --help"));
+            }
+            let command =
+                Command::ClassSet { cache: cache.clone(), class: class.clone(), change: change.clone() };
+            print(&Client::connect(control.path())?.execute(command)?, *output)
+        }
+        ClassCommand::Load { file, cache, control, output } => {
+            let table = fs::read_to_string(file).map_err(|error| Error::new(file.display(), error))?;
+            ClassTable::parse(&table).map_err(|error| error.in_file(file))?;
+            let command = Command::ClassLoad { cache: cache.clone(), table };
+            print(&Client::connect(control.path())?.execute(command)?, *output)
+        }
+    }
+}
+
+/// One class of a list.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    cache: &'a str,
+    #[serde(flatten)]
+    class: &'a ClassOfContents,
+}
+
+fn list(status: &Status, cache: Option<&str>, output: OutputArgs) -> Result<(), Error> {
+    if let Some(name) = cache.filter(|name| status.caches.iter().all(|cache| cache.name != *name)) {
+        return Err(Error::new(format_args!("cache {name}"), "there is none of that name"));
+    }
+    let caches = status.caches.iter().filter(|known| cache.is_none_or(|name| name == known.name));
+    let all: Vec<_> =
+        caches.flat_map(|cache| cache.classes.iter().map(|class| Listed { cache: &cache.name, class })).collect();
+    if output.format == Format::Json {
+        return output::print(&output::json_pretty(&all)?).map(|_| ());
+    }
+    let is_csv = output.format == Format::Csv;
+    let mut table = Table::new(["cache", "id", "class", "priority", "allocation", "reads", "writes", "min", "max", "cached"]);
+    let word = |taken: bool| if taken { "taken" } else { "not taken" }.to_owned();
+    for Listed { cache, class } in &all {
+        table.row(vec![
+            (*cache).to_owned(),
+            class.id.to_string(),
+            class.name.clone(),
+            class.priority.clone(),
+            class.allocation.clone(),
+            word(class.read_allocate),
+            word(class.write_allocate),
+            class.min_percent.to_string(),
+            class.max_percent.to_string(),
+            if is_csv { class.cached_bytes.to_string() } else { Size(class.cached_bytes).to_string() },
+        ]);
+    }
+    if all.is_empty() && !is_csv {
+        return output::print("All classes deserve the same, and nothing is classified.\n").map(|_| ());
+    }
+    output::print(&if is_csv { table.csv(true) } else { table.aligned() }).map(|_| ())
+}

@@ -1,0 +1,53 @@
+//! Tables that suit a kind of server.
+
+use super::ClassTable;
+use nitro_cache::class::{Allocation, Band, ClassPolicy, builtin};
+use nitro_units::ClassId;
+
+/// Their names.
+pub const PRESETS: [&str; 4] = ["none", "file-server", "database", "hypervisor"];
+
+/// The table of that name.
+pub(super) fn named(name: &str) -> Option<ClassTable> {
+    PRESETS.contains(&name).then(|| {
+        let mut table = ClassTable::default();
+        let mut set = |class: ClassId, priority: &str, allocation| {
+            let priority = Band::named(priority).unwrap_or_default();
+            table.classes.set(class, ClassPolicy { priority, allocation, ..ClassPolicy::default() });
+        };
+        let sizes = (0..11).map(|step| builtin::of_file(4096_u64 << (2 * step)));
+        match name {
+            // What the paper gave its file server: the smaller the file, the higher its priority.
+            "file-server" => {
+                for class in [builtin::METADATA, builtin::DIRECTORY] {
+                    set(class, "highest", Allocation::Always);
+                }
+                set(builtin::JOURNAL, "low", Allocation::Always);
+                for (step, class) in sizes.enumerate() {
+                    let priority = match step {
+                        0..=3 => "high",
+                        4..=6 => "normal",
+                        _ => "low",
+                    };
+                    set(class, priority, Allocation::Always);
+                }
+            }
+            // Its files are all large; what is small is logs and configuration. Journals are written once and never read.
+            "database" => {
+                set(builtin::METADATA, "high", Allocation::Always);
+                set(builtin::DIRECTORY, "high", Allocation::Always);
+                set(builtin::JOURNAL, "low", Allocation::Never);
+            }
+            "hypervisor" => {
+                set(builtin::METADATA, "highest", Allocation::Always);
+                set(builtin::DIRECTORY, "highest", Allocation::Always);
+                set(builtin::JOURNAL, "low", Allocation::SecondAccess);
+                for (step, class) in sizes.enumerate() {
+                    set(class, if step <= 4 { "high" } else { "normal" }, Allocation::Always);
+                }
+            }
+            _ => {}
+        }
+        table
+    })
+}

@@ -1,0 +1,105 @@
+//! The classes of a cache that is served: from where they are, and how they change while it serves.
+
+use super::caches::CacheEntry;
+use super::served::Served;
+use crate::classes::{Change, ClassTable};
+use crate::config::CacheConfig;
+use crate::control::protocol::Outcome;
+use crate::files::{self, Links};
+use nitro_cache::class::Asked;
+use nitro_console::error::Error;
+use nitro_engine::EngineSettings;
+use nitro_units::ClassId;
+use parking_lot::RwLock;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The classes of a cache.
+#[derive(Debug, Default)]
+pub struct ServedClasses {
+    table: RwLock<ClassTable>,
+    /// Whether requests are to be looked at: the table need not be locked where it has no rules.
+    has_rules: AtomicBool,
+    /// The file that the configuration names, where changes are kept.
+    file: Option<PathBuf>,
+}
+
+impl ServedClasses {
+    /// As a configuration has them.
+    pub(super) fn open(config: &CacheConfig) -> Result<Self, Error> {
+        let Some(named) = &config.classes else { return Ok(Self::default()) };
+        let table = ClassTable::open(named).map_err(|error| error.within("classes"))?;
+        let has_rules = AtomicBool::new(!table.rules.0.is_empty());
+        let file = named.exists().then(|| named.clone());
+        Ok(Self { table: RwLock::new(table), has_rules, file })
+    }
+
+    /// Puts them into the settings of their cache.
+    pub(super) fn settle(&self, what: &str, settings: &mut EngineSettings) -> Result<(), Error> {
+        settings.manager.classes = self.table.read().classes;
+        let checked = settings.manager.classes.check(&settings.manager, settings.dirty_max_percent);
+        checked.map_err(|error| Error::new(what, error))
+    }
+
+    /// The class of a request by the rules.
+    pub fn of_request(&self, asked: &Asked) -> Option<ClassId> {
+        if !self.has_rules.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.table.read().rules.of_request(asked)
+    }
+
+    /// The table as it is now.
+    pub fn table(&self) -> ClassTable {
+        self.table.read().clone()
+    }
+
+    fn set(&self, table: ClassTable) {
+        let mut known = self.table.write();
+        self.has_rules.store(!table.rules.0.is_empty(), Ordering::Relaxed);
+        *known = table;
+    }
+}
+
+impl CacheEntry {
+    /// Has the cache go by another table from now on, and keeps it.
+    fn set_classes(&self, table: ClassTable, message: &str) -> Result<Outcome, Error> {
+        let what = format!("cache {}", self.name);
+        let settings = self.cache.settings();
+        let checked = table.classes.check(&settings.manager, settings.dirty_max_percent);
+        checked.map_err(|error| Error::new(&what, error))?;
+        let kept = match &self.classes.file {
+            Some(file) => {
+                let text = table.to_toml()?;
+                files::write_durably(file, Links::Followed, text.as_bytes())
+                    .map_err(|error| Error::new(file.display(), error).or("nothing was changed"))?;
+                format!("; kept in {}", file.display())
+            }
+            None => "; until the server ends: name a file as classes = in the configuration to keep it".to_owned(),
+        };
+        self.cache.set_classes(table.classes);
+        self.classes.set(table);
+        Ok(Outcome { message: format!("{what}: {message}{kept}"), ..Outcome::default() })
+    }
+}
+
+impl Served {
+    /// Changes what a class of a cache deserves.
+    pub(crate) fn change_class(&self, cache: Option<&str>, class: &str, change: &Change) -> Result<Outcome, Error> {
+        let entry = self.the_cache(cache)?;
+        let mut table = entry.classes.table();
+        let class = table.named(class)?;
+        table.change(class, change)?;
+        let message = format!("class {} is changed", table.name(class));
+        entry.set_classes(table, &message)
+    }
+
+    /// Gives a cache another table of classes.
+    pub(crate) fn load_classes(&self, cache: Option<&str>, text: &str) -> Result<Outcome, Error> {
+        let entry = self.the_cache(cache)?;
+        let table = ClassTable::parse(text).map_err(|error| Error::new("classes", error))?;
+        let count = ClassId::all().filter(|class| table.knows(*class)).count();
+        let message = format!("{count} classes and {} rules are in force", table.rules.0.len());
+        entry.set_classes(table, &message)
+    }
+}
