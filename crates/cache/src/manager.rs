@@ -294,6 +294,14 @@ impl CacheManager {
         }
     }
 
+    /// Gives what is cached of an extent another class: what it is was learned after it was stored. Content that several extents share
+    /// keeps its class; on the SSD the old one stands until it is stored again. Says whether it was changed.
+    pub fn reclassify(&mut self, key: ExtentKey, class: ClassId) -> bool {
+        let Some(Reference::Base(weu, entry)) = self.find(key) else { return false };
+        let is_alone = self.weus.location(weu, entry).is_some() && !self.weus.is_shared(weu, entry);
+        is_alone && self.weus.reclassify(weu, entry, class)
+    }
+
     /// Extents that can be hit, by the class that their content was stored for.
     #[must_use]
     pub fn cached_by_class(&self) -> [u64; ClassId::COUNT] {

@@ -22,8 +22,7 @@ pub(crate) fn run(command: &ClassCommand) -> Result<(), Error> {
                 return Err(Error::new(format_args!("class {class}"), "nothing is to be changed")
                     .or("say what, such as --priority high; see nitro class set --help"));
             }
-            let command =
-                Command::ClassSet { cache: cache.clone(), class: class.clone(), change: change.clone() };
+            let command = Command::ClassSet { cache: cache.clone(), class: class.clone(), change: change.clone() };
             print(&Client::connect(control.path())?.execute(command)?, *output)
         }
         ClassCommand::Load { file, cache, control, output } => {
@@ -54,7 +53,8 @@ fn list(status: &Status, cache: Option<&str>, output: OutputArgs) -> Result<(), 
         return output::print(&output::json_pretty(&all)?).map(|_| ());
     }
     let is_csv = output.format == Format::Csv;
-    let mut table = Table::new(["cache", "id", "class", "priority", "allocation", "reads", "writes", "min", "max", "cached"]);
+    let mut table =
+        Table::new(["cache", "id", "class", "priority", "allocation", "reads", "writes", "min", "max", "cached"]);
     let word = |taken: bool| if taken { "taken" } else { "not taken" }.to_owned();
     for Listed { cache, class } in &all {
         table.row(vec![

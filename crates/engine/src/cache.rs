@@ -1,5 +1,6 @@
 //! One cache: the manager, its flash, and what is shared by all volumes in front of which it stands.
 
+use crate::classify::Classifiers;
 use crate::doubts::{Before, Doubts};
 use crate::endurance::Spending;
 use crate::error::Error;
@@ -121,6 +122,7 @@ pub struct Cache<F, C> {
     /// What a restart has yet to bring back.
     pub(crate) recovery: Mutex<Option<State>>,
     witness: Mutex<Option<Witness>>,
+    pub(crate) classifiers: Classifiers,
     pub(crate) spending: Spending,
     /// The journal has failed, and it is known elsewhere.
     outlived: AtomicBool,
@@ -278,6 +280,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             volumes: Registry::default(),
             recovery: Mutex::default(),
             witness: Mutex::default(),
+            classifiers: Classifiers::default(),
             spending,
             outlived: AtomicBool::new(false),
             destage_wanted: Event::new(),

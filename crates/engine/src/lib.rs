@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod classify;
 mod domain;
 mod doubts;
 mod endurance;
@@ -30,6 +31,7 @@ mod write_log;
 mod writeback;
 
 pub use cache::{Cache, CacheStatus};
+pub use classify::{Classifier, Learned};
 pub use domain::DedupDomain;
 pub use doubts::CrashMemory;
 pub use endurance::{Endurance, EnduranceStatus};

@@ -3,7 +3,7 @@
 use crate::config::VolumeConfig;
 use crate::origins::Guard;
 use crate::record::{Arrival, VolumeRecorder};
-use crate::serve::{CacheDevice, CacheEntry, Count, Latch, OriginDevice, Served};
+use crate::serve::{CacheDevice, CacheEntry, Count, Latch, OriginDevice, Served, VolumeDetector};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::FutureExt;
@@ -13,7 +13,7 @@ use nitro_cache::class::Asked;
 use nitro_console::logging::Repeats;
 use nitro_console::size::Size;
 use nitro_device::CompioClock;
-use nitro_engine::{CachedRun, Change, ErrorKind, Rest, Volume, WriteMode};
+use nitro_engine::{CachedRun, Change, Classifier, ErrorKind, Rest, Volume, WriteMode};
 use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
 use nitro_port::{Allocation, Device};
 use nitro_trace::Op;
@@ -59,6 +59,8 @@ pub struct VolumeExport {
     pub clients: Count,
     /// Where its requests are recorded, if they are.
     pub recorder: OnceLock<VolumeRecorder>,
+    /// Who says what its blocks are.
+    pub detector: Option<Arc<VolumeDetector>>,
     /// Requests that failed.
     failures: Repeats,
 }
@@ -71,6 +73,8 @@ impl VolumeExport {
         entry: &Arc<CacheEntry>,
         guard: Option<Arc<Guard>>,
     ) -> Self {
+        let detector = entry.detector(volume.size_bytes());
+        volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
         Self {
             name: name.to_owned(),
             description: config.description.clone(),
@@ -85,6 +89,7 @@ impl VolumeExport {
             busy: AtomicBool::new(false),
             clients: Count::default(),
             recorder: OnceLock::new(),
+            detector,
             failures: Repeats::default(),
         }
     }

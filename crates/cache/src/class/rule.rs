@@ -101,9 +101,7 @@ impl Rule {
     fn holds(&self, asked: Option<&Asked>, found: Option<Found>) -> bool {
         let holds = |condition: &Condition| match *condition {
             Condition::Offset(comparison, bound) => asked.is_some_and(|asked| comparison.holds(asked.offset, bound)),
-            Condition::RequestBytes(comparison, bound) => {
-                asked.is_some_and(|asked| comparison.holds(asked.len, bound))
-            }
+            Condition::RequestBytes(comparison, bound) => asked.is_some_and(|asked| comparison.holds(asked.len, bound)),
             Condition::Direction(source) => asked.is_some_and(|asked| asked.source == source),
             Condition::Metadata => found == Some(Found::Metadata),
             Condition::FileBytes(comparison, bound) => {
@@ -179,9 +177,12 @@ mod tests {
         ] {
             assert_eq!(rules.of_request(&request), expected.map(class), "{request:?}");
         }
-        for (found, expected) in
-            [(Found::Metadata, Some(2)), (Found::File(99), Some(4)), (Found::File(100), None), (Found::File(1000), Some(4))]
-        {
+        for (found, expected) in [
+            (Found::Metadata, Some(2)),
+            (Found::File(99), Some(4)),
+            (Found::File(100), None),
+            (Found::File(1000), Some(4)),
+        ] {
             assert_eq!(rules.of_content(found), expected.map(class), "{found:?}");
         }
         assert!(rule(5, &[(Join::And, Metadata), (Join::And, Offset(Ge, 1))]).is_covered_by(&rules.0[1]));

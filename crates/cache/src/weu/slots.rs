@@ -394,6 +394,31 @@ impl WeuTable {
         self.live_by_class[class.index()] += 1;
     }
 
+    /// Gives an entry that one extent refers to another class; says whether it had not got it.
+    pub(crate) fn reclassify(&mut self, weu: WeuId, entry: u16, class: ClassId) -> bool {
+        let slot = &mut self.slots[weu.0 as usize];
+        let was = slot.class_of(entry);
+        if was == class {
+            return false;
+        }
+        let classes = slot.classes.get_or_insert_default();
+        if classes.of.len() <= usize::from(entry) {
+            classes.of.resize(usize::from(entry) + 1, ClassId::UNCLASSIFIED);
+        }
+        classes.of[usize::from(entry)] = class;
+        for (class, is_more) in [(was, false), (class, true)] {
+            if class.is_classified() {
+                let (of_slot, of_all) = (&mut classes.live[class.index()], &mut self.live_by_class[class.index()]);
+                if is_more {
+                    (*of_slot, *of_all) = (*of_slot + 1, *of_all + 1);
+                } else {
+                    (*of_slot, *of_all) = (*of_slot - 1, *of_all - 1);
+                }
+            }
+        }
+        true
+    }
+
     /// The classes of a restored slot's entries, which nothing refers to yet.
     pub(crate) fn restore_classes(&mut self, weu: WeuId, of: impl Iterator<Item = ClassId> + Clone) {
         if of.clone().any(ClassId::is_classified) {

@@ -166,6 +166,11 @@ struct CacheArgs {
     /// load --help [default: all the same]
     #[arg(long, value_name = "FILE|PRESET", help_heading = "Cache")]
     classes: Option<PathBuf>,
+
+    /// Look at the volume's blocks for what ext2, ext3, ext4 and XFS say of them: their own, directories, journal, and files by
+    /// size [default: on]
+    #[arg(long, value_name = "on|off", requires = "cache", help_heading = "Cache")]
+    detect: Option<Switch>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     destage: Option<DestageKind>,
@@ -331,6 +336,7 @@ impl CacheArgs {
             destage: self.destage,
             eviction: self.eviction,
             classes: self.classes.clone(),
+            detect: self.detect.is_none_or(Switch::is_on),
             sequential_threshold: self.sequential_threshold,
             dirty_start: self.dirty_start,
             dirty_max: self.dirty_max,

@@ -5,7 +5,8 @@ use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status, Volume,
+    Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status,
+    Volume,
 };
 use std::time::Duration;
 
@@ -340,9 +341,22 @@ fn volume(volume: &Volume) -> String {
             format!("{} that only the cache had: bytes {}", Size(volume.lost_bytes), listed.join(", ")),
         ));
     }
+    if let Some(detection) = volume.detection.as_ref().filter(|detection| detection.file_systems > 0) {
+        lines.push(("blocks", blocks(detection)));
+    }
     lines.extend(volume.poisoned.iter().map(|reason| ("writes refused", reason.clone())));
     let classes = if volume.classes.is_empty() { String::new() } else { indented(&classes(volume).aligned()) };
     block(&heading, &lines) + &classes + &indented(&latencies(volume).aligned())
+}
+
+/// What the volume's blocks said.
+fn blocks(detection: &Detection) -> String {
+    let Detection { file_systems, inodes, ranges, forgotten, ram_bytes } = *detection;
+    let left_out = if forgotten > 0 { format!(", {forgotten} had no room") } else { String::new() };
+    format!(
+        "{file_systems} file systems, {inodes} inodes read, {ranges} stretches known{left_out}; {} of RAM",
+        Size(ram_bytes)
+    )
 }
 
 /// What was asked for, by class.

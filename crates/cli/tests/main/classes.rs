@@ -117,7 +117,8 @@ fn a_scan_of_a_low_class_leaves_a_high_one_cached() {
     fs::write(place.path("vm.img"), noise(5, 224 << 20)).unwrap();
     let table = "[class.precious]\nid = 20\npriority = \"high\"\n[[rule]]\nclass = \"precious\"\noffset_to = \"8M\"\n";
     fs::write(place.path("classes.toml"), table).unwrap();
-    let arguments = "--origin vm.img --cache cache.img --cache-size 64M --weu-size 512K --ram 0 --sequential-threshold 0";
+    let arguments =
+        "--origin vm.img --cache cache.img --cache-size 64M --weu-size 512K --ram 0 --sequential-threshold 0";
     let server = place.serve(&format!("{arguments} --classes classes.toml"));
     let mut client = place.client();
     let held = |status: &Value, id| of(&status["caches"][0]["classes"], id, "cached_bytes").unwrap_or(0);
@@ -164,8 +165,11 @@ fn classes_are_listed_changed_and_loaded_while_they_are_in_force() {
     let mut client = Nbd::connect(&place.path("run/nitro/vm.sock"), "vm?class=file-1g");
     client.read(0, 65536);
     place.until("refused", |status| status["caches"][0]["rejections"] == 8);
-    fs::write(place.path("cas.csv"), "IO class id,IO class name,Eviction priority,Allocation\n0,unclassified,22,1\n1,request_size:ge:65536,1,0.5\n")
-        .unwrap();
+    fs::write(
+        place.path("cas.csv"),
+        "IO class id,IO class name,Eviction priority,Allocation\n0,unclassified,22,1\n1,request_size:ge:65536,1,0.5\n",
+    )
+    .unwrap();
     let loaded = place.stdout("class load cas.csv");
     assert!(loaded.contains("2 classes and 1 rules are in force"), "{loaded}");
     let mut plain = place.client();

@@ -82,8 +82,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
-        while let Some((job, known)) = looking.next(&mut worker).await {
+        while let Some((mut job, known)) = looking.next(&mut worker).await {
             if let Some(known) = known.filter(|_| self.watch.is_caching()) {
+                job.from = known.from;
                 worker.insert(&job, known, index).await;
             }
             job.flights.settle(job.key.index().0, &job.token);
@@ -113,7 +114,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let (extent, fingerprint) = self.content(job).await?;
         let zero = is_zero(extent.bytes());
         let named = self.name(job.key, extent.bytes(), zero, fingerprint);
-        let mut known = Known { extent, zero, named, place: None, was_in_ram: false };
+        let from = self.classified(job.key, job.from, extent.bytes());
+        let mut known = Known { extent, zero, named, from, place: None, was_in_ram: false };
         if let Some(named) = named.as_ref().filter(|_| I::IS_THERE && !zero) {
             known.was_in_ram = self.manager.lock().lookup_fingerprint(&named.within).is_some();
             if !known.was_in_ram {
@@ -156,6 +158,8 @@ struct Known {
     extent: Kept,
     zero: bool,
     named: Option<Named>,
+    /// Where it comes from, with its class.
+    from: Provenance,
     /// Where the index on flash says that it is.
     place: Option<ContentPlace>,
     /// The index on flash was not asked, since the one in RAM knew it.
@@ -241,7 +245,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
 
     async fn insert<I: FingerprintIndex>(&mut self, job: &Job, known: Known, index: &I) {
         let cache = self.cache;
-        let Known { extent, zero, named, mut place, was_in_ram } = known;
+        let Known { extent, zero, named, from, mut place, was_in_ram } = known;
         let mut entered = named.map(|named| named.within);
         if let Some(named) = &named {
             // Since it was looked for, jobs before this one may have brought it, or driven it out of RAM.
@@ -264,7 +268,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
                 Inserted::Collides => entered = None,
             }
         }
-        let from = Provenance { used: job.token.is_used(), ..job.from };
+        let from = Provenance { used: job.token.is_used(), ..from };
         let Some(admitted) = cache.manager.lock().admit(job.key, from) else { return };
         let (encoding, payload) = payload(&mut self.compressor, &extent, zero);
         let plain = named.map(|named| named.plain);

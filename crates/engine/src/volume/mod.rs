@@ -173,6 +173,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.options.read_only
     }
 
+    /// Its number in the cache.
+    pub(crate) const fn object(&self) -> ObjectId {
+        self.options.object
+    }
+
     /// The class of requests that do not say theirs.
     pub fn class(&self) -> ClassId {
         ClassId::new(self.class.load(Ordering::Relaxed)).unwrap_or_default()

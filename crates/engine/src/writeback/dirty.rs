@@ -94,8 +94,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
     async fn insert_newest(&self, inserting: &mut Inserting, job: &Job) {
         let index = job.key.index().0;
         while let Some((kept, token)) = job.flights.newest_dirty(index) {
+            let from = self.classified(job.key, job.from, kept.bytes());
             let (content, flights) = (Content::Whole(kept, None), job.flights.clone());
-            let newest = Job { key: job.key, content, from: job.from, token, flights, _room: None };
+            let newest = Job { key: job.key, content, from, token, flights, _room: None };
             // Where it has no place any more, RAM goes on to have it.
             if !self.insert_dirty(inserting, &newest).await {
                 return;

@@ -66,7 +66,8 @@ pub(super) fn parse(text: &str) -> Result<ClassTable, ConfigError> {
     }
     // Of rules that hold the last one counts, but one that is "done" ends the search: as if it stood before all that are not.
     let ruled = |line: Line| Rule { class: line.class, conditions: line.conditions };
-    let (last, others): (Vec<_>, Vec<_>) = lines.into_iter().filter(|l| l.class.is_classified()).partition(|l| l.is_last);
+    let (last, others): (Vec<_>, Vec<_>) =
+        lines.into_iter().filter(|l| l.class.is_classified()).partition(|l| l.is_last);
     table.rules.0 = last.into_iter().chain(others.into_iter().rev()).map(ruled).collect();
     Ok(table)
 }
@@ -106,10 +107,18 @@ impl Fault {
 fn parse_line(line: &str) -> Result<Line, Fault> {
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     let &[id, name, priority, allocation] = &*cells else {
-        return Err(Fault::new(line, format!("{} values where there must be 4", cells.len()), "id,rule,priority,allocation"));
+        return Err(Fault::new(
+            line,
+            format!("{} values where there must be 4", cells.len()),
+            "id,rule,priority,allocation",
+        ));
     };
     let class = id.parse().ok().and_then(ClassId::new).ok_or_else(|| {
-        Fault::new(id, format!("{id:?} is no class"), "classes are 0 to 31 here; Open-CAS has a 32 that SCSI's group numbers have not")
+        Fault::new(
+            id,
+            format!("{id:?} is no class"),
+            "classes are 0 to 31 here; Open-CAS has a 32 that SCSI's group numbers have not",
+        )
     })?;
     if (name == "unclassified") == class.is_classified() {
         return Err(Fault::new(name, "class 0 is \"unclassified\", and no other is", "give the class another number"));
@@ -161,9 +170,9 @@ fn parse_condition(text: &str) -> Result<Condition, Fault> {
             "ge" => Comparison::Ge,
             _ => return Err(Fault::new(text, format!("{operator:?} compares nothing"), "eq, ne, lt, gt, le, ge")),
         };
-        let number = number.parse().map_err(|_| {
-            Fault::new(text, format!("{number:?} is no number"), format!("as in {name}:le:4096"))
-        })?;
+        let number = number
+            .parse()
+            .map_err(|_| Fault::new(text, format!("{number:?} is no number"), format!("as in {name}:le:4096")))?;
         Ok((comparison, number))
     };
     match name {
@@ -173,7 +182,8 @@ fn parse_condition(text: &str) -> Result<Condition, Fault> {
         "lba" => {
             let (comparison, sector) = compared()?;
             let bytes = sector.checked_mul(SECTOR_BYTES);
-            let bytes = bytes.ok_or_else(|| Fault::new(text, "no device has so many sectors", "sectors have 512 bytes"))?;
+            let bytes =
+                bytes.ok_or_else(|| Fault::new(text, "no device has so many sectors", "sectors have 512 bytes"))?;
             Ok(Condition::Offset(comparison, bytes))
         }
         "io_direction" => match value.strip_prefix("eq:").unwrap_or(value) {

@@ -60,7 +60,8 @@ impl ClassTable {
         for (number, rule) in self.rules.0.iter().enumerate() {
             if let Some(before) = self.rules.0[..number].iter().position(|before| rule.is_covered_by(before)) {
                 let (first, second) = (self.name(self.rules.0[before].class), self.name(rule.class));
-                let problem = format!("a rule for class {second} never applies: one for class {first} takes all of it before");
+                let problem =
+                    format!("a rule for class {second} never applies: one for class {first} takes all of it before");
                 return Err(ConfigError::of(problem, "put the narrower rule first, or remove one"));
             }
         }

@@ -99,7 +99,10 @@ fn tables_in_toml_are_read_and_written() {
 fn tables_in_toml_that_cannot_be_used_are_refused() {
     for (text, told) in [
         ("[class.metadata]\npriorty = \"low\"", "line 2: unknown key \"priorty\"; did you mean \"priority\"?"),
-        ("[class.metadata]\npriority = \"urgent\"", "class.metadata: priority = \"urgent\": there is no such priority; low"),
+        (
+            "[class.metadata]\npriority = \"urgent\"",
+            "class.metadata: priority = \"urgent\": there is no such priority; low",
+        ),
         ("[class.redo]\nmax = 5", "class.redo: it is not built in, and has no number"),
         ("[class.redo]\nid = 77", "class.redo.id = 77: classes are 1 to 31"),
         ("[class.redo]\nid = 1", "class.redo.id = 1: that is class \"metadata\""),

@@ -66,6 +66,9 @@ pub struct CacheConfig {
     pub eviction: Option<EvictionKind>,
     /// What each class of I/O deserves, and what is of which: a preset, or a file; all the same if not given.
     pub classes: Option<PathBuf>,
+    /// Look at the volumes' blocks for what file systems say of them: their own, and files by size.
+    #[serde(default = "on")]
+    pub detect: bool,
     /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
     /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
@@ -81,6 +84,10 @@ pub struct CacheConfig {
     /// Start the device anew even if it holds something else or a cache, which is lost.
     #[serde(default)]
     pub format: bool,
+}
+
+const fn on() -> bool {
+    true
 }
 
 /// Where a cache is.
@@ -217,6 +224,7 @@ impl CacheConfig {
             destage: None,
             eviction: None,
             classes: None,
+            detect: true,
             sequential_threshold: None,
             dirty_start: None,
             dirty_max: None,

@@ -124,7 +124,8 @@ impl CacheConfig {
             return Err(Error::new("drive_size", "nothing goes by it").or("say what the drive endures: endurance"));
         }
         if self.path == CacheStore::None && self.classes.is_some() {
-            return Err(Error::new("classes", "there is no cache for which they could compete").or("leave it out, or name a path"));
+            return Err(Error::new("classes", "there is no cache for which they could compete")
+                .or("leave it out, or name a path"));
         }
         if self.path == CacheStore::None && self.size.is_some_and(|size| size.0 > 0) {
             return Err(Error::new("size", "there is no cache to have a size").or("leave it out, or name a path"));

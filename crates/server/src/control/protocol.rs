@@ -506,6 +506,22 @@ pub struct ClassOfContents {
     pub cached_bytes: u64,
 }
 
+/// What the blocks of a volume say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Detection {
+    /// File systems that were found; 0: there are none of the kinds that are known, they are encrypted, or none was seen yet.
+    pub file_systems: u64,
+    /// Inodes that were read.
+    pub inodes: u64,
+    /// Stretches of the volume of which it is known what they are.
+    pub ranges: u64,
+    /// Stretches for which there was no RAM.
+    pub forgotten: u64,
+    /// RAM that it takes.
+    pub ram_bytes: u64,
+}
+
 /// What requests of one class asked of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -550,6 +566,8 @@ pub struct Volume {
     pub class: u8,
     /// What was asked for, by class; empty: nothing was classified.
     pub classes: Vec<ClassOfRequests>,
+    /// What its blocks say; `None`: nobody looks.
+    pub detection: Option<Detection>,
     /// What the origin has not got.
     pub dirty_bytes: u64,
     /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.

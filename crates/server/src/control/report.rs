@@ -1,8 +1,8 @@
 //! The engine's counters as the control protocol tells them.
 
 use super::protocol::{
-    Cache, ClassOfContents, ClassOfRequests, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log, Recording,
-    Recovered, Server, Status, Stored, Volume,
+    Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log,
+    Recording, Recovered, Server, Status, Stored, Volume,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
@@ -192,7 +192,8 @@ fn classes_of_contents(entry: &CacheEntry, extent_bytes: u64) -> Vec<ClassOfCont
             cached_bytes: extents[class.index()] * extent_bytes,
         }
     };
-    let all: Vec<_> = ClassId::all().filter(|class| extents[class.index()] > 0 || table.knows(*class)).map(told).collect();
+    let all: Vec<_> =
+        ClassId::all().filter(|class| extents[class.index()] > 0 || table.knows(*class)).map(told).collect();
     if all.iter().any(|held| held.id > 0 || table.knows(ClassId::UNCLASSIFIED)) { all } else { Vec::new() }
 }
 
@@ -213,6 +214,11 @@ fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
     if all.iter().any(|asked| asked.id > 0) { all } else { Vec::new() }
 }
 
+fn detection(counters: &nitro_detect::Counters) -> Detection {
+    let nitro_detect::Counters { systems, inodes, ranges, forgotten, ram_bytes } = *counters;
+    Detection { file_systems: systems, inodes, ranges, forgotten, ram_bytes }
+}
+
 fn volume_status(export: &VolumeExport) -> Volume {
     let extent_bytes = u64::from(export.volume.cache().settings().manager.extent_bytes);
     let lost = export.volume.lost_ranges();
@@ -228,6 +234,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         dedup_domain: export.dedup_domain.clone(),
         class: export.volume.class().number(),
         classes: classes_of_requests(export),
+        detection: export.detector.as_ref().map(|detector| detection(&detector.counters())),
         dirty_bytes: export.dirty_bytes(),
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),

@@ -1,6 +1,7 @@
 //! Opening caches: an existing one with its contents, or a new one.
 
 use super::classes::ServedClasses;
+use super::detect::VolumeDetector;
 use super::device::{CacheDevice, OriginDevice};
 use super::flash_index::FlashFingerprints;
 use super::log;
@@ -43,6 +44,8 @@ pub struct CacheEntry {
     pub log_missing: Option<Uuid>,
     /// What classes of I/O deserve.
     pub classes: ServedClasses,
+    /// Whether its volumes' blocks are looked at.
+    detects: bool,
     /// Its index of fingerprints on flash.
     pub flash_index: Option<FlashFingerprints>,
     /// What its start found; `None`: it was made anew.
@@ -61,9 +64,15 @@ impl CacheEntry {
             log_path: None,
             log_missing: None,
             classes: ServedClasses::default(),
+            detects: false,
             flash_index: None,
             recovered: None,
         }
+    }
+
+    /// Who looks at the blocks of a volume of so many bytes.
+    pub fn detector(self: &Arc<Self>, volume_bytes: u64) -> Option<Arc<VolumeDetector>> {
+        self.detects.then(|| Arc::new(VolumeDetector::new(self, volume_bytes)))
     }
 
     /// A volume by its name, as the cache knows it.
@@ -131,6 +140,7 @@ pub(super) async fn open(
         create(name, &what, config, store, (&random, machine), (&classes, discard_dirty)).await?
     };
     entry.classes = classes;
+    entry.detects = config.detect;
     entry.flash_index = FlashFingerprints::of(name, config, &entry.cache, random.index_seed).await?;
     entry.path = Some(path.clone());
     entry.log_path.clone_from(&config.write_log);

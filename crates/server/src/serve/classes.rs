@@ -6,7 +6,7 @@ use crate::classes::{Change, ClassTable};
 use crate::config::CacheConfig;
 use crate::control::protocol::Outcome;
 use crate::files::{self, Links};
-use nitro_cache::class::Asked;
+use nitro_cache::class::{Asked, Found};
 use nitro_console::error::Error;
 use nitro_engine::EngineSettings;
 use nitro_units::ClassId;
@@ -47,6 +47,14 @@ impl ServedClasses {
             return None;
         }
         self.table.read().rules.of_request(asked)
+    }
+
+    /// The class of a block by the rules.
+    pub fn of_content(&self, found: Found) -> Option<ClassId> {
+        if !self.has_rules.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.table.read().rules.of_content(found)
     }
 
     /// The table as it is now.

@@ -3,6 +3,7 @@
 mod caches;
 mod classes;
 mod connections;
+mod detect;
 mod device;
 mod file_id;
 mod flash_index;
@@ -31,6 +32,7 @@ mod workers;
 
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::Count;
+pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
 pub(crate) use latch::Latch;

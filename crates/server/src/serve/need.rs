@@ -1,6 +1,7 @@
 //! The RAM that the server may come to take: declared here, printed before it starts, and told by `nitro status`.
 
 use super::Served;
+use super::detect;
 use super::plan::available_ram_bytes;
 use crate::control::protocol::{Ram, RamPart};
 use crate::origins;
@@ -51,7 +52,9 @@ pub fn need(served: &Served) -> Ram {
         parts.extend(entry.flash_index.as_ref().map(|index| part(of("index on the SSD"), index.ram_bytes())));
     }
     for export in served.all() {
-        parts.push(part(format!("volume {}", export.name), export.volume.cache().settings().volume_ram_bytes()));
+        let detection = export.detector.as_ref().map_or(0, |_| detect::ram_bytes_max(export.volume.size_bytes()));
+        let bytes = export.volume.cache().settings().volume_ram_bytes() + detection;
+        parts.push(part(format!("volume {}", export.name), bytes));
     }
     for (path, bytes) in origins::ram_needs() {
         parts.push(part(format!("store {}", path.display()), bytes));

@@ -327,6 +327,7 @@ impl Served {
                 return Err(error);
             }
         };
+        export.volume.classify_by(None);
         export.ended.set();
         tracing::info!("volume {name}: removed");
         let message = match discarded.0 {

@@ -10,7 +10,7 @@ use crate::export::VolumeExport;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_channel::oneshot;
 use futures_util::StreamExt;
-use futures_util::future::{Either, join, join_all, select};
+use futures_util::future::{Either, join, join_all, join3, select};
 use nitro_console::error::Error;
 use nitro_device::{ReactorThread, spawn_local, spawn_thread};
 use parking_lot::Mutex;
@@ -153,6 +153,6 @@ impl VolumeWorkers {
 }
 
 async fn tend(export: Arc<VolumeExport>) {
-    let working = join(export.volume.readahead_worker(), export.volume.destage_worker());
+    let working = join3(export.volume.readahead_worker(), export.volume.destage_worker(), export.begin_detection());
     select(pin!(working), pin!(export.ended.wait())).await;
 }

@@ -1,0 +1,231 @@
+//! What the blocks of a volume say of themselves: which of them a file system keeps for itself, and how large the file is whose data
+//! others hold. Differentiated Storage Services (SOSP 2011, §4) has the file system say so; here nobody needs to be asked, since
+//! inodes pass by on their way to and from the disk.
+//!
+//! The bytes are a client's: whatever they are, nothing here panics, and nothing grows beyond the RAM that it was given. What they
+//! claim concerns their own volume only.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod ext;
+mod journal;
+mod partitions;
+mod ranges;
+mod xfs;
+
+use ext::Ext;
+use partitions::Partitions;
+use ranges::{Known, Ranges};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use xfs::Xfs;
+
+/// The smallest piece of a volume that is told apart, in bytes.
+pub const PIECE_BYTES: u64 = 1 << 10;
+
+/// What a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Found {
+    /// The file system's own, but for the next two: superblocks, bitmaps, inodes, trees.
+    Metadata,
+    /// Directories.
+    Directory,
+    /// The file system's journal.
+    Journal,
+    /// Data of a file of so many bytes.
+    File(u64),
+}
+
+/// What a piece of a volume told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sighting {
+    /// What it is, if that is known. Of several blocks, what comes first in [`Found`].
+    pub found: Option<Found>,
+    /// What was learned of other bytes of the volume.
+    pub learned: Vec<(Range<u64>, Found)>,
+}
+
+/// What a detector did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// File systems that were found.
+    pub systems: u64,
+    /// Inodes that were read.
+    pub inodes: u64,
+    /// Stretches of the volume of which it is known what they are.
+    pub ranges: u64,
+    /// Stretches that were not remembered for want of RAM.
+    pub forgotten: u64,
+    /// RAM in bytes.
+    pub ram_bytes: u64,
+}
+
+/// Watches the blocks of one volume.
+#[derive(Debug)]
+pub struct Detector {
+    partitions: Partitions,
+    /// By their first byte.
+    systems: BTreeMap<u64, System>,
+    ranges: Ranges,
+    inodes: u64,
+}
+
+/// A file system.
+#[derive(Debug)]
+enum System {
+    Ext(Box<Ext>),
+    Xfs(Box<Xfs>),
+}
+
+impl System {
+    /// The bytes of the volume that are its own.
+    fn bounds(&self) -> Range<u64> {
+        match self {
+            Self::Ext(ext) => ext.bounds(),
+            Self::Xfs(xfs) => xfs.bounds(),
+        }
+    }
+
+    const fn block_bytes(&self) -> u64 {
+        match self {
+            Self::Ext(ext) => ext.block_bytes(),
+            Self::Xfs(xfs) => xfs.block_bytes(),
+        }
+    }
+
+    /// Looks at a block, or a piece of one.
+    fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
+        match self {
+            Self::Ext(ext) => ext.look(at, block, view),
+            Self::Xfs(xfs) => xfs.look(at, block, view),
+        }
+    }
+}
+
+/// What a file system's part may be told and asked.
+struct View<'a> {
+    ranges: &'a mut Ranges,
+    learned: &'a mut Vec<(Range<u64>, Found)>,
+    inodes: &'a mut u64,
+}
+
+/// Whether two files' sizes are so close, or two blocks so alike, that it is no news: a file that grows would be told again and again.
+const fn is_alike(was: Found, is: Found) -> bool {
+    match (was, is) {
+        (Found::File(was), Found::File(is)) => (was | 1).ilog2() == (is | 1).ilog2(),
+        (Found::Metadata, Found::Metadata)
+        | (Found::Directory, Found::Directory)
+        | (Found::Journal, Found::Journal) => true,
+        _ => false,
+    }
+}
+
+impl View<'_> {
+    /// Notes what a stretch of the volume is.
+    fn learn(&mut self, range: Range<u64>, known: Known) {
+        let was = self.ranges.find(range.start).map(|(_, known)| known);
+        if self.ranges.insert(range.clone(), known)
+            && let Known::Is(found) = known
+            && !was.is_some_and(|was| is_alike(was.found(), found))
+        {
+            self.learned.push((range, found));
+        }
+    }
+}
+
+impl Detector {
+    /// With so much RAM at most, in bytes.
+    #[must_use]
+    pub fn new(ram_bytes_max: u64) -> Self {
+        Self {
+            partitions: Partitions::default(),
+            systems: BTreeMap::new(),
+            ranges: Ranges::new(ram_bytes_max),
+            inodes: 0,
+        }
+    }
+
+    /// Looks at bytes of the volume that were read or written. `offset` is a multiple of [`PIECE_BYTES`].
+    pub fn look(&mut self, offset: u64, bytes: &[u8]) -> Sighting {
+        let mut sighting = Sighting::default();
+        let Some(end) = offset.checked_add(bytes.len() as u64) else { return sighting };
+        self.partitions.look(offset, bytes);
+        self.find_system(offset..end, bytes, &mut sighting.learned);
+        let Self { systems, ranges, inodes, .. } = self;
+        let Some((_, system)) = systems.range_mut(..end).next_back() else { return sighting };
+        let mut view = View { ranges, learned: &mut sighting.learned, inodes };
+        let bounds = system.bounds();
+        // In the steps of its blocks; a larger block comes in pieces.
+        let step = (system.block_bytes() as usize).min(bytes.len()).max(PIECE_BYTES as usize);
+        for (at, block) in (offset..).step_by(step).zip(bytes.chunks(step)) {
+            let seen = if bounds.contains(&at) { system.look(at, block, &mut view) } else { None };
+            sighting.found = [sighting.found, seen].into_iter().flatten().min();
+        }
+        sighting
+    }
+
+    /// Whether a file system was found.
+    #[must_use]
+    pub fn knows_any(&self) -> bool {
+        !self.systems.is_empty()
+    }
+
+    /// Where something is that is worth reading to begin with: partition tables, superblocks, and what describes the file system. In
+    /// bytes of the volume.
+    #[must_use]
+    pub fn worth_reading(&self) -> Vec<Range<u64>> {
+        if self.systems.is_empty() {
+            return self.partitions.worth_reading();
+        }
+        let of = |system: &System| match system {
+            System::Ext(ext) => vec![ext.descriptors()],
+            System::Xfs(_) => Vec::new(),
+        };
+        self.systems.values().flat_map(of).collect()
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters {
+            systems: self.systems.len() as u64,
+            inodes: self.inodes,
+            ranges: self.ranges.len() as u64,
+            forgotten: self.ranges.forgotten(),
+            ram_bytes: self.ranges.ram_bytes(),
+        }
+    }
+
+    /// A superblock at the start of the volume or of a partition begins a file system. Elsewhere it may be part of a file.
+    fn find_system(&mut self, range: Range<u64>, bytes: &[u8], learned: &mut Vec<(Range<u64>, Found)>) {
+        for start in self.partitions.starts_at(range.clone()) {
+            let from = |at: u64| at.checked_sub(range.start).and_then(|at| bytes.get(usize::try_from(at).ok()?..));
+            if let Some(ext) = from(start.saturating_add(ext::SUPERBLOCK_AT)).and_then(|bytes| Ext::read(start, bytes))
+            {
+                self.note(start, System::Ext(Box::new(ext)), learned);
+            } else if let Some(xfs) = from(start).and_then(|bytes| Xfs::read(start, bytes)) {
+                self.note(start, System::Xfs(Box::new(xfs)), learned);
+            }
+        }
+    }
+
+    fn note(&mut self, start: u64, system: System, learned: &mut Vec<(Range<u64>, Found)>) {
+        let is_known = match (self.systems.get(&start), &system) {
+            (Some(System::Ext(known)), System::Ext(ext)) => known.is_same(ext),
+            (Some(System::Xfs(known)), System::Xfs(xfs)) => known.is_same(xfs),
+            _ => false,
+        };
+        if is_known {
+            return;
+        }
+        // Made anew: what was known of the old one is not so any more.
+        let end = self.systems.range(start + 1..).next().map_or(u64::MAX, |(next, _)| *next);
+        self.ranges.forget(start..end);
+        let mut view = View { ranges: &mut self.ranges, learned, inodes: &mut self.inodes };
+        match &system {
+            System::Ext(ext) => ext.begin(&mut view),
+            System::Xfs(xfs) => xfs.begin(&mut view),
+        }
+        self.systems.insert(start, system);
+    }
+}

@@ -1,0 +1,232 @@
+//! XFS, version 5 (XFS Algorithms & Data Structures, 3rd edition): its blocks bear magic numbers and their own address.
+
+use crate::bytes::{u16_be, u32_be, u64_be};
+use crate::ranges::{Form, Known};
+use crate::{Found, View};
+use std::ops::Range;
+
+const SECTOR_BYTES: u64 = 512;
+const MAGIC: &[u8] = b"XFSB";
+/// The bits of the version that hold its number.
+const VERSION_BITS: u16 = 0xF;
+const VERSION: u16 = 5;
+/// Blocks whose address is at byte 16: trees of free space and inodes, and their kin.
+const SHORT_TREES: [&[u8]; 6] = [b"AB3B", b"AB3C", b"IAB3", b"FIB3", b"R3FC", b"RMB3"];
+const FILE_TREE: &[u8] = b"BMA3";
+const FILE_TREE_ADDRESS: usize = 24;
+const FILE_TREE_HEADER: usize = 72;
+const DIRECTORIES: [&[u8]; 3] = [b"XDB3", b"XDD3", b"XDF3"];
+const DIRECTORY_ADDRESS: usize = 8;
+/// Blocks with a short magic number at byte 8 and their address at byte 16: indexes of directories; of attributes.
+const INDEXES: [(u16, Found); 4] =
+    [(0x3DF1, Found::Directory), (0x3DFF, Found::Directory), (0x3EBE, Found::Directory), (0x3BEE, Found::Metadata)];
+const HEADERS: [&[u8]; 4] = [b"XFSB", b"XAGF", b"XAGI", b"XAFL"];
+/// Remote attributes and symbolic links.
+const REMOTE: [&[u8]; 2] = [b"XARM", b"XSLM"];
+const INODE_MAGIC: u16 = 0x494E;
+const INODE_HEADER: usize = 176;
+const INODE_VERSION: u8 = 3;
+const FORMAT_EXTENTS: u8 = 2;
+const FORMAT_TREE: u8 = 3;
+const WIDE_COUNTS: u64 = 1 << 4;
+const RECORD_BYTES: usize = 16;
+const MODE_KIND: u16 = 0xF000;
+const DIRECTORY: u16 = 0x4000;
+const REGULAR: u16 = 0x8000;
+
+/// A file system.
+#[derive(Debug)]
+pub(crate) struct Xfs {
+    /// Its first byte.
+    start: u64,
+    block_bytes: u64,
+    blocks: u64,
+    group_blocks: u64,
+    group_shift: u32,
+    inode_bytes: usize,
+    log: Option<(u64, u64)>,
+    uuid: [u8; 16],
+}
+
+impl Xfs {
+    /// Reads a superblock of a file system that begins at byte `start`.
+    pub(crate) fn read(start: u64, superblock: &[u8]) -> Option<Self> {
+        if !superblock.starts_with(MAGIC) || u16_be(superblock, 100)? & VERSION_BITS != VERSION {
+            return None;
+        }
+        let (log_start, log_blocks) = (u64_be(superblock, 48)?, u32_be(superblock, 96)?);
+        let xfs = Self {
+            start,
+            block_bytes: u32_be(superblock, 4)?.into(),
+            blocks: u64_be(superblock, 8)?,
+            group_blocks: u32_be(superblock, 84)?.into(),
+            group_shift: u32::from(*superblock.get(124)?),
+            inode_bytes: u16_be(superblock, 104)?.into(),
+            log: (log_start > 0).then(|| (log_start, log_blocks.into())),
+            uuid: superblock.get(32..48)?.try_into().ok()?,
+        };
+        let is_sound = (512..=65536).contains(&xfs.block_bytes)
+            && xfs.block_bytes.is_power_of_two()
+            && xfs.group_blocks > 0
+            && xfs.group_shift < 32
+            && xfs.group_blocks <= 1 << xfs.group_shift
+            && (256..=2048).contains(&xfs.inode_bytes)
+            && xfs.inode_bytes.is_power_of_two()
+            && xfs.blocks.checked_mul(xfs.block_bytes).and_then(|bytes| bytes.checked_add(start)).is_some();
+        is_sound.then_some(xfs)
+    }
+
+    /// Whether it is the same file system, of the same size.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.uuid, self.blocks) == (other.uuid, other.blocks)
+    }
+
+    /// Notes what is known of every file system.
+    pub(crate) fn begin(&self, view: &mut View<'_>) {
+        if let Some(range) = self.log.and_then(|(first, count)| self.bytes(first, count)) {
+            view.learn(range, Known::Is(Found::Journal));
+        }
+    }
+
+    /// The bytes of some blocks, by the number that names the group of the first, too.
+    fn bytes(&self, first: u64, count: u64) -> Option<Range<u64>> {
+        let (group, block) = (first >> self.group_shift, first & ((1 << self.group_shift) - 1));
+        let linear = group.checked_mul(self.group_blocks)?.checked_add(block)?;
+        let end = linear.checked_add(count).filter(|end| *end <= self.blocks && count > 0)?;
+        Some(self.start + linear * self.block_bytes..self.start + end * self.block_bytes)
+    }
+
+    /// The bytes of the volume that are its own.
+    pub(crate) const fn bounds(&self) -> Range<u64> {
+        self.start..self.start + self.blocks * self.block_bytes
+    }
+
+    pub(crate) const fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Looks at a block, or a piece of one.
+    pub(crate) fn look(&self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
+        let known = view.ranges.find(at).map(|(_, known)| known);
+        if let Some(Known::Is(Found::Journal)) = known {
+            return Some(Found::Journal);
+        }
+        if u16_be(block, 0) == Some(INODE_MAGIC) && block.get(4) == Some(&INODE_VERSION) && self.bears(block, at) {
+            for inode in block.chunks_exact(self.inode_bytes) {
+                self.read_inode(inode, view);
+            }
+            return Some(Found::Metadata);
+        }
+        let found = self.by_itself(at, block);
+        if found.is_some() && block.starts_with(FILE_TREE) {
+            if let Some(Known::Node { of, .. }) = known {
+                self.read_tree(block, of, view);
+            }
+            return found;
+        }
+        found.or(known.map(Known::found))
+    }
+
+    /// Whether an inode's number says that it is at byte `at`.
+    fn bears(&self, inode: &[u8], at: u64) -> bool {
+        let Some(number) = u64_be(inode, 152) else { return false };
+        let per_block = (self.block_bytes / self.inode_bytes as u64).max(1);
+        let shift = per_block.ilog2();
+        self.bytes(number >> shift, 1).is_some_and(|range| range.contains(&at))
+            && inode.get(160..176).is_some_and(|uuid| self.is_own(uuid))
+    }
+
+    /// A file system whose identity was changed keeps the old one in its blocks: so both count, as long as it is not zero.
+    fn is_own(&self, uuid: &[u8]) -> bool {
+        uuid == self.uuid || uuid.iter().any(|byte| *byte != 0)
+    }
+
+    /// What a block says of itself.
+    fn by_itself(&self, at: u64, block: &[u8]) -> Option<Found> {
+        let magic = block.get(..4)?;
+        let address = (at - self.start) / SECTOR_BYTES;
+        let is_at = |place: usize| u64_be(block, place) == Some(address);
+        if HEADERS.contains(&magic) {
+            let group_bytes = self.group_blocks * self.block_bytes;
+            return ((at - self.start) % group_bytes < 4 * SECTOR_BYTES.max(self.block_bytes))
+                .then_some(Found::Metadata);
+        }
+        if SHORT_TREES.contains(&magic) {
+            return is_at(16).then_some(Found::Metadata);
+        }
+        if magic == FILE_TREE {
+            return is_at(FILE_TREE_ADDRESS).then_some(Found::Metadata);
+        }
+        if DIRECTORIES.contains(&magic) {
+            return is_at(DIRECTORY_ADDRESS).then_some(Found::Directory);
+        }
+        if REMOTE.contains(&magic) {
+            return Some(Found::Metadata);
+        }
+        let index = u16_be(block, 8)?;
+        let (_, found) = INDEXES.iter().find(|(magic, _)| *magic == index)?;
+        is_at(16).then_some(*found)
+    }
+
+    fn read_inode(&self, inode: &[u8], view: &mut View<'_>) -> Option<()> {
+        let (magic, mode, format) = (u16_be(inode, 0)?, u16_be(inode, 2)?, *inode.get(5)?);
+        if magic != INODE_MAGIC {
+            return None;
+        }
+        let of = match mode & MODE_KIND {
+            DIRECTORY => Found::Directory,
+            REGULAR => Found::File(u64_be(inode, 56)?),
+            _ => return None,
+        };
+        *view.inodes += 1;
+        let has_wide = u64_be(inode, 120)? & WIDE_COUNTS != 0;
+        let extents = if has_wide { u64_be(inode, 24)? } else { u32_be(inode, 76)?.into() };
+        let end = match usize::from(*inode.get(82)?) * 8 {
+            0 => self.inode_bytes,
+            fork => INODE_HEADER + fork,
+        };
+        let fork = inode.get(INODE_HEADER..end.min(self.inode_bytes))?;
+        match format {
+            FORMAT_EXTENTS => {
+                let count = usize::try_from(extents).unwrap_or(usize::MAX);
+                self.read_records(fork, count, of, view);
+            }
+            FORMAT_TREE => {
+                let (count, max) = (u16_be(fork, 2)?, (fork.len() - 4) / RECORD_BYTES);
+                self.read_children(fork, 4 + max * 8, count.into(), of, view);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Reads a block of a file's tree.
+    fn read_tree(&self, block: &[u8], of: Found, view: &mut View<'_>) -> Option<()> {
+        let (level, count) = (u16_be(block, 4)?, u16_be(block, 6)?);
+        if level == 0 {
+            self.read_records(block.get(FILE_TREE_HEADER..)?, count.into(), of, view);
+            return None;
+        }
+        let max = block.len().checked_sub(FILE_TREE_HEADER)? / RECORD_BYTES;
+        self.read_children(block, FILE_TREE_HEADER + max * 8, count.into(), of, view);
+        None
+    }
+
+    fn read_children(&self, block: &[u8], at: usize, count: usize, of: Found, view: &mut View<'_>) {
+        for child in block.get(at..).unwrap_or_default().chunks_exact(8).take(count) {
+            if let Some(range) = u64_be(child, 0).and_then(|child| self.bytes(child, 1)) {
+                view.learn(range, Known::Node { of, form: Form::Extents });
+            }
+        }
+    }
+
+    fn read_records(&self, records: &[u8], count: usize, of: Found, view: &mut View<'_>) {
+        for record in records.chunks_exact(RECORD_BYTES).take(count) {
+            let (Some(high), Some(low)) = (u64_be(record, 0), u64_be(record, 8)) else { return };
+            let (first, len) = ((high & 0x1FF) << 43 | low >> 21, low & 0x1F_FFFF);
+            if let Some(range) = self.bytes(first, len) {
+                view.learn(range, Known::Is(of));
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! File systems without a kernel, and a comparison.
+
+use nitro_detect::{Detector, Found};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a block is in truth.
+pub type Truth = BTreeMap<u64, Found>;
+
+/// What a program prints.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let ran = Command::new(program).args(arguments).env("PATH", path).stdin(Stdio::null()).output();
+    let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}; scripts/setup installs it"));
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{program} {arguments:?}: {}{text}", String::from_utf8_lossy(&ran.stderr));
+    text
+}
+
+/// Numbers by chance, always the same.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+/// A tree of files of sizes as on a file server: most are small, and most bytes are in large ones.
+pub fn tree(folder: &Path, files: u64, bytes_max: u64, random: &mut Random) {
+    for number in 0..files {
+        let inside = folder.join(format!("d{}/e{}", number % 17, number % 5));
+        fs::create_dir_all(&inside).unwrap();
+        let size = 1 << (8 + random.below(u64::from(bytes_max.ilog2()) - 8));
+        let size = size + random.below(size);
+        let content: Vec<u8> = (0..size).map(|_| random.below(256) as u8).collect();
+        fs::write(inside.join(format!("f{number}")), content).unwrap();
+    }
+    // One directory of many blocks.
+    let many = folder.join("many");
+    fs::create_dir_all(&many).unwrap();
+    (0..files).for_each(|number| fs::write(many.join(format!("a file with a long name {number:060}")), b"x").unwrap());
+}
+
+/// Shows all of an image to a detector, in extents of that size.
+pub fn show(detector: &mut Detector, image: &[u8], extent_bytes: usize) {
+    for (number, extent) in image.chunks(extent_bytes).enumerate() {
+        detector.look((number * extent_bytes) as u64, extent);
+    }
+}
+
+/// How well blocks were told apart.
+#[derive(Debug, Default)]
+pub struct Score {
+    /// Metadata, directories and journal: blocks, those found, and those that were taken for it.
+    pub own: u64,
+    pub own_found: u64,
+    pub own_claimed: u64,
+    /// Data: blocks, and those with the size class of their file.
+    pub data: u64,
+    pub data_found: u64,
+    /// The first mistakes.
+    pub wrong: Vec<String>,
+}
+
+/// The step of DSS's file sizes.
+const fn step(bytes: u64) -> u32 {
+    let mut step = 0;
+    while step < 10 && bytes > 4096 << (2 * step) {
+        step += 1;
+    }
+    step
+}
+
+impl Score {
+    /// Asks about each block of which the truth is known. Where it says nothing a block is free.
+    pub fn of(detector: &mut Detector, image: &[u8], block_bytes: u64, truth: &Truth) -> Self {
+        let mut score = Self::default();
+        for (number, block) in (0..).zip(image.chunks(block_bytes as usize)) {
+            let (found, is) = (detector.look(number * block_bytes, block).found, truth.get(&number).copied());
+            let is_own =
+                |found: Option<Found>| matches!(found, Some(Found::Metadata | Found::Directory | Found::Journal));
+            score.own += u64::from(is_own(is));
+            score.own_claimed += u64::from(is_own(found) && is.is_some());
+            score.own_found += u64::from(is_own(is) && found == is);
+            let mut right = !is_own(is) || found == is;
+            if let Some(Found::File(bytes)) = is {
+                right = matches!(found, Some(Found::File(claimed)) if step(claimed) == step(bytes));
+                score.data += 1;
+                score.data_found += u64::from(right);
+            }
+            if !right && score.wrong.len() < 12 {
+                score.wrong.push(format!("block {number}: {found:?} where {is:?} is right"));
+            }
+        }
+        score
+    }
+
+    /// Checks what is asked for: 99 % of metadata, and as much of what was taken for it, and 95 % of the data.
+    pub fn check(&self, what: &str) {
+        let Self { own, own_found, own_claimed, data, data_found, wrong } = self;
+        println!("{what}: metadata {own_found} of {own} ({own_claimed} taken for it), data {data_found} of {data}");
+        assert!(*own > 50 && *data > 1000, "{what}: {own} blocks of metadata, {data} of data");
+        assert!(own_found * 100 >= own * 99, "{what}: recall: {self:?}");
+        assert!(own_found * 100 >= own_claimed * 99, "{what}: precision: {self:?}");
+        assert!(data_found * 100 >= data * 95, "{what}: {wrong:?}");
+    }
+}

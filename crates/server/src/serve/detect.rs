@@ -1,0 +1,98 @@
+//! Detection: the classes of a volume's blocks, from what its file systems say.
+
+use super::caches::CacheEntry;
+use crate::export::VolumeExport;
+use nitro_cache::class::{self, builtin};
+use nitro_detect::{Counters, Detector, Found};
+use nitro_engine::{Classifier, Learned};
+use nitro_port::Device;
+use nitro_units::ClassId;
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most RAM that detection takes for a volume, in bytes.
+const RAM_BYTES_MAX: u64 = 16 << 20;
+/// One part in so many of a volume's bytes that detection takes of RAM, at most.
+const RAM_PART: u64 = 256;
+/// Bytes that are read at once to begin with.
+const READ_BYTES: u64 = 64 << 10;
+/// Bytes that are read to begin with, at most: the descriptors of a file system of 16 TiB.
+const READ_BYTES_MAX: u64 = 8 << 20;
+
+/// The most RAM in bytes that detection takes for a volume of so many bytes.
+pub(super) fn ram_bytes_max(volume_bytes: u64) -> u64 {
+    (volume_bytes / RAM_PART).min(RAM_BYTES_MAX)
+}
+
+/// Who watches a volume.
+pub struct VolumeDetector {
+    entry: Arc<CacheEntry>,
+    detector: Mutex<Detector>,
+}
+
+impl VolumeDetector {
+    pub(super) fn new(entry: &Arc<CacheEntry>, volume_bytes: u64) -> Self {
+        Self { entry: Arc::clone(entry), detector: Mutex::new(Detector::new(ram_bytes_max(volume_bytes))) }
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> Counters {
+        self.detector.lock().counters()
+    }
+
+    /// The class of what was found: as the rules say, else the one that is built in.
+    fn class(&self, found: Found) -> ClassId {
+        let asked = match found {
+            Found::Metadata | Found::Directory | Found::Journal => class::Found::Metadata,
+            Found::File(bytes) => class::Found::File(bytes),
+        };
+        self.entry.classes.of_content(asked).unwrap_or_else(|| match found {
+            Found::Metadata => builtin::METADATA,
+            Found::Directory => builtin::DIRECTORY,
+            Found::Journal => builtin::JOURNAL,
+            Found::File(bytes) => builtin::of_file(bytes),
+        })
+    }
+}
+
+impl Classifier for VolumeDetector {
+    fn look(&self, offset: u64, bytes: &[u8], learned: &mut Vec<Learned>) -> Option<ClassId> {
+        let sighting = self.detector.lock().look(offset, bytes);
+        learned.extend(sighting.learned.into_iter().map(|(range, found)| (range, self.class(found))));
+        sighting.found.map(|found| self.class(found))
+    }
+}
+
+impl VolumeExport {
+    /// Reads what tells of the volume's file systems: their partitions, superblocks and groups.
+    pub(super) async fn begin_detection(&self) {
+        let Some(detector) = &self.detector else { return };
+        let (mut left, mut read) = (READ_BYTES_MAX, Vec::new());
+        // A partition table names superblocks, and a superblock the groups.
+        for _ in 0..3 {
+            for range in detector.detector.lock().worth_reading() {
+                if !read.contains(&range) && range.end - range.start <= left {
+                    left -= range.end - range.start;
+                    self.show(detector, range.clone()).await;
+                    read.push(range);
+                }
+            }
+        }
+    }
+
+    async fn show(&self, detector: &VolumeDetector, range: Range<u64>) {
+        let end = range.end.next_multiple_of(READ_BYTES).min(self.volume.size_bytes());
+        let mut at = range.start / READ_BYTES * READ_BYTES;
+        while at < end {
+            let len = READ_BYTES.min(end - at);
+            // From the origin, so that nobody's statistics or cache change: what is newer passes by anyway. Whoever needs these bytes
+            // will be told of an error.
+            let Ok(bytes) = self.volume.origin().read(at, len as usize).await else { return };
+            let mut learned = Vec::new();
+            detector.look(at, &bytes, &mut learned);
+            self.volume.reclassify(&learned);
+            at += len;
+        }
+    }
+}
