@@ -124,6 +124,7 @@ impl CacheManager {
     /// WEU has been refilled since is removed and counts as a miss (paper §3, "Cleaning the file index").
     pub fn lookup(&mut self, key: ExtentKey) -> Option<Location> {
         self.weus.looked_up(key, true);
+        self.admission.looked_up(key);
         let found = self.find(key).map(|reference| (reference, self.resolve(reference)));
         match found {
             Some((reference, Some(location))) => {

@@ -19,12 +19,13 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
     match command {
         VolumeCommand::Add(args) => add(args),
-        VolumeCommand::Set { volume, mode, share, control, output } => {
+        VolumeCommand::Set { volume, mode, write_policy, share, control, output } => {
             let command = Command::VolumeSet {
                 volume: volume.clone(),
                 mode: mode.map(Into::into),
                 dirty_share_min: share.dirty_share_min,
                 dirty_share_max: share.dirty_share_max,
+                write_policy: *write_policy,
             };
             print(&wait(control, volume, command)?, *output)
         }
@@ -61,6 +62,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         dedup_domain: args.dedup_domain.clone(),
         class: args.class,
         emulate_disk: args.emulate_disk,
+        write_policy: args.write_policy,
         dirty_share_min: args.share.dirty_share_min,
         dirty_share_max: args.share.dirty_share_max,
         force_discard_dirty: args.force_discard_dirty,

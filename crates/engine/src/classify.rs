@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use crate::volume::Volume;
 use nitro_cache::admission::Provenance;
+use nitro_port::buf::is_zero;
 use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ClassId, ExtentIndex, ExtentKey, ObjectId};
 use parking_lot::RwLock;
@@ -33,6 +34,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Where an extent comes from, with its class: the request's, if that says any, else what its bytes say.
     pub(crate) fn classified(&self, key: ExtentKey, from: Provenance, bytes: &[u8]) -> Provenance {
         let Some(classifier) = self.classifiers.0.read().get(&key.object()).cloned() else { return from };
+        // Says nothing, and is stored once for all.
+        if is_zero(bytes) {
+            return from;
+        }
         let mut learned = Vec::new();
         let offset = key.index().0 * u64::from(self.settings.manager.extent_bytes);
         let found = classifier.look(offset, bytes, &mut learned);

@@ -301,6 +301,9 @@ impl<'a> Run<'a> {
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
             let known = self.model.forget(piece)?;
+            if !self.settings.write_policy.takes(known) {
+                continue;
+            }
             if piece.len < self.settings.extent_bytes {
                 self.counts.partial_writes += 1;
                 if !known {

@@ -3,7 +3,8 @@
 use crate::Error;
 use crate::policies::PolicyKind;
 use crate::timing::Timing;
-use nitro_cache::admission::AdmissionKind;
+use nitro_cache::admission::{AdmissionKind, WritePolicy};
+use nitro_cache::class::Classes;
 use nitro_cache::eviction::EvictionKind;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_trace::content::Compressibility;
@@ -167,6 +168,11 @@ pub struct Settings {
     pub recipes: bool,
     /// See [`PartialWrites`].
     pub partial_writes: PartialWrites,
+    /// Which written content is cached.
+    pub write_policy: WritePolicy,
+    /// What each class of requests deserves; in write-evict units only.
+    #[serde(skip)]
+    pub classes: Classes,
     /// Reads of a stream of at least so many consecutive bytes do not go into the cache; 0: all do. The server holds such data
     /// in RAM, which is not modelled.
     pub sequential_bytes: u64,
@@ -204,6 +210,8 @@ impl Settings {
             variant: Variant::Weu,
             recipes: false,
             partial_writes: PartialWrites::Merge,
+            write_policy: WritePolicy::default(),
+            classes: Classes::default(),
             sequential_bytes: 0,
             compression_mean: mean,
             compression_variance: variance,
@@ -224,6 +232,7 @@ impl Settings {
             fingerprint_index_percent: self.fingerprint_index_percent,
             admission: self.admission,
             eviction: self.eviction,
+            classes: self.classes,
             seed: self.seed,
             ..nitro_cache::Settings::new(self.cache_bytes)
         }

@@ -7,14 +7,19 @@ mod all;
 mod by_source;
 mod probation;
 mod second_miss;
+mod two_level;
+mod write_policy;
 
 pub use all::All;
 pub use by_source::BySource;
 pub use probation::Probation;
 pub use second_miss::SecondMiss;
+pub use two_level::TwoLevel;
+pub use write_policy::WritePolicy;
 
 use crate::class::Band;
-use crate::file_index::mix;
+use crate::eviction::Victim;
+use crate::file_index::{Reference, mix};
 use crate::gone::Gone;
 use crate::manager::CacheManager;
 use crate::settings::WEU_COUNT_MIN;
@@ -150,6 +155,17 @@ pub trait Admission: fmt::Debug + Send {
     /// Whether new content of an extent is taken, and how; `None`: it is not.
     fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted>;
 
+    /// An extent was looked up, to be read or written; whether it is cached or not.
+    fn looked_up(&mut self, _key: ExtentKey) {}
+
+    /// Whether it wants to see the unit that is evicted next, before the next candidate.
+    fn wants_victim(&mut self) -> bool {
+        false
+    }
+
+    /// The extents in the unit that is evicted next, with their classes; `None`: there is room.
+    fn saw_victim(&mut self, _extents: Option<&mut dyn Iterator<Item = (ExtentKey, ClassId)>>) {}
+
     /// An extent was evicted on probation, or is being overwritten or trimmed; what it deserves should it come again.
     fn dropped(&mut self, _key: ExtentKey, _again: Admitted) {}
 
@@ -169,11 +185,13 @@ pub enum AdmissionKind {
     SecondMiss,
     /// See [`BySource`].
     BySource,
+    /// See [`TwoLevel`].
+    TwoLevel,
 }
 
 impl AdmissionKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Probation, Self::All, Self::SecondMiss, Self::BySource];
+    pub const ALL: [Self; 5] = [Self::Probation, Self::All, Self::SecondMiss, Self::BySource, Self::TwoLevel];
 
     /// Its name in configurations and on command lines.
     #[must_use]
@@ -183,6 +201,7 @@ impl AdmissionKind {
             Self::All => "all",
             Self::SecondMiss => "second-miss",
             Self::BySource => "by-source",
+            Self::TwoLevel => "two-level",
         }
     }
 
@@ -200,6 +219,7 @@ impl AdmissionKind {
             Self::All => Box::new(All),
             Self::SecondMiss => Box::new(SecondMiss::new(extents, seed)),
             Self::BySource => Box::new(BySource),
+            Self::TwoLevel => Box::new(TwoLevel::new(extents)),
         }
     }
 
@@ -210,6 +230,7 @@ impl AdmissionKind {
             Self::All | Self::BySource => 0,
             Self::Probation => Probation::ram_bytes_max(extents),
             Self::SecondMiss => SecondMiss::ram_bytes_max(extents),
+            Self::TwoLevel => TwoLevel::ram_bytes_max(extents),
         }
     }
 
@@ -217,8 +238,8 @@ impl AdmissionKind {
     #[must_use]
     pub const fn lanes(self, weus: u32) -> u32 {
         match self {
-            Self::Probation | Self::BySource if weus as u64 > WEU_COUNT_MIN => 2,
-            Self::Probation | Self::All | Self::SecondMiss | Self::BySource => 1,
+            Self::Probation | Self::BySource | Self::TwoLevel if weus as u64 > WEU_COUNT_MIN => 2,
+            Self::Probation | Self::All | Self::SecondMiss | Self::BySource | Self::TwoLevel => 1,
         }
     }
 }
@@ -230,6 +251,10 @@ impl CacheManager {
     pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted> {
         if from.source == Source::Write {
             self.weus.looked_up(key, false);
+            self.admission.looked_up(key);
+        }
+        if self.admission.wants_victim() {
+            self.show_victim();
         }
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
         let admitted = self
@@ -243,6 +268,24 @@ impl CacheManager {
         }
         let band = self.band(from.class);
         admitted.map(|a| Admitted { lane: if has_lanes { a.lane } else { Lane::Main }, band, ..a })
+    }
+
+    /// Shows the policy of admission what makes room for new content.
+    fn show_victim(&mut self) {
+        // What is free ahead of need is no room.
+        let has_room = self.weus.coming_free_count() > self.settings.free_reserve() + 1;
+        let victim = if has_room { None } else { self.weus.victim(&self.rules) };
+        let Some(Victim { weu, .. }) = victim else { return self.admission.saw_victim(None) };
+        let (weus, files) = (&self.weus, &self.files);
+        let is_base = |key, entry| {
+            let base = |found| matches!(found, Reference::Base(at, number) if (at, number) == (weu, entry));
+            files.find(key, base).is_some()
+        };
+        let mut extents = (0..weus.entry_count(weu) as u16).filter_map(|entry| {
+            let key = weus.key(weu, entry)?;
+            is_base(key, entry).then(|| (key, weus.class_of(weu, entry)))
+        });
+        self.admission.saw_victim(Some(&mut extents));
     }
 
     /// From now on writes are spared so much.

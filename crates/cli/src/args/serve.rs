@@ -1,7 +1,7 @@
 //! `nitro serve`
 
 use clap::{Args, ValueEnum};
-use nitro_cache::admission::AdmissionKind;
+use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::destage::DestageKind;
 use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
@@ -91,6 +91,10 @@ struct VolumeArgs {
     /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_max: Option<u8>,
+    /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
+    /// [default: allocate]
+    #[arg(long, value_name = "POLICY", requires = "origin")]
+    write_policy: Option<WritePolicy>,
 }
 
 #[derive(Debug, Args)]
@@ -155,7 +159,8 @@ struct CacheArgs {
     #[arg(long, value_name = "SIZE", requires = "endurance")]
     drive_size: Option<Size>,
     /// Which new content is admitted: probation (all, in units of its own until it is used again), all, second-miss (extents
-    /// at their second miss), by-source (all, with written content in separate write-evict units) [default: probation]
+    /// at their second miss), by-source (all, with written content in separate write-evict units), two-level (metadata of file
+    /// systems, and data that is accessed more often than what makes room for it) [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,
     /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat]
@@ -301,6 +306,7 @@ impl ServeArgs {
             emulate_disk: self.volume.emulate_disk,
             dirty_share_min: self.volume.dirty_share_min,
             dirty_share_max: self.volume.dirty_share_max,
+            write_policy: self.volume.write_policy,
         };
         Ok(Config {
             server: ServerConfig::default(),

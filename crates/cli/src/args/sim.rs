@@ -100,8 +100,9 @@ pub(crate) struct CacheSettings {
     #[arg(long, value_name = "PCT")]
     fingerprint_index: Option<String>,
     /// Which new content is admitted to write-evict units: probation (all, in units of its own until it is used again), all,
-    /// second-miss (extents at their second miss), by-source (all, with written content in separate units) [default: probation
-    /// for variant weu, as the server; else all]
+    /// second-miss (extents at their second miss), by-source (all, with written content in separate units), two-level (metadata,
+    /// and data that is accessed more often than what makes room for it) [default: probation for variant weu, as the server; else
+    /// all]
     #[arg(long, value_name = "POLICY")]
     admission: Option<String>,
     /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat for variant
@@ -123,6 +124,13 @@ pub(crate) struct CacheSettings {
     /// origin [default: merge]
     #[arg(long, value_name = "HOW")]
     partial_writes: Option<String>,
+    /// Which written content is cached: allocate (all), update (what was cached before), invalidate (none) [default: allocate]
+    #[arg(long, value_name = "POLICY")]
+    write_policy: Option<String>,
+    /// What each class of requests deserves: file-server, database, hypervisor, or a file in TOML or Open-CAS's CSV; classes are
+    /// those of the trace, rules are not applied [default: all the same]
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub(crate) classes: Option<PathBuf>,
     /// Consecutive bytes from which on the reads of a stream bypass the cache; 0: never [default: 0]
     #[arg(long, value_name = "SIZE")]
     sequential: Option<String>,
@@ -176,6 +184,7 @@ impl SimArgs {
             (Knob::WriteBudget, &cache.write_budget),
             (Knob::Recipes, &cache.recipes),
             (Knob::PartialWrites, &cache.partial_writes),
+            (Knob::WritePolicy, &cache.write_policy),
             (Knob::Sequential, &cache.sequential),
             (Knob::Compression, &cache.compression),
             (Knob::Warmup, &cache.warmup),

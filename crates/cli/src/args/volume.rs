@@ -2,6 +2,7 @@
 
 use super::{ControlArgs, OutputArgs};
 use clap::{Args, Subcommand};
+use nitro_cache::admission::WritePolicy;
 use nitro_console::size::Size;
 use nitro_server::config::{Emulation, Mode};
 use std::path::PathBuf;
@@ -61,8 +62,11 @@ pub(crate) enum VolumeCommand {
         /// The volume's name
         volume: String,
         /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
-        #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max"])]
+        #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max", "write_policy"])]
         mode: Option<Mode>,
+        /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
+        #[arg(long, value_name = "POLICY")]
+        write_policy: Option<WritePolicy>,
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]
@@ -165,6 +169,10 @@ pub(crate) struct AddArgs {
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]")]
     pub(crate) emulate_disk: Option<Emulation>,
+    /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
+    /// [default: allocate]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) write_policy: Option<WritePolicy>,
     #[command(flatten)]
     pub(crate) share: ShareArgs,
     /// Discard dirty data of the volume that prevent adding it

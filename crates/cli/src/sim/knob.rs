@@ -21,6 +21,7 @@ pub(crate) enum Knob {
     WriteBudget,
     Recipes,
     PartialWrites,
+    WritePolicy,
     Sequential,
     Compression,
     Warmup,
@@ -32,7 +33,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 22] = [
+const NAMES: [(&str, Knob); 23] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -46,6 +47,7 @@ const NAMES: [(&str, Knob); 22] = [
     ("write-budget", Knob::WriteBudget),
     ("recipes", Knob::Recipes),
     ("partial-writes", Knob::PartialWrites),
+    ("write-policy", Knob::WritePolicy),
     ("sequential", Knob::Sequential),
     ("compression", Knob::Compression),
     ("warmup", Knob::Warmup),
@@ -107,6 +109,7 @@ impl Knob {
                     _ => return Err("must be merge or fetch".into()),
                 }
             }
+            Self::WritePolicy => settings.write_policy = text.parse()?,
             Self::Sequential => settings.sequential_bytes = size(text)?,
             Self::Compression => settings.compression_mean = number(text)?,
             Self::Warmup => {

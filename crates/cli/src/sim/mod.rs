@@ -16,6 +16,7 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
+use nitro_server::classes::ClassTable;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
 use nitro_sim::workload::{self, Stored};
 use nitro_sim::{Outcome, Settings, Variant, simulate};
@@ -36,6 +37,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     for (knob, text) in args.given() {
         knob.set(&mut settings, text)
             .map_err(|why| Error::new(format_args!("{} {text}", knob.option()), why).or("see `nitro sim --help`"))?;
+    }
+    if let Some(named) = &args.cache.classes {
+        settings.classes = ClassTable::open(named).map_err(|error| error.within("--classes"))?.classes;
     }
     let source = Source::new(args)?;
     if let (Some(name), Some(objects)) = (&args.policy, args.objects) {

@@ -204,6 +204,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Period => settings.period_ns.to_string(),
         Knob::Seed => settings.seed.to_string(),
         Knob::PartialWrites => told(&settings.partial_writes),
+        Knob::WritePolicy => settings.write_policy.to_string(),
         Knob::Warmup => told(&settings.warmup),
         Knob::Load => told(&settings.timing.map(|timing| timing.load)),
         Knob::Origin => told(&settings.timing.map(|timing| timing.origin)),

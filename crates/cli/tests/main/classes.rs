@@ -171,7 +171,7 @@ fn classes_are_listed_changed_and_loaded_while_they_are_in_force() {
     )
     .unwrap();
     let loaded = place.stdout("class load cas.csv");
-    assert!(loaded.contains("2 classes and 1 rules are in force"), "{loaded}");
+    assert!(loaded.contains("1 classes and 1 rules are in force"), "{loaded}");
     let mut plain = place.client();
     plain.read(MIB, 65536);
     place.until("classified", |status| of(&status["volumes"][0]["classes"], 1, "reads") == Some(1));
@@ -191,4 +191,55 @@ fn classes_are_listed_changed_and_loaded_while_they_are_in_force() {
     assert!(server.stop().0.success());
     let refused = place.failure("serve --origin vm.img --cache cache.img --classes vms", 1);
     assert!(refused.contains("name a file, or one of none, file-server"), "{refused}");
+}
+
+#[test]
+fn what_a_file_system_says_gives_its_blocks_their_classes() {
+    let place = Place::new();
+    let files = place.path("files");
+    for number in 0..200 {
+        let inside = files.join(format!("d{}", number % 9));
+        fs::create_dir_all(&inside).unwrap();
+        fs::write(inside.join(format!("f{number}")), noise(number, 3000)).unwrap();
+    }
+    fs::write(files.join("large"), noise(77, 6 << 20)).unwrap();
+    let (files, image) = (files.to_str().unwrap().to_owned(), place.path("vm.img").to_str().unwrap().to_owned());
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
+    let made = std::process::Command::new("mke2fs")
+        .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-d", &files, &image, "64M"])
+        .env("PATH", path)
+        .status();
+    assert!(made.unwrap().success());
+    let bytes = fs::read(&image).unwrap();
+    let arguments = "--cache cache.img --cache-size 128M --ram 0 --sequential-threshold 0 --classes hypervisor";
+    let server = place.serve(&format!("--origin vm.img {arguments}"));
+    let mut client = place.client();
+    read_scattered(&mut client, 0, 64 * MIB);
+    // Where inodes come after their data, the data have their class later.
+    let status = place.until("classified", |status| {
+        let classes = &status["caches"][0]["classes"];
+        let held = |id| of(classes, id, "cached_bytes").unwrap_or(0);
+        held(1) > MIB && held(3) >= 9 * 4096 && held(4) >= MIB / 2 && held(10) >= 5 * MIB && held(1) < 16 * MIB
+    });
+    let detection = &status["volumes"][0]["detection"];
+    assert_eq!(detection["file_systems"], 1, "{detection}");
+    assert!(detection["inodes"].as_u64() >= Some(210), "{detection}");
+    let text = place.stdout("status");
+    assert!(text.contains("1 file systems") && text.contains("metadata: "), "{text}");
+    drop(client);
+    assert!(server.stop().0.success());
+    // In write-back, what is written is told apart too.
+    place.file("new.img", 64 * MIB);
+    let arguments = arguments.replace("cache.img", "other.img");
+    let server = place.serve(&format!("--origin new.img --name vm --mode write-back {arguments}"));
+    let mut client = place.client();
+    for (number, piece) in bytes.chunks(1 << 20).enumerate() {
+        assert_eq!(client.write(number as u64 * MIB, piece), 0);
+    }
+    assert_eq!(client.flush(), 0);
+    let held = |status: &Value, id| of(&status["caches"][0]["classes"], id, "cached_bytes").unwrap_or(0);
+    place.until("classified", |status| held(status, 1) > MIB && held(status, 4) >= MIB / 2);
+    assert!(place.stdout("volume set vm --write-policy update").contains("write policy update"));
+    drop(client);
+    assert!(server.stop().0.success());
 }

@@ -42,6 +42,7 @@ use bytes::Bytes;
 use destage::Destage;
 pub(crate) use destage::{ROUNDS_MAX as DESTAGE_ROUNDS_MAX, round_bytes as destage_round_bytes};
 use nitro_cache::CacheManager;
+use nitro_cache::admission::WritePolicy;
 use nitro_cache::pattern::StreamDetector;
 pub use nitro_port::buf::Pieces;
 use nitro_port::buf::held_bytes;
@@ -102,6 +103,8 @@ pub struct Volume<F, O, C> {
     may_be_dirty: AtomicBool,
     /// The class of requests that do not say theirs.
     class: AtomicU8,
+    /// Which written content is cached, by its place among [`WritePolicy::ALL`].
+    write_policy: AtomicU8,
     /// Writes of the origin that have returned, and how many of them a flush has made durable.
     origin_writes: AtomicU64,
     origin_durable: AtomicU64,
@@ -142,6 +145,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             may_be_dirty: AtomicBool::new(may_be_dirty),
             attached: AtomicBool::new(true),
             class: AtomicU8::new(ClassId::UNCLASSIFIED.number()),
+            write_policy: AtomicU8::new(0),
             // What an earlier start wrote may not be durable either.
             origin_writes: AtomicU64::new(1),
             origin_durable: AtomicU64::new(0),
@@ -181,6 +185,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// The class of requests that do not say theirs.
     pub fn class(&self) -> ClassId {
         ClassId::new(self.class.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// Which written content is cached.
+    pub fn write_policy(&self) -> WritePolicy {
+        let place = usize::from(self.write_policy.load(Ordering::Relaxed));
+        WritePolicy::ALL.get(place).copied().unwrap_or_default()
+    }
+
+    /// Sets which written content is cached, from now on.
+    pub fn set_write_policy(&self, policy: WritePolicy) {
+        self.write_policy.store(policy as u8, Ordering::Relaxed);
     }
 
     /// Sets the class of requests that do not say theirs, from now on.

@@ -116,7 +116,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Waits until some of `extents` may become dirty. While destage of the volume fails, waits no longer than
-    /// [`dirty_wait`](crate::EngineSettings::dirty_wait) from its first failure on.
+    /// [`dirty_wait`](crate::EngineSettings::dirty_wait) from its first failure on. `None`: volumes whose destage fails have all the
+    /// room, and nothing that this one does makes it less.
     ///
     /// # Errors
     /// [`Error::Destage`] then; [`Error::Poisoned`] where nothing can be made durable any more; [`Error::Origin`] where the
@@ -125,17 +126,20 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         &self,
         extents: u64,
         context: &RequestContext,
-    ) -> Result<Admitted<'_, F, C>, Error> {
+    ) -> Result<Option<Admitted<'_, F, C>>, Error> {
         let mut starved = None;
         if let Some(admitted) = self.try_admit(extents) {
-            return Ok(admitted);
+            return Ok(Some(admitted));
         }
         loop {
             let room = self.cache.room.listen();
             if let Some(admitted) = self.try_admit(extents) {
-                return Ok(admitted);
+                return Ok(Some(admitted));
             }
             self.check_room(context)?;
+            if self.cache.is_crowded_out(self.options.object) {
+                return Ok(None);
+            }
             starved.get_or_insert_with(|| self.destage.starved());
             // Others may have taken all the room.
             self.cache.destage_wanted.notify(usize::MAX);

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::insert::Content;
 use crate::kept::{Kept, OVERHEAD_BYTES, Room, settle};
 use bytes::Bytes;
-use nitro_cache::admission::Provenance;
+use nitro_cache::admission::{Provenance, WritePolicy};
 use nitro_cache::{Gone, Location};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind as DeviceErrorKind, Origin};
@@ -232,8 +232,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             if let Some(reason) = self.cache.ledger.failed() {
                 return Err(Error::Poisoned { reason });
             }
-            if self.is_cached() {
-                return self.write_back(offset, data, fua, context).await;
+            // Where others leave no room, the origin gets it at once: it is well.
+            if self.is_cached() && self.write_back(offset, data.clone(), fua, context).await? {
+                return Ok(());
             }
         }
         let extents = self.extents(offset, len);
@@ -246,7 +247,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 before.bytes.insert(index, bytes.clone());
             }
         }
+        let policy = self.write_policy();
+        // In ascending order.
+        let mut cached = Vec::new();
         self.forget_cached(extents.clone(), |index, location| {
+            if policy == WritePolicy::Update {
+                cached.push(index);
+            }
             if is_edge(index) {
                 before.locations.insert(index, location);
             }
@@ -260,6 +267,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         let mut contents: Vec<_> = if self.is_cached() {
             let content = |(i, index)| {
+                if !policy.takes(cached.binary_search(&index).is_ok() || before.bytes.contains_key(&index)) {
+                    return None;
+                }
                 let known = known.get(i).copied().flatten();
                 Some((index, self.content(index, (offset, &data), known, &before)?))
             };

@@ -21,26 +21,32 @@ use std::sync::atomic::Ordering;
 const CLOSED: &str = "the cache is being closed";
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
+    /// `false`: other volumes, whose destage fails, have all the room for dirty data; a part may be buffered.
     pub(super) async fn write_back(
         &self,
         offset: u64,
         mut data: Bytes,
         fua: bool,
         context: &RequestContext,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let mut extents = self.extents(offset, data.len() as u64);
         self.may_be_dirty.store(true, Ordering::SeqCst);
         let writing = self.flights.begin_write(extents.clone(), Touches::Buffer, context, |_, _| {}).await;
         let mut logged = true;
         while !extents.is_empty() {
-            let admitted = self.admit_dirty(extents.end - extents.start, context).await?;
+            let Some(admitted) = self.admit_dirty(extents.end - extents.start, context).await? else {
+                return Ok(false);
+            };
             let part = extents.start..extents.start + admitted.extents;
             extents.start = part.end;
             let data = if extents.is_empty() { std::mem::take(&mut data) } else { data.clone() };
             logged &= self.buffer(&writing, part, (offset, data), admitted, context).await?;
         }
         drop(writing);
-        if fua && !logged { self.flush_buffered().await } else { Ok(()) }
+        if fua && !logged {
+            self.flush_buffered().await?;
+        }
+        Ok(true)
     }
 
     /// Takes a part of a write. Says whether the write log has it.

@@ -109,13 +109,14 @@ impl Room<'_> {
     }
 
     /// Whether the volume may take so much in all, where it has taken `own` already. Never more than there is: what was admitted
-    /// finds room without destage. Where others write back, at least `left` is left to those that have nothing dirty yet.
-    fn fits(&self, own: u64, own_after: u64, left: u64) -> bool {
+    /// finds room without destage. Where others write back, at least `left` is left to those that have nothing dirty yet, of which
+    /// each may take `first` of what is kept for others.
+    fn fits(&self, own: u64, own_after: u64, (left, first): (u64, u64)) -> bool {
         if self.all_after > self.max {
             return false;
         }
         let taker = self.takers.get(&self.asks).copied().unwrap_or_default();
-        if own == 0 || own_after <= self.min(&taker) {
+        if own == 0 && own_after <= first || own_after <= self.min(&taker) {
             return true;
         }
         let others = || self.takers.iter().filter(|(object, _)| **object != self.asks);
@@ -167,7 +168,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
         };
         let own_weus = u64::from(manager.pinned_count_of(asks)) + (admitted(asks) + extents) / per_weu;
         let own = dirty(asks);
-        in_extents.fits(own, own + extents, 0) && in_weus.fits(own, own_weus, 1)
+        in_extents.fits(own, own + extents, (0, per_weu)) && in_weus.fits(own, own_weus, (1, 1))
+    }
+
+    /// Whether a volume that has nothing dirty finds no room because of others whose destage fails.
+    pub(crate) fn is_crowded_out(&self, object: ObjectId) -> bool {
+        let takers = self.shares.0.lock();
+        let manager = self.manager.lock();
+        let is_sick = |(other, taker): (&ObjectId, &Taker)| {
+            *other != object && taker.failing && manager.pinned_count_of(*other) > 0
+        };
+        let own = takers.get(&object).map_or(0, |taker| taker.admitted) + manager.dirty_count_of(object);
+        own == 0 && takers.iter().any(is_sick) && !self.has_room(&manager, &takers, object, 1)
     }
 
     fn part_for_dirty(&self, all: u64) -> u64 {

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
 use nitro_engine::manager::Settings;
-use nitro_engine::manager::admission::AdmissionKind;
+use nitro_engine::manager::admission::{AdmissionKind, WritePolicy};
+use nitro_engine::manager::class::{Allocation, Band, ClassPolicy, Classes};
 use nitro_engine::manager::destage::DestageKind;
 use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
@@ -20,7 +21,7 @@ use nitro_engine::{
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
-use nitro_units::{Generation, ObjectId, WeuId};
+use nitro_units::{ClassId, Generation, ObjectId, WeuId};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,6 +79,9 @@ fn settings(seed: u64) -> EngineSettings {
     }
 }
 
+/// Classes of volumes that are told apart.
+const CLASSES: usize = 4;
+
 /// Half of the seeds run policies other than the ones by default.
 fn with_policies(manager: Settings, seed: u64) -> Settings {
     let mut rng = Rng::new(seed ^ 0xB01C);
@@ -85,7 +89,22 @@ fn with_policies(manager: Settings, seed: u64) -> Settings {
         return manager;
     }
     let mut one_of = |count: usize| rng.below(count as u64) as usize;
+    let mut classes = Classes::default();
+    for class in ClassId::all().take(CLASSES) {
+        let policy = ClassPolicy {
+            priority: Band::ALL[one_of(Band::COUNT)],
+            allocation: Allocation::ALL[one_of(Allocation::ALL.len())],
+            min_percent: [0, 0, 5][one_of(3)],
+            max_percent: [100, 100, 40][one_of(3)],
+            ..ClassPolicy::default()
+        };
+        classes.set(class, policy);
+    }
+    // Where there are enough units to tell bands apart, little is evicted.
+    let weus = [8, 9, 16, 64][one_of(4)];
     Settings {
+        cache_bytes: weus * u64::from(WEU_BYTES),
+        classes,
         admission: AdmissionKind::ALL[one_of(AdmissionKind::ALL.len())],
         destage: DestageKind::ALL[one_of(DestageKind::ALL.len())],
         eviction: EvictionKind::ALL[one_of(EvictionKind::ALL.len())],
@@ -497,6 +516,8 @@ impl Nitro {
             let mode = self.traits.mode(&mut rng);
             let options = VolumeOptions { object: ObjectId(n as u16 + 1), read_only: false, mode };
             let volume = Volume::new(cache.clone(), origin, options);
+            volume.set_class(ClassId::all().nth(rng.below(CLASSES as u64) as usize).unwrap_or_default());
+            volume.set_write_policy(WritePolicy::ALL[rng.below(WritePolicy::ALL.len() as u64) as usize]);
             let [ahead, destaging] = [0; 2].map(|_| volume.clone());
             sim.spawn(async move { ahead.readahead_worker().await });
             sim.spawn(async move { destaging.destage_worker().await });

@@ -1,11 +1,12 @@
 //! Single requests: single flight, scan resistance, promotion, partial writes, odd alignments, bounds.
 
 use crate::simulation::{Jittery, SimClock, Simulation};
+use nitro_cache::admission::WritePolicy;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
-use nitro_engine::{Cache, EngineSettings, ErrorKind, Volume, VolumeOptions, WriteMode};
+use nitro_engine::{Cache, Classifier, EngineSettings, ErrorKind, Learned, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
-use nitro_units::ObjectId;
+use nitro_units::{ClassId, ObjectId};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -121,4 +122,58 @@ fn bounds_and_read_only_are_refused() {
         assert_eq!(client.read(MIB + 511, 1).await.unwrap().concat(), [0]);
         assert!(client.read(5, 0).await.unwrap().is_empty());
     });
+}
+
+#[test]
+fn what_is_written_is_cached_as_the_write_policy_says() {
+    for (policy, found) in [
+        (WritePolicy::Allocate, [true, true]),
+        (WritePolicy::Update, [false, true]),
+        (WritePolicy::Invalidate, [false, false]),
+    ] {
+        let (sim, volume) = volume(MIB, |_| {}, false);
+        volume.set_write_policy(policy);
+        let cached = sim.run(async move {
+            let extent = |number: u64| number * 8 * KIB;
+            volume.read(extent(3), 8 * KIB).await.unwrap();
+            volume.cache().settled().await;
+            for number in [2, 3] {
+                volume.write(extent(number), BufMut::zeroed(8 << 10).freeze(), false).await.unwrap();
+            }
+            volume.cache().settled().await;
+            [2, 3].map(|number| volume.explain(extent(number)).unwrap().stored.is_some())
+        });
+        assert_eq!(cached, found, "{policy}");
+    }
+}
+
+/// Says that the second MiB of a volume is of class 5, and once it has seen the third that the first is of class 6.
+struct Told;
+
+impl Classifier for Told {
+    fn look(&self, offset: u64, _: &[u8], learned: &mut Vec<Learned>) -> Option<ClassId> {
+        if offset / MIB == 2 {
+            learned.push((0..MIB, ClassId::new(6)?));
+        }
+        ClassId::new(5).filter(|_| offset / MIB == 1)
+    }
+}
+
+#[test]
+fn blocks_say_their_class_when_they_come_and_later() {
+    let (sim, volume) = volume(3 * MIB, |_| {}, false);
+    volume.classify_by(Some(Arc::new(Told)));
+    let class = ClassId::new(9).unwrap();
+    let held = sim.run(async move {
+        for at in [0, 8 * KIB, MIB] {
+            volume.read(at, 8 * KIB).await.unwrap();
+        }
+        volume.read_as(class, MIB + 8 * KIB, 8 * KIB).await.unwrap();
+        volume.cache().settled().await;
+        let before = volume.cache().cached_by_class();
+        volume.read(2 * MIB, 8 * KIB).await.unwrap();
+        volume.cache().settled().await;
+        [before, volume.cache().cached_by_class()].map(|held| [held[0], held[5], held[6], held[9]])
+    });
+    assert_eq!(held, [[2, 1, 0, 1], [1, 1, 2, 1]]);
 }

@@ -1,6 +1,7 @@
 //! `[volume.NAME]`
 
 use super::Mode;
+use nitro_cache::admission::WritePolicy;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
 use nitro_units::ClassId;
@@ -29,6 +30,8 @@ pub struct VolumeConfig {
     pub dedup_domain: Option<String>,
     /// The class, 1 to 31, of requests that do not say theirs; not classified if not given.
     pub class: Option<u8>,
+    /// Which written content is cached: `allocate` (all), `update` (what was cached before), `invalidate` (none).
+    pub write_policy: Option<WritePolicy>,
     /// Make the origin as slow as a hard disk.
     pub emulate_disk: Option<Emulation>,
     /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back.

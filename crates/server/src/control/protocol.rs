@@ -15,6 +15,7 @@ use crate::classes::Change;
 use crate::config::Emulation;
 use crate::cos::CosAction;
 use nitro_cache::Missed;
+use nitro_cache::admission::WritePolicy;
 use nitro_cache::weu::Space;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,9 @@ pub enum Command {
         /// See [`dirty_share_max`](Volume::dirty_share_max).
         #[serde(default)]
         dirty_share_max: Option<u8>,
+        /// Which written content is cached; as it is if not given.
+        #[serde(default)]
+        write_policy: Option<WritePolicy>,
     },
     /// Serves another volume.
     VolumeAdd(AddVolume),
@@ -143,6 +147,9 @@ pub struct AddVolume {
     /// The class of requests that do not say theirs.
     #[serde(default)]
     pub class: Option<u8>,
+    /// Which written content is cached.
+    #[serde(default)]
+    pub write_policy: Option<WritePolicy>,
     /// Slow the origin down to a disk of that kind.
     pub emulate_disk: Option<Emulation>,
     /// See [`dirty_share_min`](Volume::dirty_share_min).
@@ -564,6 +571,8 @@ pub struct Volume {
     pub dedup_domain: Option<String>,
     /// The class of requests that do not say theirs; 0: not classified.
     pub class: u8,
+    /// Which written content is cached.
+    pub write_policy: WritePolicy,
     /// What was asked for, by class; empty: nothing was classified.
     pub classes: Vec<ClassOfRequests>,
     /// What its blocks say; `None`: nobody looks.

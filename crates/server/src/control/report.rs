@@ -233,6 +233,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         mode: export.volume.mode().to_string(),
         dedup_domain: export.dedup_domain.clone(),
         class: export.volume.class().number(),
+        write_policy: export.volume.write_policy(),
         classes: classes_of_requests(export),
         detection: export.detector.as_ref().map(|detector| detection(&detector.counters())),
         dirty_bytes: export.dirty_bytes(),

@@ -71,7 +71,8 @@ impl VolumeExport {
         let (mut left, mut read) = (READ_BYTES_MAX, Vec::new());
         // A partition table names superblocks, and a superblock the groups.
         for _ in 0..3 {
-            for range in detector.detector.lock().worth_reading() {
+            let worth_reading = detector.detector.lock().worth_reading();
+            for range in worth_reading {
                 if !read.contains(&range) && range.end - range.start <= left {
                     left -= range.end - range.start;
                     self.show(detector, range.clone()).await;

@@ -8,6 +8,7 @@ use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
 use crate::export::VolumeExport;
 use crate::origins::{self, CosOrigin, origin_of};
+use nitro_cache::admission::WritePolicy;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_engine::{DirtyShare, Health, WriteMode};
@@ -86,6 +87,7 @@ impl Served {
         name: &str,
         mode: Option<WriteMode>,
         (min, max): (Option<u8>, Option<u8>),
+        write_policy: Option<WritePolicy>,
     ) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         let before = export.volume.dirty_share();
@@ -102,8 +104,15 @@ impl Served {
             }
             export.volume.set_dirty_share(share);
         }
+        if let Some(policy) = write_policy {
+            export.volume.set_write_policy(policy);
+        }
         match mode {
             Some(mode) => self.set_mode(name, mode).await,
+            None if min.or(max).is_none() => {
+                let policy = export.volume.write_policy();
+                Ok(outcome(&export, format_args!("volume {name}: write policy {policy}, until the server ends")))
+            }
             None => {
                 let DirtyShare { min_percent, max_percent } = share;
                 let min =
@@ -264,6 +273,7 @@ impl Served {
             emulate_disk: wanted.emulate_disk,
             dirty_share_min: wanted.dirty_share_min,
             dirty_share_max: wanted.dirty_share_max,
+            write_policy: wanted.write_policy,
         };
         let mode = check(&name, &config, entry.path.is_some())?;
         let origin = origin_of(&config.origin)?.open(&name, &config).await?;

@@ -134,6 +134,7 @@ pub(super) async fn admit(
     let volume = Volume::new(Arc::clone(&entry.cache), device, options);
     volume.set_dirty_share(config.dirty_share());
     volume.set_class(config.class());
+    volume.set_write_policy(config.write_policy.unwrap_or_default());
     Ok(VolumeExport::new(name, config, volume, entry, export.guard))
 }
 

@@ -14,7 +14,7 @@ use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
-use nitro_units::{ClassId, Fingerprint, WeuId};
+use nitro_units::{Fingerprint, WeuId};
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
 const SAVING_MIN: u32 = 16;
@@ -285,7 +285,7 @@ impl Weus {
         {
             return Ok(true);
         }
-        let class = ClassId::UNCLASSIFIED;
+        let class = piece.class();
         let from = if piece.op() == Op::Write { Provenance::written(class) } else { Provenance::read(class) };
         let Some(admitted) = self.manager.admit(piece.key, Provenance { used, ..from }) else { return Ok(false) };
         let shelf = admitted.shelf();
@@ -293,6 +293,7 @@ impl Weus {
         while let Some(weu) = self.opened(shelf)? {
             match self.manager.append(weu, piece.key, fingerprint, stored) {
                 Append::At(location) => {
+                    self.manager.classify(&location, class);
                     self.manager.heat(&location, admitted);
                     self.note(&location, piece.fingerprint, stored);
                     break;

@@ -128,11 +128,11 @@ impl DirtyList {
 mod tests {
     use super::*;
     use nitro_trace::Op;
-    use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId};
+    use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, ObjectId};
 
     fn piece(index: u64, offset: u32, len: u32) -> Piece {
         let key = ExtentKey::new(ObjectId(3), ExtentIndex(index));
-        Piece::new((0, Op::Write, true), key, (offset, len), Fingerprint([0; 20]), None)
+        Piece::new((0, Op::Write, ClassId::default(), true), key, (offset, len), Fingerprint([0; 20]), None)
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl<R: Reader> Live<R> {
                 Content::Known(_) => self.prints.get(number).copied().unwrap_or(Fingerprint([0; 20])),
             };
             let last = index + 1 == extents.end;
-            let about = (time_ns, request.op, last);
+            let about = (time_ns, request.op, request.class, last);
             out.push(Piece::new(about, self.key(object, index), (from as u32, (to - from) as u32), print, compressed));
         }
     }

@@ -1,15 +1,17 @@
 //! One extent's share of a request.
 
 use nitro_trace::Op;
-use nitro_units::{ExtentKey, Fingerprint};
+use nitro_units::{ClassId, ExtentKey, Fingerprint};
 
 /// Bytes of an encoded piece.
 pub(super) const PIECE_BYTES: usize = 48;
 /// The highest bit of `packed`: the last piece of its request.
 const LAST: u32 = 1 << 31;
-const OP_SHIFT: u32 = 24;
+const CLASS_SHIFT: u32 = 26;
+const OP_SHIFT: u32 = 23;
+const OP_MASK: u32 = 0b111;
 /// The size after compression is told; in the lower bits.
-const KNOWN: u32 = 1 << 23;
+const KNOWN: u32 = 1 << 22;
 const SIZE_MASK: u32 = KNOWN - 1;
 
 /// What a request does to one extent, with what the extent holds afterwards.
@@ -29,9 +31,9 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// A piece; `compressed_bytes` of the whole extent, where that is known, below 8 MiB.
+    /// A piece; `compressed_bytes` of the whole extent, where that is known, below 4 MiB.
     pub(crate) fn new(
-        (time_ns, op, last): (u64, Op, bool),
+        (time_ns, op, class, last): (u64, Op, ClassId, bool),
         key: ExtentKey,
         (offset, len): (u32, u32),
         fingerprint: Fingerprint,
@@ -39,20 +41,27 @@ impl Piece {
     ) -> Self {
         let number = Op::ALL.iter().position(|o| *o == op).unwrap_or_default() as u32;
         let size = compressed_bytes.map_or(0, |bytes| KNOWN | bytes.min(SIZE_MASK));
-        let packed = number << OP_SHIFT | size | if last { LAST } else { 0 };
+        let class = u32::from(class.number()) << CLASS_SHIFT;
+        let packed = class | number << OP_SHIFT | size | if last { LAST } else { 0 };
         Self { time_ns, key, fingerprint, offset, len, packed }
     }
 
     /// What is asked for.
     #[must_use]
     pub const fn op(&self) -> Op {
-        match (self.packed & !LAST) >> OP_SHIFT {
+        match self.packed >> OP_SHIFT & OP_MASK {
             0 => Op::Read,
             1 => Op::Write,
             2 => Op::Trim,
             3 => Op::Flush,
             _ => Op::Other,
         }
+    }
+
+    /// The request's class.
+    #[must_use]
+    pub fn class(&self) -> ClassId {
+        ClassId::new(((self.packed & !LAST) >> CLASS_SHIFT) as u8).unwrap_or_default()
     }
 
     /// Whether it is the last piece of its request.
@@ -101,13 +110,15 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_survive_encoding(
-            (time, op, last) in (any::<u64>(), 0usize..5, any::<bool>()),
+            (time, op, class, last) in (any::<u64>(), 0usize..5, 0u8..32, any::<bool>()),
             (object, index, offset, len) in (any::<u16>(), 0u64..1 << 48, any::<u32>(), any::<u32>()),
             print in any::<[u8; 20]>(),
-            size in prop::option::of(0u32..1 << 23),
+            size in prop::option::of(0u32..1 << 22),
         ) {
             let key = ExtentKey::new(ObjectId(object), ExtentIndex(index));
-            let piece = Piece::new((time, Op::ALL[op], last), key, (offset, len), Fingerprint(print), size);
+            let class = ClassId::new(class).unwrap_or_default();
+            let piece = Piece::new((time, Op::ALL[op], class, last), key, (offset, len), Fingerprint(print), size);
+            prop_assert_eq!(piece.class(), class);
             prop_assert_eq!((piece.op(), piece.is_last(), piece.compressed_bytes()), (Op::ALL[op], last, size));
             let mut bytes = [0; PIECE_BYTES];
             piece.encode(&mut bytes);

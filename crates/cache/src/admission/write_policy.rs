@@ -1,0 +1,51 @@
+//! What becomes of the cache when the origin is written to (Azor, "Static decision for I/O misses").
+
+/// Which written content is cached. What the origin has not got, in write-back, always is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WritePolicy {
+    /// All: Azor's `write-hdd-ssd`.
+    #[default]
+    Allocate,
+    /// What takes the place of cached content: `write-hdd-upd`.
+    Update,
+    /// None; what was cached of it is forgotten: `write-hdd-inv`.
+    Invalidate,
+}
+
+impl WritePolicy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Allocate, Self::Update, Self::Invalidate];
+
+    /// Its name in configurations and on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Update => "update",
+            Self::Invalidate => "invalidate",
+        }
+    }
+
+    /// The policy of that name, or of the paper's.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "write-hdd-ssd" => Some(Self::Allocate),
+            "write-hdd-upd" => Some(Self::Update),
+            "write-hdd-inv" => Some(Self::Invalidate),
+            name => Self::ALL.into_iter().find(|policy| policy.name() == name),
+        }
+    }
+
+    /// Whether content is cached that takes the place of what was cached, or not.
+    #[must_use]
+    pub const fn takes(self, was_cached: bool) -> bool {
+        match self {
+            Self::Allocate => true,
+            Self::Update => was_cached,
+            Self::Invalidate => false,
+        }
+    }
+}
+
+crate::settings::by_name!(WritePolicy, "write policy");
