@@ -175,7 +175,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         uuid: [u8; 16],
         epoch: u64,
     ) -> Result<Arc<Self>, Error> {
-        Self::format_logged(flash, None, MissingLog::Refuse, clock, settings, uuid, epoch).await
+        Box::pin(Self::format_logged(flash, None, MissingLog::Refuse, clock, settings, uuid, epoch)).await
     }
 
     /// As [`format`](Self::format), with a write log: what is acknowledged in write-back is durable there. The log's

@@ -167,10 +167,10 @@ impl Eviction for Heat {
         let main = main.min_by_key(|weu| units.heat(*weu));
         // Of the band's own units: there may be others.
         let on_probation = self.probation.len() * PROBATION_PART > self.probation.len() + self.main.len();
-        if on_probation || main.is_none() {
-            if let Some(weu) = allowed(&self.probation) {
-                return Some(Victim { weu, keep: self.keep(PROMOTED, Cooling::All, 0) });
-            }
+        if (on_probation || main.is_none())
+            && let Some(weu) = allowed(&self.probation)
+        {
+            return Some(Victim { weu, keep: self.keep(PROMOTED, Cooling::All, 0) });
         }
         Some(Victim { weu: main?, keep: self.keep(1, Cooling::ByOne, 0) })
     }

@@ -84,9 +84,9 @@ impl Image {
         let mut of = None;
         let mut in_blocks = false;
         for line in self.debugfs(&[], &stats).lines() {
-            if line.starts_with("Inode: ") {
+            if let Some(number) = line.strip_prefix("Inode: ") {
                 in_blocks = false;
-                let number: u64 = line["Inode: ".len()..].split_whitespace().next().unwrap().parse().unwrap();
+                let number: u64 = number.split_whitespace().next().unwrap().parse().unwrap();
                 of = match (number, line) {
                     (8, _) => Some(Found::Journal),
                     (_, line) if line.contains("Type: directory") => Some(Found::Directory),

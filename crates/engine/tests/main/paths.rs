@@ -164,7 +164,12 @@ fn blocks_say_their_class_when_they_come_and_later() {
     let (sim, volume) = volume(3 * MIB, |_| {}, false);
     volume.classify_by(Some(Arc::new(Told)));
     let class = ClassId::new(9).unwrap();
+    // Zeros say nothing.
+    volume.set_write_policy(WritePolicy::Invalidate);
     let held = sim.run(async move {
+        for (at, byte) in [(0, 1), (8 * KIB, 2), (MIB, 3), (MIB + 8 * KIB, 4), (2 * MIB, 5)] {
+            volume.write(at, BufMut::copy_of(&[byte; 8 << 10]).freeze(), false).await.unwrap();
+        }
         for at in [0, 8 * KIB, MIB] {
             volume.read(at, 8 * KIB).await.unwrap();
         }
