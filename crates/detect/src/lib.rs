@@ -6,14 +6,18 @@
 //! claim concerns their own volume only.
 #![forbid(unsafe_code)]
 
+mod btrfs;
 mod bytes;
 mod ext;
 mod journal;
+mod ntfs;
 mod partitions;
 mod ranges;
 mod xfs;
 
+use btrfs::{Btrfs, Room};
 use ext::Ext;
+use ntfs::Ntfs;
 use partitions::Partitions;
 use ranges::{Known, Ranges};
 use std::collections::BTreeMap;
@@ -22,6 +26,9 @@ use xfs::Xfs;
 
 /// The smallest piece of a volume that is told apart, in bytes.
 pub const PIECE_BYTES: u64 = 1 << 10;
+
+/// The part of the RAM that chunks and nodes of btrfs may take.
+const ROOM_PART: u64 = 8;
 
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +75,7 @@ pub struct Detector {
     systems: BTreeMap<u64, System>,
     ranges: Ranges,
     inodes: u64,
+    room: Room,
 }
 
 /// A file system.
@@ -75,6 +83,8 @@ pub struct Detector {
 enum System {
     Ext(Box<Ext>),
     Xfs(Box<Xfs>),
+    Btrfs(Box<Btrfs>),
+    Ntfs(Box<Ntfs>),
 }
 
 impl System {
@@ -83,13 +93,17 @@ impl System {
         match self {
             Self::Ext(ext) => ext.bounds(),
             Self::Xfs(xfs) => xfs.bounds(),
+            Self::Btrfs(btrfs) => btrfs.bounds(),
+            Self::Ntfs(ntfs) => ntfs.bounds(),
         }
     }
 
-    const fn block_bytes(&self) -> u64 {
+    fn block_bytes(&self) -> u64 {
         match self {
             Self::Ext(ext) => ext.block_bytes(),
             Self::Xfs(xfs) => xfs.block_bytes(),
+            Self::Btrfs(btrfs) => btrfs.block_bytes(),
+            Self::Ntfs(ntfs) => ntfs.block_bytes(),
         }
     }
 
@@ -98,6 +112,8 @@ impl System {
         match self {
             Self::Ext(ext) => ext.look(at, block, view),
             Self::Xfs(xfs) => xfs.look(at, block, view),
+            Self::Btrfs(btrfs) => btrfs.look(at, block, view),
+            Self::Ntfs(ntfs) => ntfs.look(at, block, view),
         }
     }
 }
@@ -107,6 +123,7 @@ struct View<'a> {
     ranges: &'a mut Ranges,
     learned: &'a mut Vec<(Range<u64>, Found)>,
     inodes: &'a mut u64,
+    room: &'a mut Room,
 }
 
 /// Whether two files' sizes are so close, or two blocks so alike, that it is no news: a file that grows would be told again and again.
@@ -137,11 +154,13 @@ impl Detector {
     /// With so much RAM at most, in bytes.
     #[must_use]
     pub fn new(ram_bytes_max: u64) -> Self {
+        let room = ram_bytes_max / ROOM_PART;
         Self {
             partitions: Partitions::default(),
             systems: BTreeMap::new(),
-            ranges: Ranges::new(ram_bytes_max),
+            ranges: Ranges::new(ram_bytes_max - room),
             inodes: 0,
+            room: Room::new(room),
         }
     }
 
@@ -151,9 +170,9 @@ impl Detector {
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return sighting };
         self.partitions.look(offset, bytes);
         self.find_system(offset..end, bytes, &mut sighting.learned);
-        let Self { systems, ranges, inodes, .. } = self;
+        let Self { systems, ranges, inodes, room, .. } = self;
         let Some((_, system)) = systems.range_mut(..end).next_back() else { return sighting };
-        let mut view = View { ranges, learned: &mut sighting.learned, inodes };
+        let mut view = View { ranges, learned: &mut sighting.learned, inodes, room };
         let bounds = system.bounds();
         // In the steps of its blocks; a larger block comes in pieces.
         let step = (system.block_bytes() as usize).min(bytes.len()).max(PIECE_BYTES as usize);
@@ -180,6 +199,8 @@ impl Detector {
         let of = |system: &System| match system {
             System::Ext(ext) => vec![ext.descriptors()],
             System::Xfs(_) => Vec::new(),
+            System::Btrfs(btrfs) => btrfs.chunk_root(),
+            System::Ntfs(ntfs) => vec![ntfs.first_records()],
         };
         self.systems.values().flat_map(of).collect()
     }
@@ -192,7 +213,7 @@ impl Detector {
             inodes: self.inodes,
             ranges: self.ranges.len() as u64,
             forgotten: self.ranges.forgotten(),
-            ram_bytes: self.ranges.ram_bytes(),
+            ram_bytes: self.ranges.ram_bytes() + self.room.bytes(),
         }
     }
 
@@ -205,14 +226,22 @@ impl Detector {
                 self.note(start, System::Ext(Box::new(ext)), learned);
             } else if let Some(xfs) = from(start).and_then(|bytes| Xfs::read(start, bytes)) {
                 self.note(start, System::Xfs(Box::new(xfs)), learned);
+            } else if let Some(ntfs) = from(start).and_then(|bytes| Ntfs::read(start, bytes)) {
+                self.note(start, System::Ntfs(Box::new(ntfs)), learned);
+            } else if let Some(btrfs) =
+                from(start.saturating_add(btrfs::SUPERBLOCK_AT)).and_then(|bytes| Btrfs::read(start, bytes))
+            {
+                self.note(start, System::Btrfs(Box::new(btrfs)), learned);
             }
         }
     }
 
-    fn note(&mut self, start: u64, system: System, learned: &mut Vec<(Range<u64>, Found)>) {
+    fn note(&mut self, start: u64, mut system: System, learned: &mut Vec<(Range<u64>, Found)>) {
         let is_known = match (self.systems.get(&start), &system) {
             (Some(System::Ext(known)), System::Ext(ext)) => known.is_same(ext),
             (Some(System::Xfs(known)), System::Xfs(xfs)) => known.is_same(xfs),
+            (Some(System::Btrfs(known)), System::Btrfs(btrfs)) => known.is_same(btrfs),
+            (Some(System::Ntfs(known)), System::Ntfs(ntfs)) => known.is_same(ntfs),
             _ => false,
         };
         if is_known {
@@ -221,10 +250,16 @@ impl Detector {
         // Made anew: what was known of the old one is not so any more.
         let end = self.systems.range(start + 1..).next().map_or(u64::MAX, |(next, _)| *next);
         self.ranges.forget(start..end);
-        let mut view = View { ranges: &mut self.ranges, learned, inodes: &mut self.inodes };
-        match &system {
+        if let Some(System::Btrfs(known)) = self.systems.remove(&start) {
+            self.room.release(&known);
+        }
+        let Self { ranges, inodes, room, .. } = self;
+        let mut view = View { ranges, learned, inodes, room };
+        match &mut system {
             System::Ext(ext) => ext.begin(&mut view),
             System::Xfs(xfs) => xfs.begin(&mut view),
+            System::Btrfs(btrfs) => btrfs.begin(&mut view),
+            System::Ntfs(ntfs) => ntfs.begin(&mut view),
         }
         self.systems.insert(start, system);
     }

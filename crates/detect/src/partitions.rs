@@ -16,10 +16,8 @@ const GPT_ENTRY: usize = 128;
 const GPT_MAGIC: &[u8] = b"EFI PART";
 /// Partitions that are remembered.
 const PARTITIONS_MAX: usize = 128;
-/// Bytes of a file system up to its superblock's end.
-const SUPERBLOCK_END: u64 = 2048;
-/// Bytes at the start of a volume or partition that tell what it is.
-const START_BYTES: u64 = 16 << 10;
+/// Bytes of a file system up to its superblock's end: that of btrfs is the last.
+const SUPERBLOCK_END: u64 = (64 << 10) + 4096;
 
 /// The partitions of a volume.
 #[derive(Debug, Default)]
@@ -86,9 +84,7 @@ impl Partitions {
     /// What tells of file systems.
     pub(crate) fn worth_reading(&self) -> Vec<Range<u64>> {
         let starts = std::iter::once(0).chain(self.starts.iter().copied());
-        let mut all: Vec<_> = starts.map(|start| start..start.saturating_add(START_BYTES)).collect();
-        // GPT's whole table.
-        all[0].end = all[0].end.max(GPT_ENTRIES_AT + (PARTITIONS_MAX * GPT_ENTRY) as u64);
-        all
+        // At the start of the volume, GPT's whole table, too.
+        starts.map(|start| start..start.saturating_add(SUPERBLOCK_END)).collect()
     }
 }

@@ -172,7 +172,7 @@ struct CacheArgs {
     #[arg(long, value_name = "FILE|PRESET", help_heading = "Cache")]
     classes: Option<PathBuf>,
 
-    /// Look at the volume's blocks for what ext2, ext3, ext4 and XFS say of them: their own, directories, journal, and files by
+    /// Look at the volume's blocks for what ext2 to ext4, XFS, btrfs and NTFS say of them: their own, directories, journal, and files by
     /// size [default: on]
     #[arg(long, value_name = "on|off", requires = "cache", help_heading = "Cache")]
     detect: Option<Switch>,

@@ -193,6 +193,37 @@ fn classes_are_listed_changed_and_loaded_while_they_are_in_force() {
     assert!(refused.contains("name a file, or one of none, file-server"), "{refused}");
 }
 
+/// Makes a file system.
+fn make(program: &str, arguments: &[&str]) {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
+    assert!(std::process::Command::new(program).args(arguments).env("PATH", path).status().unwrap().success());
+}
+
+#[test]
+fn a_file_system_that_is_made_while_it_is_served_is_found() {
+    let place = Place::new();
+    let files = place.path("files");
+    fs::create_dir(&files).unwrap();
+    (0..60).for_each(|number| fs::write(files.join(format!("f{number}")), noise(number, 9000)).unwrap());
+    let image = place.file("image", 128 * MIB);
+    make("mkfs.btrfs", &["-q", "-m", "single", "--rootdir", files.to_str().unwrap(), image.to_str().unwrap()]);
+    place.file("vm.img", 128 * MIB);
+    let server = place.serve("--origin vm.img --cache cache.img --cache-size 64M --ram 0 --mode write-back");
+    let mut client = place.client();
+    // The superblock comes last, as it does from mkfs: what leads from it to the files has been there for long.
+    for (number, piece) in fs::read(&image).unwrap().chunks(1 << 20).enumerate().rev() {
+        if piece.iter().any(|byte| *byte != 0) {
+            assert_eq!(client.write(number as u64 * MIB, piece), 0);
+        }
+    }
+    place.until("classified", |status| {
+        let volume = &status["volumes"][0]["detection"];
+        volume["file_systems"] == 1 && of(&status["caches"][0]["classes"], 1, "cached_bytes").unwrap_or(0) >= 64 << 10
+    });
+    drop(client);
+    assert!(server.stop().0.success());
+}
+
 #[test]
 fn what_a_file_system_says_gives_its_blocks_their_classes() {
     let place = Place::new();
@@ -204,12 +235,7 @@ fn what_a_file_system_says_gives_its_blocks_their_classes() {
     }
     fs::write(files.join("large"), noise(77, 6 << 20)).unwrap();
     let (files, image) = (files.to_str().unwrap().to_owned(), place.path("vm.img").to_str().unwrap().to_owned());
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
-    let made = std::process::Command::new("mke2fs")
-        .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-d", &files, &image, "64M"])
-        .env("PATH", path)
-        .status();
-    assert!(made.unwrap().success());
+    make("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "4096", "-d", &files, &image, "64M"]);
     let bytes = fs::read(&image).unwrap();
     let arguments = "--cache cache.img --cache-size 128M --ram 0 --sequential-threshold 0 --classes hypervisor";
     let server = place.serve(&format!("--origin vm.img {arguments}"));

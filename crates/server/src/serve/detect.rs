@@ -1,6 +1,7 @@
 //! Detection: the classes of a volume's blocks, from what its file systems say.
 
 use super::caches::CacheEntry;
+use super::connections::sleep;
 use crate::export::VolumeExport;
 use nitro_cache::class::{self, builtin};
 use nitro_detect::{Counters, Detector, Found};
@@ -10,6 +11,7 @@ use nitro_units::ClassId;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most RAM that detection takes for a volume, in bytes.
 const RAM_BYTES_MAX: u64 = 16 << 20;
@@ -19,6 +21,9 @@ const RAM_PART: u64 = 256;
 const READ_BYTES: u64 = 64 << 10;
 /// Bytes that are read to begin with, at most: the descriptors of a file system of 16 TiB.
 const READ_BYTES_MAX: u64 = 8 << 20;
+/// How often to look whether a file system was made since, and how many more bytes may then be read.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const READ_BYTES_PER_LOOK: u64 = 64 << 10;
 
 /// The most RAM in bytes that detection takes for a volume of so many bytes.
 pub(super) fn ram_bytes_max(volume_bytes: u64) -> u64 {
@@ -65,31 +70,44 @@ impl Classifier for VolumeDetector {
 }
 
 impl VolumeExport {
-    /// Reads what tells of the volume's file systems: their partitions, superblocks and groups.
-    pub(super) async fn begin_detection(&self) {
+    /// Reads what tells of the volume's file systems: their partitions, superblocks and what describes them; again whenever one is made
+    /// while it is served.
+    pub(super) async fn detection_worker(&self) {
         let Some(detector) = &self.detector else { return };
-        let (mut left, mut read) = (READ_BYTES_MAX, Vec::new());
-        // A partition table names superblocks, and a superblock the groups.
-        for _ in 0..3 {
-            let worth_reading = detector.detector.lock().worth_reading();
-            for range in worth_reading {
-                if !read.contains(&range) && range.end - range.start <= left {
-                    left -= range.end - range.start;
-                    self.show(detector, range.clone()).await;
-                    read.push(range);
+        let (mut left, mut read, mut is_first) = (READ_BYTES_MAX, Vec::new(), true);
+        loop {
+            // A partition table names superblocks, and a superblock what describes its file system.
+            for _ in 0..3 {
+                let worth_reading = detector.detector.lock().worth_reading();
+                read.retain(|range| worth_reading.contains(range));
+                for range in worth_reading {
+                    if !read.contains(&range) && range.end - range.start <= left {
+                        left -= range.end - range.start;
+                        self.show(detector, range.clone(), is_first).await;
+                        read.push(range);
+                    }
                 }
             }
+            is_first = false;
+            sleep(LOOK_EVERY).await;
+            left = (left + READ_BYTES_PER_LOOK).min(READ_BYTES_MAX);
         }
     }
 
-    async fn show(&self, detector: &VolumeDetector, range: Range<u64>) {
+    async fn show(&self, detector: &VolumeDetector, range: Range<u64>, is_first: bool) {
         let end = range.end.next_multiple_of(READ_BYTES).min(self.volume.size_bytes());
         let mut at = range.start / READ_BYTES * READ_BYTES;
         while at < end {
             let len = READ_BYTES.min(end - at);
-            // From the origin, so that nobody's statistics or cache change: what is newer passes by anyway. Whoever needs these bytes
-            // will be told of an error.
-            let Ok(bytes) = self.volume.origin().read(at, len as usize).await else { return };
+            // Whoever needs these bytes will be told of an error.
+            let bytes = if is_first {
+                // Nobody's statistics or cache change: what is newer passes by anyway.
+                self.volume.origin().read(at, len as usize).await.ok().map(|bytes| bytes.to_vec())
+            } else {
+                // What has just been made may be in the cache alone.
+                self.volume.read(at, len).await.ok().map(|slices| slices.concat())
+            };
+            let Some(bytes) = bytes else { return };
             let mut learned = Vec::new();
             detector.look(at, &bytes, &mut learned);
             self.volume.reclassify(&learned);

@@ -153,6 +153,6 @@ impl VolumeWorkers {
 }
 
 async fn tend(export: Arc<VolumeExport>) {
-    let working = join3(export.volume.readahead_worker(), export.volume.destage_worker(), export.begin_detection());
+    let working = join3(export.volume.readahead_worker(), export.volume.destage_worker(), export.detection_worker());
     select(pin!(working), pin!(export.ended.wait())).await;
 }

@@ -1,0 +1,314 @@
+//! btrfs (Btrfs on-disk format, btrfs.readthedocs.io): its nodes bear the file system's identity and their own address; chunks say
+//! which stretches of the device hold them, and what addresses mean.
+
+use crate::bytes::{u16_le, u32_le, u64_le};
+use crate::ranges::Known;
+use crate::{Found, View};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Where the superblock is, and how long.
+pub(crate) const SUPERBLOCK_AT: u64 = 64 << 10;
+const SUPERBLOCK_BYTES: usize = 4096;
+const MAGIC: &[u8] = b"_BHRfS_M";
+const MAGIC_AT: usize = 64;
+const HAS_METADATA_UUID: u64 = 1 << 10;
+/// Where the superblock keeps the chunks that hold the tree of chunks.
+const SYSTEM_CHUNKS: Range<usize> = 811..811 + 2048;
+const KEY_BYTES: usize = 17;
+const HEADER_BYTES: usize = 101;
+const ITEM_BYTES: usize = 25;
+const INODE: u8 = 1;
+const FILE_EXTENT: u8 = 108;
+const CHUNK: u8 = 228;
+const CHUNK_TREE: u64 = 3;
+const FILE_TREE: u64 = 5;
+/// Numbers of the trees of subvolumes.
+const SUBVOLUMES: Range<u64> = 256..u64::MAX - 255;
+const INLINE: u8 = 0;
+/// Kinds of chunks.
+const IS_DATA: u64 = 1;
+const IS_STRIPED: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8;
+const STRIPE_BYTES: usize = 32;
+const COPIES_MAX: usize = 2;
+
+/// Addresses, and where on this device they are.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    first: u64,
+    bytes: u64,
+    /// From the first byte of the file system.
+    at: [Option<u64>; COPIES_MAX],
+}
+
+/// RAM of a chunk in bytes.
+const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
+
+/// RAM for all file systems of a volume, half of it for chunks.
+#[derive(Debug)]
+pub(crate) struct Room {
+    chunks: u64,
+    bytes_max: u64,
+    /// Nodes of which the rest is still to come: their first byte, and what there is.
+    parts: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Room {
+    pub(crate) const fn new(bytes_max: u64) -> Self {
+        Self { chunks: 0, bytes_max, parts: VecDeque::new() }
+    }
+
+    /// RAM in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chunks * CHUNK_BYTES + self.parts.iter().map(|(_, part)| part.capacity() as u64).sum::<u64>()
+    }
+
+    /// Whether there is room for another chunk, which is then taken.
+    fn takes_chunk(&mut self) -> bool {
+        let fits = (self.chunks + 1) * CHUNK_BYTES <= self.bytes_max / 2;
+        self.chunks += u64::from(fits);
+        fits
+    }
+
+    /// Gives back what a file system took.
+    pub(crate) fn release(&mut self, gone: &Btrfs) {
+        self.chunks -= gone.chunks.len() as u64;
+    }
+
+    /// The part of a node that ends where another part begins.
+    fn part_before(&mut self, at: u64) -> Option<(u64, Vec<u8>)> {
+        let place = self.parts.iter().position(|(first, part)| first + part.len() as u64 == at)?;
+        self.parts.remove(place)
+    }
+
+    /// Keeps a part of a node of so many bytes; the oldest ones go.
+    fn keep(&mut self, first: u64, mut part: Vec<u8>, node_bytes: u64) {
+        part.reserve_exact((node_bytes as usize).saturating_sub(part.len()));
+        self.parts.retain(|(other, _)| *other != first);
+        self.parts.push_front((first, part));
+        while self.parts.iter().map(|(_, part)| part.capacity() as u64).sum::<u64>() > self.bytes_max / 2 {
+            self.parts.pop_back();
+        }
+    }
+}
+
+/// A file system.
+#[derive(Debug)]
+pub(crate) struct Btrfs {
+    /// Its first byte.
+    start: u64,
+    bytes: u64,
+    node_bytes: u64,
+    device: u64,
+    identity: [u8; 16],
+    /// The identity that its nodes bear.
+    nodes: [u8; 16],
+    chunk_root: u64,
+    /// The chunks that the superblock tells of, and what they are.
+    system: Vec<(Chunk, u64)>,
+    /// By their first address.
+    chunks: Vec<Chunk>,
+}
+
+impl Btrfs {
+    /// Reads a superblock of a file system that begins at byte `start`.
+    pub(crate) fn read(start: u64, superblock: &[u8]) -> Option<Self> {
+        let superblock = superblock.get(..SUPERBLOCK_BYTES)?;
+        if superblock.get(MAGIC_AT..)?.get(..MAGIC.len())? != MAGIC {
+            return None;
+        }
+        let uuid = |at: usize| -> Option<[u8; 16]> { superblock.get(at..at + 16)?.try_into().ok() };
+        let identity = uuid(32)?;
+        let nodes = if u64_le(superblock, 188)? & HAS_METADATA_UUID == 0 { identity } else { uuid(571)? };
+        let mut btrfs = Self {
+            start,
+            // Of this device.
+            bytes: u64_le(superblock, 201 + 8)?,
+            node_bytes: u32_le(superblock, 148)?.into(),
+            device: u64_le(superblock, 201)?,
+            identity,
+            nodes,
+            chunk_root: u64_le(superblock, 88)?,
+            system: Vec::new(),
+            chunks: Vec::new(),
+        };
+        let is_sound = (4096..=65536).contains(&btrfs.node_bytes)
+            && btrfs.node_bytes.is_power_of_two()
+            && btrfs.bytes.checked_add(start).is_some();
+        let len = u32_le(superblock, 160)? as usize;
+        let mut chunks = superblock.get(SYSTEM_CHUNKS)?.get(..len)?;
+        while let (Some(first), Some(item)) = (u64_le(chunks, 9), chunks.get(KEY_BYTES..)) {
+            let Some((chunk, kind, taken)) = btrfs.read_chunk(first, item) else { break };
+            btrfs.system.push((chunk, kind));
+            chunks = item.get(taken..)?;
+        }
+        is_sound.then_some(btrfs)
+    }
+
+    /// Whether it is the same file system, of the same size.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.identity, self.bytes, self.nodes) == (other.identity, other.bytes, other.nodes)
+    }
+
+    /// Notes what is known of every file system.
+    pub(crate) fn begin(&mut self, view: &mut View<'_>) {
+        let superblock = self.start + SUPERBLOCK_AT;
+        view.learn(superblock..superblock + SUPERBLOCK_BYTES as u64, Known::Is(Found::Metadata));
+        for (chunk, kind) in std::mem::take(&mut self.system) {
+            self.note_chunk(chunk, kind, view);
+        }
+    }
+
+    /// The bytes of the volume that are its own.
+    pub(crate) const fn bounds(&self) -> Range<u64> {
+        self.start..self.start + self.bytes
+    }
+
+    pub(crate) const fn block_bytes(&self) -> u64 {
+        self.node_bytes
+    }
+
+    /// Where the tree of chunks begins, in bytes of the volume.
+    pub(crate) fn chunk_root(&self) -> Vec<Range<u64>> {
+        let places = self.places(self.chunk_root, self.node_bytes);
+        places.into_iter().flatten().take(1).collect()
+    }
+
+    /// Looks at a block, or a piece of one.
+    pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
+        let known = view.ranges.find(at).map(|(_, known)| known.found());
+        let part = if block.get(32..48) == Some(&self.nodes) && self.bears(block, at) {
+            (at, block.to_vec())
+        } else if let Some((first, mut part)) = view.room.part_before(at) {
+            part.extend_from_slice(block);
+            (first, part)
+        } else {
+            return known;
+        };
+        let (first, part) = part;
+        if (part.len() as u64) < self.node_bytes {
+            view.room.keep(first, part, self.node_bytes);
+        } else {
+            self.read_node(&part, view);
+        }
+        Some(Found::Metadata)
+    }
+
+    /// Whether a node's address says that it is at byte `at`.
+    fn bears(&self, node: &[u8], at: u64) -> bool {
+        let places = u64_le(node, 48).map(|address| self.places(address, self.node_bytes));
+        places.is_some_and(|places| places.into_iter().flatten().any(|place| place.start == at))
+    }
+
+    /// Where some addresses are, in bytes of the volume.
+    fn places(&self, address: u64, bytes: u64) -> [Option<Range<u64>>; COPIES_MAX] {
+        let chunk = self.chunks.partition_point(|chunk| chunk.first <= address).checked_sub(1);
+        let Some(chunk) = chunk.map(|chunk| &self.chunks[chunk]) else { return [const { None }; COPIES_MAX] };
+        let within = address - chunk.first;
+        let is_inside = bytes > 0 && within.checked_add(bytes).is_some_and(|end| end <= chunk.bytes);
+        chunk.at.map(|at| at.filter(|_| is_inside).map(|at| self.start + at + within..self.start + at + within + bytes))
+    }
+
+    /// Reads a chunk's item: the chunk, what it holds, and how long the item is.
+    fn read_chunk(&self, first: u64, item: &[u8]) -> Option<(Chunk, u64, usize)> {
+        let (bytes, kind, stripes) = (u64_le(item, 0)?, u64_le(item, 24)?, usize::from(u16_le(item, 44)?));
+        let taken = 48 + stripes * STRIPE_BYTES;
+        let mut copies = item.get(48..taken)?.chunks_exact(STRIPE_BYTES).filter_map(|stripe| {
+            let (device, at) = (u64_le(stripe, 0)?, u64_le(stripe, 8)?);
+            // Where addresses are spread over devices, an address alone does not say which.
+            (device == self.device && kind & IS_STRIPED == 0 && at.checked_add(bytes)? <= self.bytes).then_some(at)
+        });
+        let at = [copies.next(), copies.next()];
+        first.checked_add(bytes)?;
+        Some((Chunk { first, bytes, at }, kind, taken))
+    }
+
+    fn note_chunk(&mut self, chunk: Chunk, kind: u64, view: &mut View<'_>) {
+        let Chunk { first, bytes, at } = chunk;
+        match self.chunks.binary_search_by_key(&first, |chunk| chunk.first) {
+            Ok(place) => self.chunks[place] = chunk,
+            Err(place) if view.room.takes_chunk() => self.chunks.insert(place, chunk),
+            Err(_) => return,
+        }
+        if kind & IS_DATA == 0 {
+            for at in at.into_iter().flatten() {
+                view.learn(self.start + at..self.start + at + bytes, Known::Is(Found::Metadata));
+            }
+        }
+    }
+
+    fn read_node(&mut self, node: &[u8], view: &mut View<'_>) -> Option<()> {
+        let (tree, count, level) = (u64_le(node, 88)?, u32_le(node, 96)? as usize, *node.get(100)?);
+        if level > 0 {
+            return None;
+        }
+        let body = node.get(HEADER_BYTES..)?;
+        let items = body.chunks_exact(ITEM_BYTES).take(count).filter_map(|item| {
+            let (at, len) = (u32_le(item, 17)? as usize, u32_le(item, 21)? as usize);
+            Some(Item {
+                object: u64_le(item, 0)?,
+                kind: item[8],
+                offset: u64_le(item, 9)?,
+                data: body.get(at..at.checked_add(len)?)?,
+            })
+        });
+        if tree == CHUNK_TREE {
+            let chunks: Vec<_> = items.filter(|item| item.kind == CHUNK).collect();
+            for item in chunks {
+                if let Some((chunk, kind, _)) = self.read_chunk(item.offset, item.data) {
+                    self.note_chunk(chunk, kind, view);
+                }
+            }
+        } else if tree == FILE_TREE || SUBVOLUMES.contains(&tree) {
+            self.read_files(items, view);
+        }
+        None
+    }
+
+    /// Reads a leaf of files' items, which are in the order of the files' numbers.
+    fn read_files<'a>(&self, items: impl Iterator<Item = Item<'a>>, view: &mut View<'_>) {
+        let (mut file, mut bytes, mut extents) = (0, 0, Vec::new());
+        let mut end = |extents: &mut Vec<Range<u64>>, bytes: u64| {
+            for extent in extents.drain(..) {
+                view.learn(extent, Known::Is(Found::File(bytes)));
+            }
+        };
+        let mut inodes = 0;
+        for item in items {
+            if item.object != file {
+                end(&mut extents, bytes);
+                (file, bytes) = (item.object, 0);
+            }
+            match item.kind {
+                INODE => {
+                    inodes += 1;
+                    bytes = bytes.max(u64_le(item.data, 16).unwrap_or(0));
+                }
+                FILE_EXTENT => {
+                    if let Some((address, len, covers)) = file_extent(item.data) {
+                        // Where the inode is in another leaf, this is what is known of the file's size.
+                        bytes = bytes.max(item.offset.saturating_add(covers));
+                        extents.extend(self.places(address, len).into_iter().flatten());
+                    }
+                }
+                _ => {}
+            }
+        }
+        end(&mut extents, bytes);
+        *view.inodes += inodes;
+    }
+}
+
+/// An item of a leaf.
+struct Item<'a> {
+    object: u64,
+    kind: u8,
+    offset: u64,
+    data: &'a [u8],
+}
+
+/// Where an extent of a file is: its address, its length on the device, and how much of the file it holds, in bytes.
+fn file_extent(data: &[u8]) -> Option<(u64, u64, u64)> {
+    let (kind, address, len, covers) = (*data.get(20)?, u64_le(data, 21)?, u64_le(data, 29)?, u64_le(data, 45)?);
+    (kind != INLINE && address > 0).then_some((address, len, covers))
+}

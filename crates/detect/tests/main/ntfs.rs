@@ -1,0 +1,72 @@
+//! NTFS, beside ntfsinfo.
+
+use crate::support::{Random, Score, Truth, run, show};
+use nitro_detect::{Detector, Found};
+use std::fs::{self, File};
+use tempfile::TempDir;
+
+const FILES: u64 = 300;
+
+/// The number after a word of ntfsinfo's output.
+fn number(line: &str, name: &str) -> Option<u64> {
+    line.trim().strip_prefix(name)?.split_whitespace().next()?.parse().ok()
+}
+
+fn hex(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+/// Notes what one file's record says of clusters.
+fn note(info: &str, inode: u64, truth: &mut Truth) {
+    let is_directory = info.lines().any(|line| line.contains("MFT Record Flags:") && line.contains("DIRECTORY"));
+    let (mut kind, mut size, mut is_runs) = ("", 0, false);
+    for line in info.lines() {
+        if let Some(rest) = line.strip_prefix("Dumping attribute ") {
+            (kind, is_runs) = (rest.split(' ').next().unwrap(), false);
+        }
+        size = number(line, "Data size:").unwrap_or(size);
+        let words: Vec<Option<u64>> = line.split_whitespace().map(hex).collect();
+        if line.contains("Runlist:") {
+            is_runs = true;
+        } else if let ([Some(_), Some(first), Some(count)], true) = (&words[..], is_runs) {
+            let found = match kind {
+                "$DATA" if inode == 2 => Found::Journal,
+                "$DATA" if inode >= 24 => Found::File(size),
+                "$INDEX_ALLOCATION" if is_directory => Found::Directory,
+                _ => Found::Metadata,
+            };
+            truth.extend((*first..first + count).map(|cluster| (cluster, found)));
+        } else {
+            is_runs = false;
+        }
+    }
+}
+
+#[test]
+fn metadata_and_sizes_are_known_after_one_pass() {
+    for cluster_bytes in [4096, 1024, 16384] {
+        let place = TempDir::new().unwrap();
+        let (source, image) = (place.path().join("source"), place.path().join("image"));
+        File::create(&image).unwrap().set_len(512 << 20).unwrap();
+        let path = image.to_str().unwrap();
+        run("mkntfs", &["-q", "-F", "-f", "-c", &cluster_bytes.to_string(), path]);
+        let mut random = Random(13);
+        for number in 0..FILES {
+            let size = 1u64 << (8 + random.below(12));
+            let content: Vec<u8> = (0..size + random.below(size)).map(|_| random.below(256) as u8).collect();
+            fs::write(&source, content).unwrap();
+            run("ntfscp", &["-q", path, source.to_str().unwrap(), &format!("a file with a long name {number:060}")]);
+        }
+        let mut truth = Truth::new();
+        for inode in (0..24).chain(64..64 + FILES) {
+            // Some of the first are reserved.
+            let info = run("ntfsinfo", &["-f", "-v", "-i", &inode.to_string(), path]);
+            note(&info, inode, &mut truth);
+        }
+        let bytes = fs::read(&image).unwrap();
+        let mut detector = Detector::new(16 << 20);
+        show(&mut detector, &bytes, 8192);
+        Score::of(&mut detector, &bytes, cluster_bytes, &truth).check(&format!("ntfs, clusters of {cluster_bytes}"));
+        assert!(detector.counters().inodes >= FILES, "{:?}", detector.counters());
+    }
+}
