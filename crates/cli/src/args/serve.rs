@@ -50,8 +50,9 @@ Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["origin", "cache"])]
+    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it, options of
+    /// volumes and caches are refused beside it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["VolumeArgs", "CacheArgs"])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -389,4 +390,71 @@ fn read_file(path: &Path) -> Result<Config, Error> {
     let text =
         fs::read_to_string(path).map_err(|e| Error::new(path.display(), e).or("check the path given with --config"))?;
     Config::parse(&text).map_err(|e| e.in_file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::ErrorKind;
+    use clap::{Arg, ArgAction, Command};
+
+    /// Values of which each option takes one.
+    const VALUES: [&str; 16] = [
+        "1",
+        "1M",
+        "7200",
+        "on",
+        "10s",
+        "0.5dwpd",
+        "unix:/run/x",
+        "write-back",
+        "ram",
+        "heat",
+        "all",
+        "allocate",
+        "oldest",
+        "blake3",
+        "lz4",
+        "required",
+    ];
+
+    /// What becomes of an option beside `--config`.
+    fn beside_config(command: &Command, option: &Arg) -> Result<(), ErrorKind> {
+        let name = format!("--{}", option.get_long().unwrap());
+        let begun = ["serve", "--config", "nitro.toml", &name].map(str::to_owned).to_vec();
+        if matches!(option.get_action(), ArgAction::SetTrue) {
+            return command.clone().try_get_matches_from(begun).map(drop).map_err(|error| error.kind());
+        }
+        let mut kinds = VALUES.iter().map(|value| {
+            let words = begun.iter().cloned().chain([(*value).to_owned()]);
+            command.clone().try_get_matches_from(words).map(drop).map_err(|error| error.kind())
+        });
+        let is_no_value =
+            |kind: &Result<(), ErrorKind>| matches!(kind, Err(ErrorKind::InvalidValue | ErrorKind::ValueValidation));
+        kinds.find(|kind| !is_no_value(kind)).unwrap_or_else(|| panic!("{name} takes none of the values"))
+    }
+
+    #[test]
+    fn options_that_a_configuration_settles_are_refused_beside_it() {
+        let command = ServeArgs::augment_args(Command::new("serve"));
+        let (mut refused, mut taken) = (0, 0);
+        let settled = |option: &Arg| {
+            let settles = |group: &str| {
+                let group = command.get_groups().find(|held| held.get_id() == group).unwrap();
+                group.get_args().any(|id| id == option.get_id())
+            };
+            settles("VolumeArgs") || settles("CacheArgs")
+        };
+        for option in command.get_opts().filter(|option| option.get_id() != "config") {
+            let (name, became) = (option.get_id(), beside_config(&command, option));
+            if settled(option) {
+                assert_eq!(became, Err(ErrorKind::ArgumentConflict), "{name}");
+                refused += 1;
+            } else {
+                assert_eq!(became, Ok(()), "{name}");
+                taken += 1;
+            }
+        }
+        assert!(refused > 35 && taken > 12, "{refused} refused, {taken} taken");
+    }
 }
