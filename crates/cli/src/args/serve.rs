@@ -8,7 +8,7 @@ use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
     Address, CacheConfig, CacheStore, CompressionName, Config, DriveEndurance, Emulation, FingerprintIndexName,
-    FingerprintName, Mode, ServerConfig, Span, TlsMode, VolumeConfig,
+    FingerprintName, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
 };
 use nitro_server::origins::origin_of;
 use std::fs;
@@ -214,6 +214,18 @@ struct ServerArgs {
     /// The control socket for status and iostat [default: beside the NBD socket]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Permissions of the unix sockets for NBD clients, in octal digits [default: 0600, with --socket-group 0660]
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<SocketMode>,
+    /// Group of the unix sockets for NBD clients, by name or number, such as libvirt-qemu [default: the server's]
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<String>,
+    /// Permissions of the control socket, whose users may do all that nitro can [default: 0600, with --control-group 0660]
+    #[arg(long, value_name = "MODE")]
+    control_mode: Option<SocketMode>,
+    /// Group of the control socket, by name or number [default: the server's]
+    #[arg(long, value_name = "GROUP")]
+    control_group: Option<String>,
     /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -372,6 +384,15 @@ impl ServerArgs {
                 target.clone_from(given);
             }
         }
+        for (given, target) in
+            [(&self.socket_group, &mut server.socket_group), (&self.control_group, &mut server.control_group)]
+        {
+            if given.is_some() {
+                target.clone_from(given);
+            }
+        }
+        server.socket_mode = self.socket_mode.or(server.socket_mode);
+        server.control_mode = self.control_mode.or(server.control_mode);
         server.threads = self.threads.or(server.threads);
         server.max_connections = self.max_connections.or(server.max_connections);
         server.max_connections_per_peer = self.max_connections_per_peer.or(server.max_connections_per_peer);
@@ -399,7 +420,7 @@ mod tests {
     use clap::{Arg, ArgAction, Command};
 
     /// Values of which each option takes one.
-    const VALUES: [&str; 16] = [
+    const VALUES: [&str; 17] = [
         "1",
         "1M",
         "7200",
@@ -407,6 +428,7 @@ mod tests {
         "10s",
         "0.5dwpd",
         "unix:/run/x",
+        "0660",
         "write-back",
         "ram",
         "heat",

@@ -1,9 +1,10 @@
 //! Serving, from the `ready` line to the end.
 
-use crate::support::{Nbd, PATIENCE, Place, noise, wait};
+use crate::support::{Nbd, PATIENCE, Place, Server, noise, wait};
 use rustix::process::{Pid, Signal};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 
 #[test]
 fn a_volume_is_served_and_left_in_order() {
@@ -134,7 +135,8 @@ fn where_tls_is_required_nothing_is_served_in_plaintext() {
     place.write("cert.pem", certified.cert.pem());
     place.write("key.pem", certified.signing_key.serialize_pem());
     let tls = "--tls required --tls-cert cert.pem --tls-key key.pem";
-    let _server = place.serve(&format!("--origin vm.img --cache none --listen unix:n.sock {tls}"));
+    let server = place.serve(&format!("--origin vm.img --cache none --listen unix:n.sock {tls}"));
+    assert!(server.ready.starts_with("ready nbds+unix:///vm?"), "{}", server.ready);
     let refused = std::panic::catch_unwind(|| Nbd::connect(&place.path("n.sock"), "vm"));
     assert!(refused.is_err());
 }
@@ -148,4 +150,65 @@ fn more_clients_than_allowed_are_turned_away() {
     let mut second = std::os::unix::net::UnixStream::connect(place.path("n.sock")).unwrap();
     assert_eq!(std::io::Read::read(&mut second, &mut [0; 1]).unwrap_or(0), 0);
     assert_eq!(first.read(0, 1), [0]);
+}
+
+#[test]
+fn sockets_have_the_mode_and_the_group_that_they_are_given() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let modes = |names: [&str; 2]| names.map(|name| fs::metadata(place.path(name)).unwrap().mode() & 0o7777);
+    let served = "--origin vm.img --cache none --listen unix:n.sock --control c.sock";
+    let server = place.serve(served);
+    assert_eq!(modes(["n.sock", "c.sock"]), [0o600, 0o600]);
+    assert!(server.stop().0.success());
+    // A group that this user is a member of, or any as root.
+    let own = fs::metadata(place.path("vm.img")).unwrap();
+    let group = if own.uid() == 0 { 4711 } else { own.gid() };
+    let server = place.serve(&format!("{served} --socket-group {group} --control-mode 0640"));
+    assert_eq!(modes(["n.sock", "c.sock"]), [0o660, 0o640]);
+    assert_eq!(fs::metadata(place.path("n.sock")).unwrap().gid(), group);
+    assert!(server.stop().0.success());
+    let text = "[cache.none]\npath = \"none\"\n[volume.vm]\norigin = \"vm.img\"\n[server]\nsocket_mode = \"0666\"\nlisten = [\"unix:n.sock\"]\n";
+    fs::write(place.path("nitro.toml"), text).unwrap();
+    let server = place.serve("--config nitro.toml");
+    assert_eq!(modes(["n.sock", "run/nitro/vm.control"]), [0o666, 0o600]);
+    assert!(server.stop().0.success());
+    for (wrong, told) in [
+        ("--socket-mode 0060", "0600 to 0777"),
+        ("--socket-mode rw", "octal digits"),
+        ("--control-group nobody-knows", "server.control_group = \"nobody-knows\""),
+    ] {
+        let code = if wrong.contains("mode") { 2 } else { 1 };
+        let said = place.failure(&format!("serve {served} {wrong}"), code);
+        assert!(said.contains(told), "{wrong}: {said}");
+    }
+}
+
+#[test]
+fn sockets_are_in_the_folder_of_the_service_and_found_by_a_variable() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    fs::create_dir(place.path("service")).unwrap();
+    let mut command = place.command("serve --origin vm.img --cache none");
+    let server = Server::start(command.env("RUNTIME_DIRECTORY", place.path("service")));
+    assert!(server.ready.contains("/service/vm.sock"), "{}", server.ready);
+    let asked = place.command("status").env("NITRO_CONTROL", place.path("service/vm.control")).output().unwrap();
+    assert!(asked.status.success() && String::from_utf8_lossy(&asked.stdout).contains("vm"), "{asked:?}");
+    let said = place.command("status").env("NITRO_CONTROL", place.path("none.control")).output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("none.control: no server answers there"), "{said:?}");
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn addresses_that_clients_cannot_use_are_not_printed() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let mut command = place.command("serve --origin vm.img --cache none --listen tcp:0.0.0.0:0");
+    let mut server = Server::start(&mut command);
+    assert!(server.ready.starts_with("ready nbd://") && !server.ready.contains("0.0.0.0"), "{}", server.ready);
+    server.signal(Signal::TERM);
+    let mut said = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("whoever reaches this address can read and write the volumes"), "{said}");
+    assert!(server.child.wait().unwrap().success());
 }

@@ -50,6 +50,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nitro"));
         command.args(arguments.split_whitespace()).current_dir(self.folder.path());
         command.env("XDG_RUNTIME_DIR", self.path("run")).env_remove("NITRO_LOG").env_remove("NOTIFY_SOCKET");
+        command.env_remove("RUNTIME_DIRECTORY").env_remove("NITRO_CONTROL");
         command.env("STATE_DIRECTORY", self.path("state"));
         command.stdin(Stdio::null());
         command

@@ -9,7 +9,7 @@ use compio::driver::op::Accept;
 use compio::runtime::submit;
 use compio_buf::{BufResult, IntoInner};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Mode, fchmod, stat};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, chmod, chownat, fchmod, stat};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with, sockopt,
@@ -45,6 +45,15 @@ impl fmt::Display for ListenAddress {
             Self::Tcp(address) => write!(f, "tcp:{address}"),
         }
     }
+}
+
+/// Who may connect to a unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// The socket file's permissions.
+    pub mode: u32,
+    /// The socket file's group; the process's if none.
+    pub group: Option<u32>,
 }
 
 /// When a TCP connection whose peer is gone without a word is given up. Zero leaves either to the kernel.
@@ -130,6 +139,20 @@ impl Listener {
     pub fn with_tcp(mut self, tcp: TcpLimits) -> Self {
         self.tcp = tcp;
         self
+    }
+
+    /// Lets others than the owner connect to a unix socket; TCP sockets have no such limit.
+    ///
+    /// # Errors
+    /// What the operating system says: of a group that this user is no member of.
+    pub fn open_to(&self, access: Access) -> Result<(), Error> {
+        let ListenAddress::Unix(path) = &self.address else { return Ok(()) };
+        let group = access.group.map(Gid::from_raw);
+        // First the group: until then, nobody but the owner.
+        let opened = group.map_or(Ok(()), |group| chownat(CWD, path, None, Some(group), AtFlags::SYMLINK_NOFOLLOW));
+        opened
+            .and_then(|()| chmod(path, Mode::from_raw_mode(access.mode)))
+            .map_err(|e| Error::from_io(e, "let others connect to", &self.address))
     }
 
     /// Waits for the next connection. A failure concerns one connection, or passes when file descriptors are free again.

@@ -4,7 +4,7 @@ mod credentials;
 mod listener;
 mod stream;
 
-pub use listener::{Accepted, ListenAddress, Listener, Peer, TcpLimits};
+pub use listener::{Accepted, Access, ListenAddress, Listener, Peer, TcpLimits};
 pub use stream::{StreamReader, StreamWriter};
 
 use compio::runtime::Runtime;

@@ -1,5 +1,6 @@
 //! What is to be served, be it from a TOML file or from the command line.
 
+mod access;
 mod cache;
 mod check;
 mod endurance;
@@ -8,6 +9,7 @@ mod span;
 mod text;
 mod volume;
 
+pub use access::{ModeError, SocketMode};
 pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::check_share;

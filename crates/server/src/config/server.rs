@@ -1,9 +1,10 @@
 //! `[server]`
 
 use super::Span;
+use super::access::{SocketMode, access};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
-use nitro_device::net::{ListenAddress, TcpLimits};
+use nitro_device::net::{Access, ListenAddress, TcpLimits};
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -20,6 +21,14 @@ pub struct ServerConfig {
     pub listen: Vec<Address>,
     /// The control socket; beside the NBD socket if not given.
     pub control: Option<PathBuf>,
+    /// Permissions of the NBD clients' unix sockets; 0600 if not given, 0660 with a group.
+    pub socket_mode: Option<SocketMode>,
+    /// The group of the NBD clients' unix sockets, by name or number.
+    pub socket_group: Option<String>,
+    /// Permissions of the control socket, whose users may do whatever the server's user may; 0600 if not given, 0660 with a group.
+    pub control_mode: Option<SocketMode>,
+    /// The group of the control socket, by name or number.
+    pub control_group: Option<String>,
     /// Reactor threads; at most four of the machine's cores if not given.
     pub threads: Option<usize>,
     /// Clients served at a time; 256 if not given.
@@ -76,6 +85,22 @@ impl ServerConfig {
     pub fn request_memory_bytes(&self) -> u64 {
         let wanted = REQUEST_MEMORY_A_CLIENT.saturating_mul(self.connections_max() as u64);
         self.request_memory.map_or(REQUEST_MEMORY_BYTES.max(wanted), |size| size.0)
+    }
+
+    /// Who may connect to the NBD clients' unix sockets.
+    ///
+    /// # Errors
+    /// Where there is no such group.
+    pub fn socket_access(&self) -> Result<Access, Error> {
+        access(self.socket_mode, self.socket_group.as_deref(), "socket_group")
+    }
+
+    /// Who may connect to the control socket.
+    ///
+    /// # Errors
+    /// Where there is no such group.
+    pub fn control_access(&self) -> Result<Access, Error> {
+        access(self.control_mode, self.control_group.as_deref(), "control_group")
     }
 
     /// How long a client may take to choose an export.

@@ -1,11 +1,12 @@
 //! The client's side.
 
 use super::protocol::{Command, Explanation, Outcome, Request, Response, Status, VERSION};
-use crate::serve::{CONTROL_SUFFIX, runtime_folder};
+use crate::serve::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 use nitro_console::error::Error;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,19 +87,27 @@ impl Client {
     }
 }
 
-/// The control socket of the only running server.
+/// The control socket that `NITRO_CONTROL` names, else that of the only running server.
 fn find() -> Result<PathBuf, Error> {
-    let folder = runtime_folder();
+    if let Some(path) = std::env::var_os("NITRO_CONTROL").filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    let own = runtime_folder();
+    let folders = [own.as_path(), Path::new(SYSTEM_FOLDER)];
     let is_control = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(CONTROL_SUFFIX.as_bytes());
-    let mut live: Vec<PathBuf> = fs::read_dir(&folder)
-        .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
-        .unwrap_or_default();
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let mut live: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
     live.retain(|path| is_control(path) && UnixStream::connect(path).is_ok_and(|stream| is_served(&stream)));
     live.sort();
     match live.len() {
         1 => Ok(live.remove(0)),
-        0 => Err(Error::new("server", format_args!("none is running with a control socket in {}", folder.display()))
-            .or("start one: nitro serve --origin IMAGE --cache FILE --cache-size SIZE; or name its socket with --control")),
+        0 => {
+            let where_to =
+                format_args!("none is running with a control socket in {} or {SYSTEM_FOLDER}", own.display());
+            Err(Error::new("server", where_to)
+                .or("start one: nitro serve --origin IMAGE --cache FILE --cache-size SIZE; \
+                or name its socket with --control or NITRO_CONTROL; or run as the user who started it"))
+        }
         _ => {
             let list: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
             Err(Error::new("server", "several are running")
@@ -107,11 +116,12 @@ fn find() -> Result<PathBuf, Error> {
     }
 }
 
-/// Whether the process that listens there is this user's (or root's), and running: the kernel may answer for one that was killed a
+/// Whether the process that listens there is this user's, or root's, or that of the owner of the system's folder, and running: the kernel may answer for one that was killed a
 /// moment ago, for as long as its I/O is under way.
 fn is_served(stream: &UnixStream) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return true };
-    if ![rustix::process::geteuid(), rustix::process::Uid::ROOT].contains(&peer.uid) {
+    let of_system = fs::metadata(SYSTEM_FOLDER).map(|folder| rustix::process::Uid::from_raw(folder.uid())).ok();
+    if ![Some(rustix::process::geteuid()), Some(rustix::process::Uid::ROOT), of_system].contains(&Some(peer.uid)) {
         return false;
     }
     match fs::read_to_string(format!("/proc/{}/stat", peer.pid)) {

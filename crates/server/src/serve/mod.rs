@@ -39,7 +39,7 @@ pub(crate) use latch::Latch;
 pub(crate) use lease::mode_of_byte;
 pub use log::open_to_look as open_log_to_look;
 pub(crate) use need::need as ram_need;
-pub(crate) use place::{CONTROL_SUFFIX, runtime_folder};
+pub(crate) use place::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 pub use plan::available_ram_bytes;
 pub(crate) use served::Served;
 
@@ -139,10 +139,13 @@ async fn serve_all(
     let request_bytes = config.server.request_memory_bytes();
     let memory = Arc::new(RequestMemory::new(request_bytes, config.server.connections_max()));
     spawn_local(tick(Arc::clone(&memory)));
+    let addresses = sockets.addresses();
+    let needs_tls = matches!(tls, TlsPolicy::Required(_));
+    sockets::warn_of(&addresses, needs_tls);
     let options = ServerOptions { memory, tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let limits = need::Limits { threads, connections: config.server.connections_max(), request_bytes };
-    let served = Served::new(prepared.caches, volumes, sockets.addresses(), connections, limits, recorder)?;
+    let served = Served::new(prepared.caches, volumes, (addresses, needs_tls), connections, limits, recorder)?;
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, threads)?;

@@ -3,7 +3,7 @@
 use crate::config::{Address, Config};
 use crate::files::private_folder;
 use nitro_console::error::Error;
-use nitro_device::net::ListenAddress;
+use nitro_device::net::{Access, ListenAddress};
 use std::path::{Path, PathBuf};
 
 /// Longest path of a unix socket in bytes (unix(7): 108, one of them a zero).
@@ -16,14 +16,31 @@ pub const CONTROL_SUFFIX: &str = ".control";
 pub struct Places {
     pub listen: Vec<ListenAddress>,
     pub control: PathBuf,
+    /// Who may connect there, if it is a unix socket; and to the control socket.
+    pub listen_access: Access,
+    pub control_access: Access,
 }
+
+/// The folder of the sockets of the system's server.
+pub const SYSTEM_FOLDER: &str = "/run/nitro";
 
 /// The folder of the user's sockets: `$XDG_RUNTIME_DIR/nitro`, else `/tmp/nitro-UID`.
 pub fn runtime_folder() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute()) {
-        Some(folder) => Path::new(&folder).join("nitro"),
+    match absolute("XDG_RUNTIME_DIR") {
+        Some(folder) => folder.join("nitro"),
         None => PathBuf::from(format!("/tmp/nitro-{}", rustix::process::getuid().as_raw())),
     }
+}
+
+/// The folder that systemd has made for the service (systemd.exec(5), `RuntimeDirectory=`): the first, if there are several.
+fn service_folder() -> Option<PathBuf> {
+    let folders = std::env::var_os("RUNTIME_DIRECTORY")?;
+    let first = std::env::split_paths(&folders).next()?;
+    first.is_absolute().then_some(first)
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
 }
 
 impl Places {
@@ -35,8 +52,10 @@ impl Places {
             _ => "nitro",
         };
         let needs_folder = server.listen.is_empty() || server.control.is_none();
-        let folder = runtime_folder();
-        if needs_folder {
+        let service_folder = service_folder();
+        let is_made = service_folder.is_some();
+        let folder = service_folder.unwrap_or_else(runtime_folder);
+        if needs_folder && !is_made {
             private_folder(&folder).map_err(|e| {
                 Error::new(format_args!("folder {}", folder.display()), e)
                     .or("remove it, set XDG_RUNTIME_DIR, or give --listen unix:PATH and --control PATH")
@@ -50,7 +69,8 @@ impl Places {
         for path in listen.iter().filter_map(socket_path).chain([control.as_path()]) {
             check_socket_path(path)?;
         }
-        Ok(Self { listen, control })
+        let (listen_access, control_access) = (server.socket_access()?, server.control_access()?);
+        Ok(Self { listen, control, listen_access, control_access })
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Served {
     /// What bounds its RAM.
     pub(super) limits: Limits,
     addresses: Vec<ListenAddress>,
+    /// Whether clients must use TLS.
+    needs_tls: bool,
     pub(super) workers: VolumeWorkers,
     /// What clients ask for is recorded there.
     pub recorder: Option<Recorder>,
@@ -31,7 +33,7 @@ impl Served {
     pub(super) fn new(
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
-        addresses: Vec<ListenAddress>,
+        (addresses, needs_tls): (Vec<ListenAddress>, bool),
         connections: Connections,
         limits: Limits,
         recorder: Option<Recorder>,
@@ -44,6 +46,7 @@ impl Served {
             connections,
             limits,
             addresses,
+            needs_tls,
             workers,
             recorder,
         };
@@ -75,12 +78,12 @@ impl Served {
     /// One NBD URI for each address and export.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
-        let of = |address| volumes.iter().map(move |export| uri(address, &export.name));
+        let of = |address| volumes.iter().map(move |export| uri(address, &export.name, self.needs_tls));
         self.addresses.iter().flat_map(of).collect()
     }
 
     /// The NBD URIs of one export.
     pub fn uris_of(&self, name: &str) -> Vec<String> {
-        self.addresses.iter().map(|address| uri(address, name)).collect()
+        self.addresses.iter().map(|address| uri(address, name, self.needs_tls)).collect()
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
-use nitro_device::net::{ListenAddress, Listener, TcpLimits};
+use nitro_device::net::{Access, ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -22,9 +22,9 @@ pub(super) struct Sockets {
 
 impl Sockets {
     pub(super) fn bind(places: &Places, tcp: TcpLimits) -> Result<Self, Error> {
-        let listen = |address| bind(address).map(|listener| listener.with_tcp(tcp));
+        let listen = |address| bind(address, places.listen_access).map(|listener| listener.with_tcp(tcp));
         let nbd = places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
-        let control = bind(&ListenAddress::Unix(places.control.clone()))?;
+        let control = bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?;
         Ok(Self { nbd, control })
     }
 
@@ -64,26 +64,52 @@ async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
     }
 }
 
-pub(super) fn bind(address: &ListenAddress) -> Result<Listener, Error> {
-    Listener::bind(address).map_err(|e| {
+fn bind(address: &ListenAddress, access: Access) -> Result<Listener, Error> {
+    let listener = Listener::bind(address).map_err(|e| {
         let way_out = match e.kind {
             ErrorKind::InUse => "another server answers there: stop it, or use another address",
             ErrorKind::Exists => "the file there is no socket: remove it, or use another path",
             _ => "use another address",
         };
         Error::with_sources(format_args!("socket {address}"), &e).or(way_out)
-    })
+    })?;
+    listener.open_to(access).map_err(|e| {
+        Error::with_sources(format_args!("socket {address}"), &e)
+            .or("name a group that the server's user is a member of")
+    })?;
+    Ok(listener)
 }
 
-/// The NBD URI of an export (doc/uri.md of the NBD project).
-pub(super) fn uri(address: &ListenAddress, export: &str) -> String {
+/// Says which addresses let strangers in.
+pub(super) fn warn_of(addresses: &[ListenAddress], needs_tls: bool) {
+    for address in addresses {
+        if let ListenAddress::Tcp(host) = address
+            && !host.ip().is_loopback()
+            && !needs_tls
+        {
+            tracing::warn!(
+                "{address}: whoever reaches this address can read and write the volumes; \
+                 give --tls required with --tls-client-ca, or listen on 127.0.0.1 or a unix socket"
+            );
+        }
+    }
+}
+
+/// The NBD URI of an export (doc/uri.md of the NBD project); `needs_tls`: of a server that takes no plaintext.
+pub(super) fn uri(address: &ListenAddress, export: &str, needs_tls: bool) -> String {
     let export = escape(export.as_bytes());
+    let scheme = if needs_tls { "nbds" } else { "nbd" };
     match address {
         ListenAddress::Unix(path) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            format!("nbd+unix:///{export}?socket={}", escape(path.as_os_str().as_bytes()))
+            format!("{scheme}+unix:///{export}?socket={}", escape(path.as_os_str().as_bytes()))
         }
-        ListenAddress::Tcp(address) => format!("nbd://{address}/{export}"),
+        // Every address of this machine is no address to connect to.
+        ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            format!("{scheme}://{}:{}/{export}", escape(name.as_bytes()), address.port())
+        }
+        ListenAddress::Tcp(address) => format!("{scheme}://{address}/{export}"),
     }
 }
 
@@ -108,8 +134,12 @@ mod tests {
     #[test]
     fn uris_are_those_that_clients_understand() {
         let unix = ListenAddress::Unix("/run/a b/n.sock".into());
-        assert_eq!(uri(&unix, "vm 1"), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(&unix, "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
         let tcp = ListenAddress::Tcp("[::1]:10809".parse().unwrap());
-        assert_eq!(uri(&tcp, "vm"), "nbd://[::1]:10809/vm");
+        assert_eq!(uri(&tcp, "vm", false), "nbd://[::1]:10809/vm");
+        assert_eq!(uri(&tcp, "vm", true), "nbds://[::1]:10809/vm");
+        assert_eq!(uri(&unix, "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
+        let everywhere = uri(&ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap()), "vm", false);
+        assert!(!everywhere.contains("0.0.0.0") && everywhere.ends_with(":10809/vm"), "{everywhere}");
     }
 }
