@@ -242,13 +242,13 @@ impl Oracle {
     fn prune(&mut self, sector: u64) {
         let oldest_read = self.reads.iter().copied().min().unwrap_or(NEVER);
         let writes = &mut self.sectors[sector as usize];
-        let gone = |w: &Written| {
-            writes.iter().any(|l| w.replaced_by(l) && l.durable)
-                && writes.iter().any(|l| w.replaced_by(l) && l.ended < oldest_read)
+        // A write is replaced by any that begins after its end: it is enough to know the last of them.
+        let last = |counts: &dyn Fn(&Written) -> bool| {
+            let replaces = |l: &&Written| l.ended != NEVER && !l.doubtful && counts(l);
+            writes.iter().filter(replaces).map(|l| l.begun).max().unwrap_or(0)
         };
-        let kept: Vec<bool> = writes.iter().map(|w| !gone(w)).collect();
-        let mut kept = kept.into_iter();
-        writes.retain(|_| kept.next().unwrap_or(true));
+        let replaced = last(&|l| l.durable).min(last(&|l| l.ended < oldest_read));
+        writes.retain(|w| w.ended >= replaced);
     }
 
     pub fn begin_read(&mut self, sectors: Range<u64>) -> Reading {
