@@ -1,10 +1,11 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | simulate`.
+//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
 
 mod cos;
+mod detect;
 mod flash_index;
 mod hits;
 mod insertion;
@@ -24,9 +25,10 @@ fn main() -> ExitCode {
         ["insert-index", data, folder] => flash_index::run(data.as_ref(), folder.as_ref()),
         ["write-back", data, file] => write_back::run(data.as_ref(), file.as_ref()),
         ["cos", data, file] => cos::run(data.as_ref(), file.as_ref()),
+        ["detect", image] => detect::run(image.as_ref()),
         ["simulate"] => simulate::run(),
         _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
-                  write-back DATA FILE | cos DATA FILE | simulate"
+                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate"
             .into()),
     };
     match result {
