@@ -177,7 +177,7 @@ impl Btrfs {
     /// Looks at a block, or a piece of one.
     pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at).map(|(_, known)| known.found());
-        let part = if block.get(32..48) == Some(&self.nodes) && self.bears(block, at) {
+        let (first, part) = if block.get(32..48) == Some(&self.nodes) && self.bears(block, at) {
             (at, block.to_vec())
         } else if let Some((first, mut part)) = view.room.part_before(at) {
             part.extend_from_slice(block);
@@ -185,7 +185,6 @@ impl Btrfs {
         } else {
             return known;
         };
-        let (first, part) = part;
         if (part.len() as u64) < self.node_bytes {
             view.room.keep(first, part, self.node_bytes);
         } else {
