@@ -178,6 +178,10 @@ impl Btrfs {
     pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at).map(|(_, known)| known.found());
         let (first, part) = if block.get(32..48) == Some(&self.nodes) && self.bears(block, at) {
+            if block.len() as u64 >= self.node_bytes {
+                self.read_node(block, view);
+                return Some(Found::Metadata);
+            }
             (at, block.to_vec())
         } else if let Some((first, mut part)) = view.room.part_before(at) {
             part.extend_from_slice(block);

@@ -140,8 +140,7 @@ const fn is_alike(was: Found, is: Found) -> bool {
 impl View<'_> {
     /// Notes what a stretch of the volume is.
     fn learn(&mut self, range: Range<u64>, known: Known) {
-        let was = self.ranges.find(range.start).map(|(_, known)| known);
-        if self.ranges.insert(range.clone(), known)
+        if let Some(was) = self.ranges.insert(range.clone(), known)
             && let Known::Is(found) = known
             && !was.is_some_and(|was| is_alike(was.found(), found))
         {
@@ -175,6 +174,7 @@ impl Detector {
         let mut view = View { ranges, learned: &mut sighting.learned, inodes, room };
         let bounds = system.bounds();
         // In the steps of its blocks; a larger block comes in pieces.
+        view.ranges.open(offset..end);
         let step = (system.block_bytes() as usize).min(bytes.len()).max(PIECE_BYTES as usize);
         for (at, block) in (offset..).step_by(step).zip(bytes.chunks(step)) {
             let seen = if bounds.contains(&at) { system.look(at, block, &mut view) } else { None };

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// RAM of a stretch in bytes: a node of a B-tree is two thirds full.
 const RANGE_BYTES: u64 = 80;
+/// Pieces that are looked at with one look-up, at most.
+const WINDOW_PIECES: u64 = 64;
 
 /// What is known of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +40,16 @@ impl Known {
     }
 }
 
+/// A stretch: its first piece, the one behind its last, and what it is.
+type Stretch = (u64, u64, Known);
+
 /// Stretches that do not overlap, in pieces.
 #[derive(Debug)]
 pub(crate) struct Ranges {
     by_start: BTreeMap<u64, (u64, Known)>,
+    /// Pieces that are being looked at: what they belong to is in `inside`, the last stretch first, and needs no look-up.
+    window: Range<u64>,
+    inside: Vec<Stretch>,
     len_max: usize,
     forgotten: u64,
 }
@@ -49,7 +57,7 @@ pub(crate) struct Ranges {
 impl Ranges {
     pub(crate) fn new(ram_bytes_max: u64) -> Self {
         let len_max = usize::try_from(ram_bytes_max / RANGE_BYTES).unwrap_or(usize::MAX);
-        Self { by_start: BTreeMap::new(), len_max, forgotten: 0 }
+        Self { by_start: BTreeMap::new(), window: 0..0, inside: Vec::new(), len_max, forgotten: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -64,55 +72,86 @@ impl Ranges {
         self.by_start.len() as u64 * RANGE_BYTES
     }
 
+    /// Says that the pieces of a stretch are looked at next: one look-up is then enough for all of them.
+    pub(crate) fn open(&mut self, range: Range<u64>) {
+        let start = range.start / PIECE_BYTES;
+        let end = range.end.div_ceil(PIECE_BYTES).min(start.saturating_add(WINDOW_PIECES));
+        self.inside.clear();
+        let held = self.by_start.range(..end).rev().map(|(first, (last, known))| (*first, *last, *known));
+        self.inside.extend(held.take_while(|(_, last, _)| *last > start));
+        self.window = start..end;
+    }
+
     /// What a byte belongs to, and where that begins.
     pub(crate) fn find(&self, at: u64) -> Option<(u64, Known)> {
         let piece = at / PIECE_BYTES;
-        let (start, (end, known)) = self.by_start.range(..=piece).next_back()?;
-        (piece < *end).then_some((start * PIECE_BYTES, *known))
+        let found = if self.window.contains(&piece) {
+            self.inside.get(self.inside.partition_point(|(first, _, _)| *first > piece)).copied()
+        } else {
+            self.last_before(piece.saturating_add(1))
+        };
+        found.filter(|(_, last, _)| piece < *last).map(|(first, _, known)| (first * PIECE_BYTES, known))
     }
 
-    /// Notes what a stretch is; says whether that is news.
-    pub(crate) fn insert(&mut self, range: Range<u64>, known: Known) -> bool {
+    /// The last stretch that begins before a piece.
+    fn last_before(&self, piece: u64) -> Option<Stretch> {
+        self.by_start.range(..piece).next_back().map(|(first, (last, known))| (*first, *last, *known))
+    }
+
+    /// Notes what a stretch is. If that is news, says what its first byte was known as before.
+    pub(crate) fn insert(&mut self, range: Range<u64>, known: Known) -> Option<Option<Known>> {
         let (start, end) = (range.start / PIECE_BYTES, range.end.div_ceil(PIECE_BYTES));
         if start >= end {
-            return false;
+            return None;
         }
-        if let Some((first, (last, was))) = self.by_start.range(..=start).next_back()
-            && *was == known
-            && *last >= end
-            && (matches!(known, Known::Is(_)) || *first == start)
+        let overlapped = self.last_before(end).filter(|(_, last, _)| *last > start);
+        if let Some((first, last, was)) = overlapped
+            && was == known
+            && first <= start
+            && last >= end
+            && (matches!(known, Known::Is(_)) || first == start)
         {
-            return false;
+            return None;
         }
         // A stretch may be cut in two.
         if self.by_start.len() + 2 > self.len_max {
             self.forgotten += 1;
-            return false;
+            return None;
         }
-        self.cut(start..end);
+        let was = match overlapped {
+            Some((first, _, was)) if first <= start => Some(was),
+            Some(_) => self.find(start * PIECE_BYTES).map(|(_, was)| was),
+            None => None,
+        };
+        self.close(start..end);
+        if overlapped.is_some() {
+            self.cut(start..end);
+        }
         self.by_start.insert(start, (end, known));
-        true
+        Some(was)
     }
 
     /// Forgets what is known of a stretch.
     pub(crate) fn forget(&mut self, range: Range<u64>) {
-        self.cut(range.start / PIECE_BYTES..range.end.div_ceil(PIECE_BYTES));
+        let pieces = range.start / PIECE_BYTES..range.end.div_ceil(PIECE_BYTES);
+        self.close(pieces.clone());
+        self.cut(pieces);
+    }
+
+    /// The window does not show any more what is there, if it has some of these pieces.
+    fn close(&mut self, pieces: Range<u64>) {
+        if pieces.start < self.window.end && self.window.start < pieces.end {
+            self.window = 0..0;
+        }
     }
 
     fn cut(&mut self, range: Range<u64>) {
-        let before = self.by_start.range(..range.start).next_back().map(|(start, held)| (*start, *held));
-        if let Some((start, (end, known))) = before
-            && end > range.start
-        {
-            self.by_start.insert(start, (range.start, known));
-            if end > range.end {
-                self.by_start.insert(range.end, (end, rest_of(known)));
+        while let Some((start, end, known)) = self.last_before(range.end).filter(|(_, end, _)| *end > range.start) {
+            if start < range.start {
+                self.by_start.insert(start, (range.start, known));
+            } else {
+                self.by_start.remove(&start);
             }
-        }
-        while let Some((start, (end, known))) =
-            self.by_start.range(range.start..range.end).next().map(|(start, held)| (*start, *held))
-        {
-            self.by_start.remove(&start);
             if end > range.end {
                 self.by_start.insert(range.end, (end, rest_of(known)));
             }
@@ -137,15 +176,21 @@ mod tests {
     proptest! {
         /// Beside a plain array of pieces.
         #[test]
-        fn stretches_are_what_was_noted_last(noted in prop::collection::vec((0u64..200, 1u64..40, 0u64..4), 0..80)) {
+        fn stretches_are_what_was_noted_last(noted in prop::collection::vec((0u64..200, 1u64..40, 0u64..4, 0u64..200), 0..80)) {
             let mut ranges = Ranges::new(1 << 20);
             let mut model = vec![None; 300];
-            for (start, len, size) in noted {
+            for (start, len, size, at) in noted {
                 let range = start * PIECE_BYTES..(start + len) * PIECE_BYTES;
+                // With a window beside the change, and around it.
+                ranges.open(at * PIECE_BYTES..(at + len) * PIECE_BYTES);
                 if size == 0 {
                     ranges.forget(range);
                 } else {
-                    ranges.insert(range, Known::Is(Found::File(size)));
+                    let is = Some(Known::Is(Found::File(size)));
+                    let was = ranges.insert(range, Known::Is(Found::File(size)));
+                    let is_news = model[start as usize..(start + len) as usize].iter().any(|known| *known != is);
+                    prop_assert!(was.is_none() || was == Some(model[start as usize]), "{:?}", was);
+                    prop_assert!(was.is_some() || !is_news);
                 }
                 model[start as usize..(start + len) as usize].fill((size > 0).then_some(Known::Is(Found::File(size))));
                 for (piece, known) in model.iter().enumerate() {
