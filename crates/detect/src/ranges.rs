@@ -100,7 +100,8 @@ impl Ranges {
 
     /// Notes what a stretch is. If that is news, says what its first byte was known as before.
     pub(crate) fn insert(&mut self, range: Range<u64>, known: Known) -> Option<Option<Known>> {
-        let (start, end) = (range.start / PIECE_BYTES, range.end.div_ceil(PIECE_BYTES));
+        // A piece that several share, as clusters of 512 bytes do, is what its first byte is.
+        let (start, end) = (range.start.div_ceil(PIECE_BYTES), range.end.div_ceil(PIECE_BYTES));
         if start >= end {
             return None;
         }
