@@ -146,23 +146,31 @@ impl Ntfs {
             return None;
         }
         *view.inodes += 1;
-        let mut whole = [0; RECORD_MAX as usize];
-        let whole = whole.get_mut(..record.len())?;
-        whole.copy_from_slice(record);
+        let mut whole = record.to_vec();
         let fixes = usize::from(u16_le(record, 4)?);
         for stride in 1..=whole.len() / STRIDE {
             let fixed = record.get(fixes + 2 * stride..)?.get(..2)?;
             whole[stride * STRIDE - 2..][..2].copy_from_slice(fixed);
         }
         let is_directory = flags & IS_DIRECTORY != 0;
-        let mut at = usize::from(u16_le(whole, 20)?);
-        while let (Some(kind), Some(len)) = (u32_le(whole, at), u32_le(whole, at + 4)) {
+        let mut at = usize::from(u16_le(&whole, 20)?);
+        while let (Some(kind), Some(len)) = (u32_le(&whole, at), u32_le(&whole, at + 4)) {
             let attribute = at.checked_add(len as usize).and_then(|end| whole.get(at..end));
             let Some(attribute) = attribute.filter(|attribute| kind != LAST && !attribute.is_empty()) else { break };
             self.read_attribute(number, kind, is_directory, attribute, view);
             at += attribute.len();
         }
         None
+    }
+
+    /// Notes where a part of the table is, from its cluster `vcn` on.
+    fn learn_table(&self, vcn: u64, range: Range<u64>, view: &mut View<'_>) {
+        let from = vcn.saturating_mul(self.cluster_bytes);
+        let first = from.div_ceil(self.record_bytes);
+        // Where clusters are smaller than records, a part may begin with the end of a record.
+        let begins = range.start.saturating_add(first.saturating_mul(self.record_bytes).saturating_sub(from));
+        view.learn(range.start..begins.min(range.end), Known::Is(Found::Metadata));
+        view.learn(begins..range.end, Known::Inodes { first });
     }
 
     fn read_attribute(
@@ -195,12 +203,12 @@ impl Ntfs {
             pairs = rest;
             if let Some(step) = step {
                 cluster = cluster.wrapping_add_signed(step);
-                let known = if is_table {
-                    Known::Inodes { first: vcn.saturating_mul(self.cluster_bytes) / self.record_bytes }
+                let range = self.bytes(cluster, count)?;
+                if is_table {
+                    self.learn_table(vcn, range, view);
                 } else {
-                    Known::Is(found)
-                };
-                view.learn(self.bytes(cluster, count)?, known);
+                    view.learn(range, Known::Is(found));
+                }
             }
             vcn = vcn.checked_add(count)?;
         }
