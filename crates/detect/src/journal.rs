@@ -25,6 +25,9 @@ const COPIES_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Journal {
     features: u32,
+    /// The newest transaction that was seen, or the oldest that is needed. What the journal holds of older ones is left over from its last
+    /// round: its copies were overtaken in their places.
+    newest: Option<u32>,
     /// By the byte of the volume where a copy will be: the block that it is of.
     copies: HashMap<u64, u64>,
 }
@@ -32,7 +35,7 @@ pub(crate) struct Journal {
 impl Default for Journal {
     fn default() -> Self {
         // What mke2fs gives a file system of 64 bits with checksums.
-        Self { features: HAS_64BIT | HAS_CSUM_V3, copies: HashMap::new() }
+        Self { features: HAS_64BIT | HAS_CSUM_V3, newest: None, copies: HashMap::new() }
     }
 }
 
@@ -44,11 +47,29 @@ impl Journal {
             return copy_of;
         }
         match u32_be(block, 4) {
-            Some(DESCRIPTOR) => self.descriptor(at, block),
-            Some(kind) if SUPERBLOCKS.contains(&kind) => self.features = u32_be(block, 0x28).unwrap_or(self.features),
+            Some(DESCRIPTOR) if self.is_news(u32_be(block, 8)?) => self.descriptor(at, block),
+            Some(kind) if SUPERBLOCKS.contains(&kind) => {
+                self.features = u32_be(block, 0x28).unwrap_or(self.features);
+                let (oldest, first) = (u32_be(block, 0x18)?, u32_be(block, 0x1C)?);
+                // An empty one may begin anew.
+                if first == 0 {
+                    self.newest = Some(oldest);
+                } else {
+                    self.is_news(oldest);
+                }
+            }
             _ => {}
         }
         None
+    }
+
+    /// Whether a transaction is not older than all that were seen; their numbers wrap around.
+    fn is_news(&mut self, number: u32) -> bool {
+        let is_news = self.newest.is_none_or(|newest| number.wrapping_sub(newest).cast_signed() >= 0);
+        if is_news {
+            self.newest = Some(number);
+        }
+        is_news
     }
 
     fn descriptor(&mut self, at: u64, block: &[u8]) {
@@ -81,5 +102,46 @@ impl Journal {
             true => Some((joined(low, u32_be(block, at + 8)?), flags, 12 + checksum)),
             false => Some((low.into(), flags, 8 + checksum)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 1024;
+
+    fn block(kind: u32, number: u32, words: &[(usize, u32)]) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
+        for (at, word) in [(0, MAGIC), (4, kind), (8, number)].iter().chain(words) {
+            block[*at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        block
+    }
+
+    /// Whether a copy that a transaction has is taken for a newer one than what is in its place.
+    fn takes(journal: &mut Journal, transaction: u32) -> bool {
+        let descriptor = block(DESCRIPTOR, transaction, &[(HEADER_BYTES, 77), (HEADER_BYTES + 4, IS_LAST)]);
+        assert_eq!(journal.look(0, &descriptor), None);
+        let copy_of = journal.look(BLOCK as u64, &[0; BLOCK]);
+        assert!(copy_of.is_none_or(|copy_of| copy_of == 77));
+        copy_of.is_some()
+    }
+
+    #[test]
+    fn copies_of_older_transactions_are_left_over() {
+        let superblock = |oldest: u32, first: u32| block(4, 0, &[(0x18, oldest), (0x1C, first), (0x28, HAS_CSUM_V3)]);
+        let mut journal = Journal::default();
+        assert!(takes(&mut journal, 8) && takes(&mut journal, 9) && takes(&mut journal, 9) && !takes(&mut journal, 8));
+        journal.look(0, &superblock(20, 5));
+        assert!(!takes(&mut journal, 19) && takes(&mut journal, 20) && takes(&mut journal, 25));
+        // The superblock is behind; only an empty journal may begin anew.
+        journal.look(0, &superblock(21, 5));
+        assert!(!takes(&mut journal, 24) && takes(&mut journal, 26));
+        journal.look(0, &superblock(1, 0));
+        assert!(takes(&mut journal, 2));
+        journal.look(0, &superblock(u32::MAX, 0));
+        assert!(!takes(&mut journal, u32::MAX - 1) && takes(&mut journal, u32::MAX) && takes(&mut journal, 3));
+        assert!(!takes(&mut journal, u32::MAX));
     }
 }
