@@ -2,7 +2,7 @@
 //! which stretches of the device hold them, and what addresses mean.
 
 use crate::bytes::{u16_le, u32_le, u64_le};
-use crate::ranges::Known;
+use crate::ranges::{Known, Stamp};
 use crate::{Found, View};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -104,6 +104,7 @@ pub(crate) struct Btrfs {
     /// The identity that its nodes bear.
     nodes: [u8; 16],
     chunk_root: u64,
+    generation: u64,
     /// The chunks that the superblock tells of, and what they are.
     system: Vec<(Chunk, u64)>,
     /// By their first address.
@@ -129,6 +130,7 @@ impl Btrfs {
             identity,
             nodes,
             chunk_root: u64_le(superblock, 88)?,
+            generation: u64_le(superblock, 72)?,
             system: Vec::new(),
             chunks: Vec::new(),
         };
@@ -154,6 +156,7 @@ impl Btrfs {
     pub(crate) fn begin(&mut self, view: &mut View<'_>) {
         let superblock = self.start + SUPERBLOCK_AT;
         view.learn(superblock..superblock + SUPERBLOCK_BYTES as u64, Known::Is(Found::Metadata));
+        view.stamp = Stamp(self.generation);
         for (chunk, kind) in std::mem::take(&mut self.system) {
             self.note_chunk(chunk, kind, view);
         }
@@ -245,6 +248,8 @@ impl Btrfs {
         if level > 0 {
             return None;
         }
+        // Nodes are never overwritten in their place, and old ones are left behind.
+        view.stamp = Stamp(u64_le(node, 80)?);
         let body = node.get(HEADER_BYTES..)?;
         let items = body.chunks_exact(ITEM_BYTES).take(count).filter_map(|item| {
             let (at, len) = (u32_le(item, 17)? as usize, u32_le(item, 21)? as usize);

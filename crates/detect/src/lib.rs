@@ -19,7 +19,7 @@ use btrfs::{Btrfs, Room};
 use ext::Ext;
 use ntfs::Ntfs;
 use partitions::Partitions;
-use ranges::{Known, Ranges};
+use ranges::{Known, Ranges, Stamp};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use xfs::Xfs;
@@ -124,6 +124,8 @@ struct View<'a> {
     learned: &'a mut Vec<(Range<u64>, Found)>,
     inodes: &'a mut u64,
     room: &'a mut Room,
+    /// How old what is read now is.
+    stamp: Stamp,
 }
 
 /// Whether two files' sizes are so close, or two blocks so alike, that it is no news: a file that grows would be told again and again.
@@ -140,12 +142,14 @@ const fn is_alike(was: Found, is: Found) -> bool {
 impl View<'_> {
     /// Notes what a stretch of the volume is.
     fn learn(&mut self, range: Range<u64>, known: Known) {
-        if let Some(was) = self.ranges.insert(range.clone(), known)
-            && let Known::Is(found) = known
-            && !was.is_some_and(|was| is_alike(was.found(), found))
-        {
-            self.learned.push((range, found));
-        }
+        let learned = &mut *self.learned;
+        self.ranges.insert(range, known, self.stamp, |news, was| {
+            if let Known::Is(found) = known
+                && !was.is_some_and(|was| is_alike(was.found(), found))
+            {
+                learned.push((news, found));
+            }
+        });
     }
 }
 
@@ -171,7 +175,7 @@ impl Detector {
         self.find_system(offset..end, bytes, &mut sighting.learned);
         let Self { systems, ranges, inodes, room, .. } = self;
         let Some((_, system)) = systems.range_mut(..end).next_back() else { return sighting };
-        let mut view = View { ranges, learned: &mut sighting.learned, inodes, room };
+        let mut view = View { ranges, learned: &mut sighting.learned, inodes, room, stamp: Stamp(0) };
         let bounds = system.bounds();
         // In the steps of its blocks; a larger block comes in pieces.
         view.ranges.open(offset..end);
@@ -254,7 +258,7 @@ impl Detector {
             self.room.release(&known);
         }
         let Self { ranges, inodes, room, .. } = self;
-        let mut view = View { ranges, learned, inodes, room };
+        let mut view = View { ranges, learned, inodes, room, stamp: Stamp(0) };
         match &mut system {
             System::Ext(ext) => ext.begin(&mut view),
             System::Xfs(xfs) => xfs.begin(&mut view),

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// RAM of a stretch in bytes: a node of a B-tree is two thirds full.
-const RANGE_BYTES: u64 = 80;
+const RANGE_BYTES: u64 = 96;
 /// Pieces that are looked at with one look-up, at most.
 const WINDOW_PIECES: u64 = 64;
+/// Newer stretches that an older one is put between, at most.
+const NEWER_MAX: usize = 64;
 
 /// What is known of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,16 +42,27 @@ impl Known {
     }
 }
 
-/// A stretch: its first piece, the one behind its last, and what it is.
-type Stretch = (u64, u64, Known);
+/// When something was written, as its file system counts (generations, places in a log): of two that disagree, the later is right. Zero for
+/// all that a file system does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp(pub(crate) u64);
+
+/// What a stretch is, without its first piece.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// The piece behind its last.
+    end: u64,
+    known: Known,
+    stamp: Stamp,
+}
 
 /// Stretches that do not overlap, in pieces.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    by_start: BTreeMap<u64, (u64, Known)>,
+    by_start: BTreeMap<u64, Held>,
     /// Pieces that are being looked at: what they belong to is in `inside`, the last stretch first, and needs no look-up.
     window: Range<u64>,
-    inside: Vec<Stretch>,
+    inside: Vec<(u64, Held)>,
     len_max: usize,
     forgotten: u64,
 }
@@ -77,8 +90,8 @@ impl Ranges {
         let start = range.start / PIECE_BYTES;
         let end = range.end.div_ceil(PIECE_BYTES).min(start.saturating_add(WINDOW_PIECES));
         self.inside.clear();
-        let held = self.by_start.range(..end).rev().map(|(first, (last, known))| (*first, *last, *known));
-        self.inside.extend(held.take_while(|(_, last, _)| *last > start));
+        let held = self.by_start.range(..end).rev().map(|(first, held)| (*first, *held));
+        self.inside.extend(held.take_while(|(_, held)| held.end > start));
         self.window = start..end;
     }
 
@@ -86,50 +99,89 @@ impl Ranges {
     pub(crate) fn find(&self, at: u64) -> Option<(u64, Known)> {
         let piece = at / PIECE_BYTES;
         let found = if self.window.contains(&piece) {
-            self.inside.get(self.inside.partition_point(|(first, _, _)| *first > piece)).copied()
+            self.inside.get(self.inside.partition_point(|(first, _)| *first > piece)).copied()
         } else {
             self.last_before(piece.saturating_add(1))
         };
-        found.filter(|(_, last, _)| piece < *last).map(|(first, _, known)| (first * PIECE_BYTES, known))
+        found.filter(|(_, held)| piece < held.end).map(|(first, held)| (first * PIECE_BYTES, held.known))
     }
 
     /// The last stretch that begins before a piece.
-    fn last_before(&self, piece: u64) -> Option<Stretch> {
-        self.by_start.range(..piece).next_back().map(|(first, (last, known))| (*first, *last, *known))
+    fn last_before(&self, piece: u64) -> Option<(u64, Held)> {
+        self.by_start.range(..piece).next_back().map(|(first, held)| (*first, *held))
     }
 
-    /// Notes what a stretch is. If that is news, says what its first byte was known as before.
-    pub(crate) fn insert(&mut self, range: Range<u64>, known: Known) -> Option<Option<Known>> {
+    /// Notes what a stretch is. What is newer stays. Of each part that is news, `news` is told, and what its first byte was known as.
+    pub(crate) fn insert(
+        &mut self,
+        range: Range<u64>,
+        known: Known,
+        stamp: Stamp,
+        mut news: impl FnMut(Range<u64>, Option<Known>),
+    ) {
         // A piece that several share, as clusters of 512 bytes do, is what its first byte is.
         let (start, end) = (range.start.div_ceil(PIECE_BYTES), range.end.div_ceil(PIECE_BYTES));
         if start >= end {
-            return None;
+            return;
         }
-        let overlapped = self.last_before(end).filter(|(_, last, _)| *last > start);
-        if let Some((first, last, was)) = overlapped
-            && was == known
+        let overlapped = self.last_before(end).filter(|(_, held)| held.end > start);
+        if let Some((first, held)) = overlapped
             && first <= start
-            && last >= end
-            && (matches!(known, Known::Is(_)) || first == start)
+            && held.end >= end
+            && (held.stamp > stamp || held.known == known && self.confirms(first, &held, start..end, stamp))
         {
-            return None;
+            return;
         }
         // A stretch may be cut in two.
         if self.by_start.len() + 2 > self.len_max {
             self.forgotten += 1;
-            return None;
+            return;
         }
-        let was = match overlapped {
-            Some((first, _, was)) if first <= start => Some(was),
-            Some(_) => self.find(start * PIECE_BYTES).map(|(_, was)| was),
-            None => None,
-        };
-        self.close(start..end);
+        let held = Held { end, known, stamp };
         if overlapped.is_some() {
-            self.cut(start..end);
+            self.put_between(start, held, &mut news);
+        } else {
+            self.put(start, held, &mut news);
         }
-        self.by_start.insert(start, (end, known));
-        Some(was)
+    }
+
+    /// Whether what is known says the same already, of a stretch and maybe more; it is then as new as `stamp`.
+    fn confirms(&mut self, first: u64, held: &Held, pieces: Range<u64>, stamp: Stamp) -> bool {
+        if held.stamp == stamp {
+            return matches!(held.known, Known::Is(_)) || first == pieces.start;
+        }
+        let is_same = first == pieces.start && held.end == pieces.end;
+        if is_same && let Some(held) = self.by_start.get_mut(&first) {
+            held.stamp = stamp;
+        }
+        is_same
+    }
+
+    /// Puts a stretch where what is there is not newer, from its end to its start.
+    fn put_between(&mut self, start: u64, mut held: Held, news: &mut impl FnMut(Range<u64>, Option<Known>)) {
+        for _ in 0..NEWER_MAX {
+            let there = self.by_start.range(..held.end).rev().take_while(|(_, there)| there.end > start);
+            let newer = there.map(|(first, there)| (*first, *there)).find(|(_, there)| there.stamp > held.stamp);
+            let from = newer.map_or(start, |(_, newer)| newer.end.min(held.end));
+            // What begins with another byte would be read with wrong numbers.
+            let known = if from > start { rest_of(held.known) } else { held.known };
+            self.put(from, Held { known, ..held }, news);
+            match newer {
+                Some((first, _)) if first > start => held.end = first,
+                _ => return,
+            }
+        }
+    }
+
+    fn put(&mut self, start: u64, held: Held, news: &mut impl FnMut(Range<u64>, Option<Known>)) {
+        if start >= held.end {
+            return;
+        }
+        let was = self.find(start * PIECE_BYTES).map(|(_, was)| was);
+        self.close(start..held.end);
+        self.cut(start..held.end);
+        self.by_start.insert(start, held);
+        news(start * PIECE_BYTES..held.end.saturating_mul(PIECE_BYTES), was);
     }
 
     /// Forgets what is known of a stretch.
@@ -147,14 +199,14 @@ impl Ranges {
     }
 
     fn cut(&mut self, range: Range<u64>) {
-        while let Some((start, end, known)) = self.last_before(range.end).filter(|(_, end, _)| *end > range.start) {
+        while let Some((start, held)) = self.last_before(range.end).filter(|(_, held)| held.end > range.start) {
             if start < range.start {
-                self.by_start.insert(start, (range.start, known));
+                self.by_start.insert(start, Held { end: range.start, ..held });
             } else {
                 self.by_start.remove(&start);
             }
-            if end > range.end {
-                self.by_start.insert(range.end, (end, rest_of(known)));
+            if held.end > range.end {
+                self.by_start.insert(range.end, Held { known: rest_of(held.known), ..held });
             }
         }
     }
@@ -177,25 +229,39 @@ mod tests {
     proptest! {
         /// Beside a plain array of pieces.
         #[test]
-        fn stretches_are_what_was_noted_last(noted in prop::collection::vec((0u64..200, 1u64..40, 0u64..4, 0u64..200), 0..80)) {
+        fn stretches_are_what_was_noted_last_among_the_newest(
+            noted in prop::collection::vec((0u64..200, 1u64..40, 0u64..4, 0u64..200, 0u64..3), 0..80),
+        ) {
             let mut ranges = Ranges::new(1 << 20);
             let mut model = vec![None; 300];
-            for (start, len, size, at) in noted {
+            for (start, len, size, at, stamp) in noted {
+                let (pieces, stamp) = (start as usize..(start + len) as usize, Stamp(stamp));
                 let range = start * PIECE_BYTES..(start + len) * PIECE_BYTES;
                 // With a window beside the change, and around it.
                 ranges.open(at * PIECE_BYTES..(at + len) * PIECE_BYTES);
+                let before = model.clone();
+                let mut told = vec![false; 300];
                 if size == 0 {
                     ranges.forget(range);
+                    model[pieces].fill(None);
                 } else {
-                    let is = Some(Known::Is(Found::File(size)));
-                    let was = ranges.insert(range, Known::Is(Found::File(size)));
-                    let is_news = model[start as usize..(start + len) as usize].iter().any(|known| *known != is);
-                    prop_assert!(was.is_none() || was == Some(model[start as usize]), "{:?}", was);
-                    prop_assert!(was.is_some() || !is_news);
+                    let known = Known::Is(Found::File(size));
+                    ranges.insert(range, known, stamp, |news, was| {
+                        let news = (news.start / PIECE_BYTES) as usize..(news.end / PIECE_BYTES) as usize;
+                        assert_eq!(was, before[news.start].map(|(known, _)| known));
+                        told[news].fill(true);
+                    });
+                    for piece in &mut model[pieces] {
+                        if piece.is_none_or(|(_, newest)| newest <= stamp) {
+                            *piece = Some((known, stamp));
+                        }
+                    }
                 }
-                model[start as usize..(start + len) as usize].fill((size > 0).then_some(Known::Is(Found::File(size))));
-                for (piece, known) in model.iter().enumerate() {
-                    prop_assert_eq!(ranges.find(piece as u64 * PIECE_BYTES).map(|(_, known)| known), *known);
+                for (piece, held) in model.iter().enumerate() {
+                    let (is, was) = (held.map(|(known, _)| known), before[piece].map(|(known, _)| known));
+                    prop_assert_eq!(ranges.find(piece as u64 * PIECE_BYTES).map(|(_, known)| known), is);
+                    prop_assert!(size == 0 || is == was || told[piece], "{} is not told", piece);
+                    prop_assert!(!told[piece] || is == Some(Known::Is(Found::File(size))), "{} is told", piece);
                 }
             }
         }
@@ -205,7 +271,7 @@ mod tests {
     fn ram_is_bounded() {
         let mut ranges = Ranges::new(100 * RANGE_BYTES);
         for n in 0..1000 {
-            ranges.insert(n * 4096..n * 4096 + 1024, Known::Is(Found::Metadata));
+            ranges.insert(n * 4096..n * 4096 + 1024, Known::Is(Found::Metadata), Stamp(0), |_, _| ());
         }
         assert!(ranges.len() <= 100 && ranges.forgotten() >= 900, "{} stretches", ranges.len());
         assert_eq!(ranges.find(0), Some((0, Known::Is(Found::Metadata))));
