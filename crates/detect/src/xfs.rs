@@ -1,7 +1,7 @@
 //! XFS, version 5 (XFS Algorithms & Data Structures, 3rd edition): its blocks bear magic numbers and their own address.
 
 use crate::bytes::{u16_be, u32_be, u64_be};
-use crate::ranges::{Form, Known};
+use crate::ranges::{Form, Known, Stamp};
 use crate::{Found, View};
 use std::ops::Range;
 
@@ -25,6 +25,9 @@ const HEADERS: [&[u8]; 4] = [b"XFSB", b"XAGF", b"XAGI", b"XAFL"];
 const REMOTE: [&[u8]; 2] = [b"XARM", b"XSLM"];
 const INODE_MAGIC: u16 = 0x494E;
 const INODE_HEADER: usize = 176;
+/// Where an inode and a file's tree say which place of the log they were written from. Freed ones are left behind as they were.
+const INODE_LOGGED: usize = 112;
+const FILE_TREE_LOGGED: usize = 32;
 const INODE_VERSION: u8 = 3;
 const FORMAT_EXTENTS: u8 = 2;
 const FORMAT_TREE: u8 = 3;
@@ -179,6 +182,7 @@ impl Xfs {
             _ => return None,
         };
         *view.inodes += 1;
+        view.stamp = Stamp(u64_be(inode, INODE_LOGGED)?);
         let has_wide = u64_be(inode, 120)? & WIDE_COUNTS != 0;
         let extents = if has_wide { u64_be(inode, 24)? } else { u32_be(inode, 76)?.into() };
         let end = match usize::from(*inode.get(82)?) * 8 {
@@ -203,6 +207,7 @@ impl Xfs {
     /// Reads a block of a file's tree.
     fn read_tree(&self, block: &[u8], of: Found, view: &mut View<'_>) -> Option<()> {
         let (level, count) = (u16_be(block, 4)?, u16_be(block, 6)?);
+        view.stamp = Stamp(u64_be(block, FILE_TREE_LOGGED)?);
         if level == 0 {
             self.read_records(block.get(FILE_TREE_HEADER..)?, count.into(), of, view);
             return None;
