@@ -141,7 +141,9 @@ impl Ranges {
         if overlapped.is_some() {
             self.put_between(start, held, &mut news);
         } else {
-            self.put(start, held, &mut news);
+            self.close(start..end);
+            self.by_start.insert(start, held);
+            news(start * PIECE_BYTES..end.saturating_mul(PIECE_BYTES), None);
         }
     }
 
