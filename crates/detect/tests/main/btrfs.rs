@@ -4,6 +4,7 @@ use crate::support::{Random, Score, Truth, run, show, tree};
 use nitro_detect::{Detector, Found};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::path::Path;
 use tempfile::TempDir;
 
 const BLOCK: u64 = 4096;
@@ -16,7 +17,7 @@ fn after(line: &str, name: &str) -> Option<u64> {
 }
 
 /// What `btrfs inspect-internal dump-tree` says of an image's blocks.
-fn truth(dump: &str, node_bytes: u64) -> Truth {
+fn truth_of(dump: &str, node_bytes: u64) -> Truth {
     let (mut chunks, mut chunk): (Vec<(u64, u64, u64)>, _) = (Vec::new(), (0, 0));
     let (mut sizes, mut extents, mut nodes) = (BTreeMap::new(), Vec::new(), Vec::new());
     let (mut is_files, mut key) = (false, String::new());
@@ -56,6 +57,14 @@ fn truth(dump: &str, node_bytes: u64) -> Truth {
     truth
 }
 
+/// The size of a block, and what each block is, as btrfs says.
+pub fn truth(image: &Path) -> (u64, Truth) {
+    let path = image.to_str().unwrap();
+    let superblock = run("btrfs", &["inspect-internal", "dump-super", path]);
+    let node_bytes = superblock.lines().find_map(|line| after(line, "nodesize")).unwrap();
+    (BLOCK, truth_of(&run("btrfs", &["inspect-internal", "dump-tree", path]), node_bytes))
+}
+
 #[test]
 fn metadata_and_sizes_are_known_after_one_pass() {
     for (node_bytes, profile) in [(16384, "dup"), (4096, "single")] {
@@ -67,7 +76,7 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         let nodes = node_bytes.to_string();
         let options = ["-q", "-m", profile, "-n", &nodes, "--rootdir", files.to_str().unwrap(), path];
         run("mkfs.btrfs", &options);
-        let truth = truth(&run("btrfs", &["inspect-internal", "dump-tree", path]), node_bytes);
+        let (_, truth) = truth(&image);
         let bytes = fs::read(&image).unwrap();
         let mut detector = Detector::new(16 << 20);
         // What is read to begin with leads from the superblock to the chunks, and so do these extents.

@@ -31,14 +31,6 @@ impl Image {
         image
     }
 
-    fn debugfs(&self, options: &[&str], commands: &str) -> String {
-        let script = self.path.with_extension("commands");
-        fs::write(&script, commands).unwrap();
-        let mut arguments = options.to_vec();
-        arguments.extend(["-f", script.to_str().unwrap(), self.path.to_str().unwrap()]);
-        run("debugfs", &arguments)
-    }
-
     /// Removes files, and writes others into the holes.
     fn age(&self, files: &Path, random: &mut Random) {
         let source = files.with_extension("one");
@@ -49,69 +41,80 @@ impl Image {
                 writeln!(commands, "rm {inside}").unwrap();
             }
         }
-        self.debugfs(&["-w"], &commands);
+        debugfs(&self.path, &["-w"], &commands);
         for number in 0..40 {
             let content: Vec<u8> = (0..random.below(700_000) + 1).map(|_| random.below(256) as u8).collect();
             fs::write(&source, content).unwrap();
-            self.debugfs(&["-w"], &format!("write {} new{number}\n", source.display()));
+            debugfs(&self.path, &["-w"], &format!("write {} new{number}\n", source.display()));
         }
     }
 
-    /// What each block is, as debugfs says.
     fn truth(&self) -> (u64, Truth) {
-        let listed = run("dumpe2fs", &[self.path.to_str().unwrap()]);
-        let field = |name: &str| {
-            let line = listed.lines().find(|line| line.starts_with(name)).unwrap();
-            line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
-        };
-        let (block_bytes, blocks) = (field("Block size:"), field("Block count:"));
-        let mut truth: Truth = (0..blocks).map(|block| (block, Found::Metadata)).collect();
-        for line in listed.lines().filter_map(|line| line.trim().strip_prefix("Free blocks: ")) {
-            for run in line
-                .split(", ")
-                .filter(|run| !run.is_empty() && !line.chars().all(|c| c.is_ascii_digit()) || run.contains('-'))
-            {
-                let (first, last) = run.split_once('-').unwrap_or((run, run));
-                let (first, last): (u64, u64) = (first.trim().parse().unwrap(), last.trim().parse().unwrap());
-                for block in first..=last {
-                    truth.remove(&block);
-                }
-            }
-        }
-        // Every inode in use: what it is, how large, and its blocks without those of its tree.
-        let inodes = field("Inode count:");
-        let stats: String = (1..=inodes).map(|inode| format!("stat <{inode}>\n")).collect();
-        let mut of = None;
-        let mut in_blocks = false;
-        for line in self.debugfs(&[], &stats).lines() {
-            if let Some(number) = line.strip_prefix("Inode: ") {
-                in_blocks = false;
-                let number: u64 = number.split_whitespace().next().unwrap().parse().unwrap();
-                of = match (number, line) {
-                    (8, _) => Some(Found::Journal),
-                    (_, line) if line.contains("Type: directory") => Some(Found::Directory),
-                    (number, line) if line.contains("Type: regular") && number > 10 => Some(Found::File(0)),
-                    _ => None,
-                };
-            } else if let Some(at) =
-                line.find("Size: ").filter(|_| line.starts_with("User:") || line.contains("Project:"))
-            {
-                let bytes: u64 = line[at + 6..].split_whitespace().next().unwrap().parse().unwrap();
-                if let Some(Found::File(size)) = &mut of {
-                    *size = bytes;
-                }
-            } else if line.starts_with("Links: 0") {
-                of = None;
-            } else if line.starts_with("EXTENTS:") || line.starts_with("BLOCKS:") {
-                in_blocks = true;
-            } else if in_blocks && let Some(found) = of {
-                for part in line.split("), ").flat_map(|part| part.split(", (")) {
-                    note_blocks(part, found, &mut truth);
-                }
-            }
-        }
-        (block_bytes, truth)
+        truth(&self.path)
     }
+}
+
+fn debugfs(image: &Path, options: &[&str], commands: &str) -> String {
+    let script = image.with_extension("commands");
+    fs::write(&script, commands).unwrap();
+    let mut arguments = options.to_vec();
+    arguments.extend(["-f", script.to_str().unwrap(), image.to_str().unwrap()]);
+    run("debugfs", &arguments)
+}
+
+/// The size of a block, and what each block is, as debugfs says.
+pub fn truth(image: &Path) -> (u64, Truth) {
+    let listed = run("dumpe2fs", &[image.to_str().unwrap()]);
+    let field = |name: &str| {
+        let line = listed.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let (block_bytes, blocks) = (field("Block size:"), field("Block count:"));
+    let mut truth: Truth = (0..blocks).map(|block| (block, Found::Metadata)).collect();
+    for line in listed.lines().filter_map(|line| line.trim().strip_prefix("Free blocks: ")) {
+        for run in line
+            .split(", ")
+            .filter(|run| !run.is_empty() && !line.chars().all(|c| c.is_ascii_digit()) || run.contains('-'))
+        {
+            let (first, last) = run.split_once('-').unwrap_or((run, run));
+            let (first, last): (u64, u64) = (first.trim().parse().unwrap(), last.trim().parse().unwrap());
+            for block in first..=last {
+                truth.remove(&block);
+            }
+        }
+    }
+    // Every inode in use: what it is, how large, and its blocks without those of its tree.
+    let inodes = field("Inode count:");
+    let stats: String = (1..=inodes).map(|inode| format!("stat <{inode}>\n")).collect();
+    let mut of = None;
+    let mut in_blocks = false;
+    for line in debugfs(image, &[], &stats).lines() {
+        if let Some(number) = line.strip_prefix("Inode: ") {
+            in_blocks = false;
+            let number: u64 = number.split_whitespace().next().unwrap().parse().unwrap();
+            of = match (number, line) {
+                (8, _) => Some(Found::Journal),
+                (_, line) if line.contains("Type: directory") => Some(Found::Directory),
+                (number, line) if line.contains("Type: regular") && number > 10 => Some(Found::File(0)),
+                _ => None,
+            };
+        } else if let Some(at) = line.find("Size: ").filter(|_| line.starts_with("User:") || line.contains("Project:"))
+        {
+            let bytes: u64 = line[at + 6..].split_whitespace().next().unwrap().parse().unwrap();
+            if let Some(Found::File(size)) = &mut of {
+                *size = bytes;
+            }
+        } else if line.starts_with("Links: 0") {
+            of = None;
+        } else if line.starts_with("EXTENTS:") || line.starts_with("BLOCKS:") {
+            in_blocks = true;
+        } else if in_blocks && let Some(found) = of {
+            for part in line.split("), ").flat_map(|part| part.split(", (")) {
+                note_blocks(part, found, &mut truth);
+            }
+        }
+    }
+    (block_bytes, truth)
 }
 
 /// Reads "(0-4):100-104", "(IND):105" or "(ETB0):106".

@@ -3,6 +3,7 @@
 use crate::support::{Random, Score, Truth, run, show};
 use nitro_detect::{Detector, Found};
 use std::fs::{self, File};
+use std::path::Path;
 use tempfile::TempDir;
 
 const FILES: u64 = 300;
@@ -40,6 +41,23 @@ fn note(info: &str, inode: u64, truth: &mut Truth) {
             is_runs = false;
         }
     }
+}
+
+/// The size of a cluster, and what each cluster is, as ntfsinfo says.
+pub fn truth(image: &Path) -> (u64, Truth) {
+    let path = image.to_str().unwrap();
+    let volume = run("ntfsinfo", &["-f", "-m", path]);
+    let field = |name: &str| volume.lines().find_map(|line| number(line, name)).unwrap();
+    let cluster_bytes = field("Cluster Size:");
+    let table = run("ntfsinfo", &["-f", "-v", "-i", "0", path]);
+    let of_data = table.lines().skip_while(|line| !line.starts_with("Dumping attribute $DATA"));
+    let table_bytes = of_data.filter_map(|line| number(line, "Data size:")).next().unwrap();
+    let mut truth = Truth::new();
+    for inode in 0..table_bytes / 1024 {
+        // Of a record that is not in use it says nothing.
+        note(&run("ntfsinfo", &["-f", "-v", "-i", &inode.to_string(), path]), inode, &mut truth);
+    }
+    (cluster_bytes, truth)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use nitro_detect::{Detector, Found};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What a block is in truth.
@@ -17,6 +17,28 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(ran.status.success(), "{program} {arguments:?}: {}{text}", String::from_utf8_lossy(&ran.stderr));
     text
+}
+
+/// A file system of an image, in use; unmounted when dropped.
+pub struct Mounted {
+    /// Where its root is.
+    pub folder: PathBuf,
+}
+
+impl Mounted {
+    /// By that command; `None`: whoever runs this cannot.
+    pub fn new(command: &[&str], image: &Path, folder: &Path) -> Option<Self> {
+        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+        let ran = Command::new(command[0]).args(&command[1..]).arg(image).arg(folder).env("PATH", path).output();
+        ran.is_ok_and(|ran| ran.status.success()).then(|| Self { folder: folder.to_owned() })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg(&self.folder).status();
+        assert!(std::thread::panicking() || done.is_ok_and(|done| done.success()), "{:?} is in use", self.folder);
+    }
 }
 
 /// Numbers by chance, always the same.
