@@ -13,6 +13,7 @@ mod journal;
 mod ntfs;
 mod partitions;
 mod ranges;
+mod scan;
 mod xfs;
 
 use btrfs::{Btrfs, Room};
@@ -20,6 +21,7 @@ use ext::Ext;
 use ntfs::Ntfs;
 use partitions::Partitions;
 use ranges::{Known, Ranges, Stamp};
+use scan::Scan;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use xfs::Xfs;
@@ -29,6 +31,8 @@ pub const PIECE_BYTES: u64 = 1 << 10;
 
 /// The part of the RAM that chunks and nodes of btrfs may take.
 const ROOM_PART: u64 = 8;
+/// The part of the RAM that a scan may take.
+const SCAN_PART: u64 = 16;
 
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +80,9 @@ pub struct Detector {
     ranges: Ranges,
     inodes: u64,
     room: Room,
+    scan: Option<Scan>,
+    /// For all but `room`.
+    ram_bytes_max: u64,
 }
 
 /// A file system.
@@ -124,6 +131,7 @@ struct View<'a> {
     learned: &'a mut Vec<(Range<u64>, Found)>,
     inodes: &'a mut u64,
     room: &'a mut Room,
+    scan: Option<&'a mut Scan>,
     /// How old what is read now is.
     stamp: Stamp,
 }
@@ -142,8 +150,13 @@ const fn is_alike(was: Found, is: Found) -> bool {
 impl View<'_> {
     /// Notes what a stretch of the volume is.
     fn learn(&mut self, range: Range<u64>, known: Known) {
-        let learned = &mut *self.learned;
-        self.ranges.insert(range, known, self.stamp, |news, was| {
+        let Self { ranges, learned, scan, stamp, .. } = self;
+        ranges.insert(range, known, *stamp, |news, was| {
+            if let Some(scan) = scan
+                && known.found() == Found::Metadata
+            {
+                scan.note(news.clone());
+            }
             if let Known::Is(found) = known
                 && !was.is_some_and(|was| is_alike(was.found(), found))
             {
@@ -164,6 +177,8 @@ impl Detector {
             ranges: Ranges::new(ram_bytes_max - room),
             inodes: 0,
             room: Room::new(room),
+            scan: None,
+            ram_bytes_max: ram_bytes_max - room,
         }
     }
 
@@ -173,9 +188,10 @@ impl Detector {
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return sighting };
         self.partitions.look(offset, bytes);
         self.find_system(offset..end, bytes, &mut sighting.learned);
-        let Self { systems, ranges, inodes, room, .. } = self;
+        let Self { systems, ranges, inodes, room, scan, .. } = self;
         let Some((_, system)) = systems.range_mut(..end).next_back() else { return sighting };
-        let mut view = View { ranges, learned: &mut sighting.learned, inodes, room, stamp: Stamp(0) };
+        let mut view =
+            View { ranges, learned: &mut sighting.learned, inodes, room, scan: scan.as_mut(), stamp: Stamp(0) };
         let bounds = system.bounds();
         // In the steps of its blocks; a larger block comes in pieces.
         view.ranges.open(offset..end);
@@ -209,6 +225,34 @@ impl Detector {
         self.systems.values().flat_map(of).collect()
     }
 
+    /// Begins to collect what of the volume, of so many bytes, must be read so that all its files are known: see
+    /// [`next_to_scan`](Self::next_to_scan).
+    pub fn scan(&mut self, volume_bytes: u64) {
+        let room = self.ram_bytes_max / SCAN_PART;
+        self.ranges.limit(self.ram_bytes_max - room);
+        let mut scan = Scan::new(volume_bytes, room);
+        self.worth_reading().into_iter().for_each(|range| scan.note(range));
+        self.ranges.own().for_each(|range| scan.note(range));
+        self.scan = Some(scan);
+    }
+
+    /// What to [`look`](Self::look) at next, in bytes of the volume, maybe beyond its end. `None`: all has been looked at, or nobody
+    /// asked for it.
+    pub fn next_to_scan(&mut self) -> Option<Range<u64>> {
+        let next = self.scan.as_mut()?.next();
+        if next.is_none() {
+            self.scan = None;
+            self.ranges.limit(self.ram_bytes_max);
+        }
+        next
+    }
+
+    /// Bytes that are still to be scanned, as far as is known.
+    #[must_use]
+    pub fn bytes_to_scan(&self) -> u64 {
+        self.scan.as_ref().map_or(0, Scan::bytes_left)
+    }
+
     /// What it did.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -216,8 +260,8 @@ impl Detector {
             systems: self.systems.len() as u64,
             inodes: self.inodes,
             ranges: self.ranges.len() as u64,
-            forgotten: self.ranges.forgotten(),
-            ram_bytes: self.ranges.ram_bytes() + self.room.bytes(),
+            forgotten: self.ranges.forgotten() + self.scan.as_ref().map_or(0, Scan::forgotten),
+            ram_bytes: self.ranges.ram_bytes() + self.room.bytes() + self.scan.as_ref().map_or(0, Scan::ram_bytes),
         }
     }
 
@@ -257,8 +301,8 @@ impl Detector {
         if let Some(System::Btrfs(known)) = self.systems.remove(&start) {
             self.room.release(&known);
         }
-        let Self { ranges, inodes, room, .. } = self;
-        let mut view = View { ranges, learned, inodes, room, stamp: Stamp(0) };
+        let Self { ranges, inodes, room, scan, .. } = self;
+        let mut view = View { ranges, learned, inodes, room, scan: scan.as_mut(), stamp: Stamp(0) };
         match &mut system {
             System::Ext(ext) => ext.begin(&mut view),
             System::Xfs(xfs) => xfs.begin(&mut view),

@@ -69,8 +69,20 @@ pub(crate) struct Ranges {
 
 impl Ranges {
     pub(crate) fn new(ram_bytes_max: u64) -> Self {
-        let len_max = usize::try_from(ram_bytes_max / RANGE_BYTES).unwrap_or(usize::MAX);
-        Self { by_start: BTreeMap::new(), window: 0..0, inside: Vec::new(), len_max, forgotten: 0 }
+        let mut ranges = Self { by_start: BTreeMap::new(), window: 0..0, inside: Vec::new(), len_max: 0, forgotten: 0 };
+        ranges.limit(ram_bytes_max);
+        ranges
+    }
+
+    /// From now on no stretch is added that would not fit into so many bytes.
+    pub(crate) fn limit(&mut self, ram_bytes_max: u64) {
+        self.len_max = usize::try_from(ram_bytes_max / RANGE_BYTES).unwrap_or(usize::MAX);
+    }
+
+    /// What file systems keep for themselves, in bytes.
+    pub(crate) fn own(&self) -> impl Iterator<Item = Range<u64>> {
+        let own = self.by_start.iter().filter(|(_, held)| held.known.found() == Found::Metadata);
+        own.map(|(first, held)| first * PIECE_BYTES..held.end.saturating_mul(PIECE_BYTES))
     }
 
     pub(crate) fn len(&self) -> usize {

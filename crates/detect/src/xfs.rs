@@ -12,6 +12,19 @@ const VERSION_BITS: u16 = 0xF;
 const VERSION: u16 = 5;
 /// Blocks whose address is at byte 16: trees of free space and inodes, and their kin.
 const SHORT_TREES: [&[u8]; 6] = [b"AB3B", b"AB3C", b"IAB3", b"FIB3", b"R3FC", b"RMB3"];
+/// The tree of inodes: what precedes its records, and their lengths in leaves and above.
+const INODE_TREE: &[u8] = b"IAB3";
+const SHORT_HEADER: usize = 56;
+const CHUNK_BYTES: usize = 16;
+const CHUNK_KEY_BYTES: usize = 4;
+const CHUNK_INODES: u64 = 64;
+/// Inodes that a bit of a chunk's holes stands for.
+const HOLE_INODES: u64 = 4;
+/// The header of a group's inodes is in this sector of the group, of so many that are headers.
+const INODES_SECTOR: u64 = 2;
+const HEADER_SECTORS: u64 = 4;
+/// Groups of which the headers are known from the start.
+const GROUPS_MAX: u64 = 1 << 16;
 const FILE_TREE: &[u8] = b"BMA3";
 const FILE_TREE_ADDRESS: usize = 24;
 const FILE_TREE_HEADER: usize = 72;
@@ -25,8 +38,9 @@ const HEADERS: [&[u8]; 4] = [b"XFSB", b"XAGF", b"XAGI", b"XAFL"];
 const REMOTE: [&[u8]; 2] = [b"XARM", b"XSLM"];
 const INODE_MAGIC: u16 = 0x494E;
 const INODE_HEADER: usize = 176;
-/// Where an inode and a file's tree say which place of the log they were written from. Freed ones are left behind as they were.
+/// Where an inode and nodes of trees say which place of the log they were written from. Freed ones are left behind as they were.
 const INODE_LOGGED: usize = 112;
+const SHORT_TREE_LOGGED: usize = 24;
 const FILE_TREE_LOGGED: usize = 32;
 const INODE_VERSION: u8 = 3;
 const FORMAT_EXTENTS: u8 = 2;
@@ -47,6 +61,7 @@ pub(crate) struct Xfs {
     group_blocks: u64,
     group_shift: u32,
     inode_bytes: usize,
+    sector_bytes: u64,
     log: Option<(u64, u64)>,
     uuid: [u8; 16],
 }
@@ -65,6 +80,7 @@ impl Xfs {
             group_blocks: u32_be(superblock, 84)?.into(),
             group_shift: u32::from(*superblock.get(124)?),
             inode_bytes: u16_be(superblock, 104)?.into(),
+            sector_bytes: u16_be(superblock, 102)?.into(),
             log: (log_start > 0).then(|| (log_start, log_blocks.into())),
             uuid: superblock.get(32..48)?.try_into().ok()?,
         };
@@ -75,6 +91,8 @@ impl Xfs {
             && xfs.group_blocks <= 1 << xfs.group_shift
             && (256..=2048).contains(&xfs.inode_bytes)
             && xfs.inode_bytes.is_power_of_two()
+            && (SECTOR_BYTES..=32768).contains(&xfs.sector_bytes)
+            && xfs.sector_bytes.is_power_of_two()
             && xfs.blocks.checked_mul(xfs.block_bytes).and_then(|bytes| bytes.checked_add(start)).is_some();
         is_sound.then_some(xfs)
     }
@@ -88,6 +106,12 @@ impl Xfs {
     pub(crate) fn begin(&self, view: &mut View<'_>) {
         if let Some(range) = self.log.and_then(|(first, count)| self.bytes(first, count)) {
             view.learn(range, Known::Is(Found::Journal));
+        }
+        let headers = (HEADER_SECTORS * self.sector_bytes).div_ceil(self.block_bytes);
+        for group in 0..self.blocks.div_ceil(self.group_blocks).min(GROUPS_MAX) {
+            if let Some(range) = self.bytes(group << self.group_shift, headers) {
+                view.learn(range, Known::Is(Found::Metadata));
+            }
         }
     }
 
@@ -121,6 +145,9 @@ impl Xfs {
             return Some(Found::Metadata);
         }
         let found = self.by_itself(at, block);
+        if found == Some(Found::Metadata) {
+            self.read_group(at, block, view);
+        }
         if found.is_some() && block.starts_with(FILE_TREE) {
             if let Some(Known::Node { of, .. }) = known {
                 self.read_tree(block, of, view);
@@ -169,6 +196,50 @@ impl Xfs {
         let index = u16_be(block, 8)?;
         let (_, found) = INDEXES.iter().find(|(magic, _)| *magic == index)?;
         is_at(16).then_some(*found)
+    }
+
+    /// Reads what says where a group's inodes are, if a block has it: the group's header, or a block of its tree of inodes.
+    fn read_group(&self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<()> {
+        let group_bytes = self.group_blocks * self.block_bytes;
+        let (group, within) = ((at - self.start) / group_bytes, (at - self.start) % group_bytes);
+        let own = |block: u64| group.checked_shl(self.group_shift).map(|group| group | block);
+        let whole = |block: u64| own(block).and_then(|block| self.bytes(block, 1));
+        if block.starts_with(INODE_TREE) {
+            let (level, count) = (u16_be(block, 4)?, usize::from(u16_be(block, 6)?));
+            view.stamp = Stamp(u64_be(block, SHORT_TREE_LOGGED)?);
+            let records = block.get(SHORT_HEADER..)?;
+            if level == 0 {
+                for chunk in records.chunks_exact(CHUNK_BYTES).take(count) {
+                    self.read_chunk(group, chunk, view);
+                }
+            } else {
+                let children = records.get(records.len() / (CHUNK_KEY_BYTES + 4) * CHUNK_KEY_BYTES..)?;
+                let children = children.chunks_exact(4).take(count).filter_map(|child| whole(u32_be(child, 0)?.into()));
+                children.for_each(|child| view.learn(child, Known::Is(Found::Metadata)));
+            }
+            return None;
+        }
+        let header = (INODES_SECTOR * self.sector_bytes).checked_sub(within)?;
+        let header = block.get(usize::try_from(header).ok()?..).filter(|header| header.starts_with(b"XAGI"))?;
+        view.learn(whole(u32_be(header, 20)?.into())?, Known::Is(Found::Metadata));
+        None
+    }
+
+    /// Reads where a chunk of inodes is; parts of it may be others'.
+    fn read_chunk(&self, group: u64, chunk: &[u8], view: &mut View<'_>) -> Option<()> {
+        let (first, holes) = (u64::from(u32_be(chunk, 0)?), u16_be(chunk, 4)?);
+        let per_block = (self.block_bytes / self.inode_bytes as u64).max(1);
+        let begins = group.checked_shl(self.group_shift)? | (first / per_block);
+        if holes == 0 {
+            view.learn(self.bytes(begins, CHUNK_INODES.div_ceil(per_block))?, Known::Is(Found::Metadata));
+            return None;
+        }
+        for number in (0..CHUNK_INODES).step_by(per_block as usize) {
+            if holes >> (number / HOLE_INODES) & 1 == 0 {
+                view.learn(self.bytes(begins + number / per_block, 1)?, Known::Is(Found::Metadata));
+            }
+        }
+        None
     }
 
     fn read_inode(&self, inode: &[u8], view: &mut View<'_>) -> Option<()> {

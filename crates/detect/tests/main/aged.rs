@@ -1,7 +1,7 @@
 //! File systems that were used for a while: what was removed, overwritten and moved left old inodes, nodes and journals behind. They are
 //! mounted, which only root can do; without it these tests say so and end. `NITRO_SEEDS` is how often each is aged, by other numbers.
 
-use crate::support::{Mounted, Random, Score, Truth, run, show, tree};
+use crate::support::{Mounted, Random, Score, Truth, check_scan, run, show, tree};
 use crate::{btrfs, ext, ntfs, xfs};
 use nitro_detect::Detector;
 use std::fs::{self, File, OpenOptions};
@@ -122,6 +122,7 @@ fn check(make: &[&str], mount: &[&str], truth: &dyn Fn(&Path) -> (u64, Truth)) {
         show(&mut detector, &bytes, 8192);
         Score::of(&mut detector, &bytes, block_bytes, &truth).check(&format!("aged {make:?}, seed {seed}"));
         assert!(detector.counters().ram_bytes <= RAM);
+        check_scan(&bytes, block_bytes, &truth, 60, make[0]);
     }
 }
 

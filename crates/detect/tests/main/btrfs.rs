@@ -1,6 +1,6 @@
 //! btrfs, beside its own tool.
 
-use crate::support::{Random, Score, Truth, run, show, tree};
+use crate::support::{Random, Score, Truth, check_scan, run, show, tree};
 use nitro_detect::{Detector, Found};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -82,6 +82,7 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         // What is read to begin with leads from the superblock to the chunks, and so do these extents.
         show(&mut detector, &bytes, 8192);
         Score::of(&mut detector, &bytes, BLOCK, &truth).check(&format!("btrfs, nodes of {node_bytes}, {profile}"));
+        check_scan(&bytes, BLOCK, &truth, 50, &format!("btrfs, nodes of {node_bytes}, {profile}"));
         assert!(detector.counters().inodes >= 800 && detector.counters().ram_bytes <= 16 << 20);
     }
 }

@@ -1,6 +1,6 @@
 //! ext2, ext3 and ext4, beside debugfs and dumpe2fs.
 
-use crate::support::{Random, Score, Truth, run, show, tree};
+use crate::support::{Random, Score, Truth, check_scan, run, show, tree};
 use nitro_detect::{Detector, Found};
 use std::fmt::Write as _;
 use std::fs;
@@ -147,6 +147,7 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         let mut detector = Detector::new(RAM);
         show(&mut detector, &bytes, 8192);
         Score::of(&mut detector, &bytes, block_bytes, &truth).check(&format!("{options:?}"));
+        check_scan(&bytes, block_bytes, &truth, 40, &format!("{options:?}"));
         assert!(detector.counters().ram_bytes <= RAM);
     }
 }

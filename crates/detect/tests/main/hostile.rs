@@ -50,6 +50,9 @@ proptest! {
             bytes[at] = random.below(256) as u8;
         }
         let mut detector = Detector::new(RAM);
+        if seed % 2 == 0 {
+            detector.scan(1 << 40);
+        }
         for _ in 0..2 {
             for (number, extent) in bytes.chunks(4096 << random.below(3)).enumerate() {
                 detector.look((number * extent.len()) as u64, extent);
@@ -58,5 +61,14 @@ proptest! {
         detector.look(u64::MAX / 1024 * 1024, &bytes[..4096]);
         prop_assert!(detector.counters().ram_bytes <= RAM);
         let _ = detector.worth_reading();
+        // A scan ends: it reads no more than there is.
+        detector.scan(bytes.len() as u64);
+        let mut read = 0;
+        while let Some(range) = detector.next_to_scan() {
+            read += range.end - range.start;
+            detector.look(range.start, &bytes[range.start as usize..range.end as usize]);
+            prop_assert!(detector.counters().ram_bytes <= RAM);
+        }
+        prop_assert!(read <= bytes.len() as u64);
     }
 }

@@ -1,6 +1,6 @@
 //! NTFS, beside ntfsinfo.
 
-use crate::support::{Random, Score, Truth, run, show};
+use crate::support::{Random, Score, Truth, check_scan, run, show};
 use nitro_detect::{Detector, Found};
 use std::fs::{self, File};
 use std::path::Path;
@@ -85,6 +85,7 @@ fn metadata_and_sizes_are_known_after_one_pass() {
         let mut detector = Detector::new(16 << 20);
         show(&mut detector, &bytes, 8192);
         Score::of(&mut detector, &bytes, cluster_bytes, &truth).check(&format!("ntfs, clusters of {cluster_bytes}"));
+        check_scan(&bytes, cluster_bytes, &truth, 25, &format!("ntfs, clusters of {cluster_bytes}"));
         assert!(detector.counters().inodes >= FILES, "{:?}", detector.counters());
     }
 }

@@ -76,6 +76,26 @@ pub fn show(detector: &mut Detector, image: &[u8], extent_bytes: usize) {
     }
 }
 
+/// Scans an image with a detector that knows nothing, and checks that data have the right class, of which no block has been looked at. A
+/// part of the image is read, in percent at most.
+pub fn check_scan(image: &[u8], block_bytes: u64, truth: &Truth, percent_max: u64, what: &str) {
+    let mut detector = Detector::new(16 << 20);
+    detector.scan(image.len() as u64);
+    let mut read = 0;
+    while let Some(range) = detector.next_to_scan() {
+        let end = range.end.min(image.len() as u64);
+        detector.look(range.start, &image[range.start as usize..end as usize]);
+        read += end - range.start;
+        assert!(detector.counters().ram_bytes <= 16 << 20);
+    }
+    let score = Score::of(&mut detector, &vec![0; image.len()], block_bytes, truth);
+    let Score { data, data_found, wrong, .. } = score;
+    println!("{what}: {} of {} KiB scanned, data {data_found} of {data}", read >> 10, image.len() >> 10);
+    assert!(data > 1000 && data_found * 100 >= data * 95, "{what}: {data_found} of {data}: {wrong:?}");
+    assert!(read * 100 <= image.len() as u64 * percent_max, "{what}: {read} bytes read");
+    assert_eq!((detector.next_to_scan(), detector.bytes_to_scan()), (None, 0));
+}
+
 /// How well blocks were told apart.
 #[derive(Debug, Default)]
 pub struct Score {

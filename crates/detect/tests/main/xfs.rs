@@ -1,6 +1,6 @@
 //! XFS, beside xfs_db.
 
-use crate::support::{Random, Score, Truth, run, show, tree};
+use crate::support::{Random, Score, Truth, check_scan, run, show, tree};
 use nitro_detect::{Detector, Found};
 use std::fmt::Write as _;
 use std::fs;
@@ -112,4 +112,5 @@ fn metadata_and_sizes_are_known_after_one_pass() {
     let mut detector = Detector::new(16 << 20);
     show(&mut detector, &bytes, 8192);
     Score::of(&mut detector, &bytes, block_bytes, &truth).check("xfs");
+    check_scan(&bytes, block_bytes, &truth, 25, "xfs");
 }
