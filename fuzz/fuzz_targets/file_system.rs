@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use nitro_detect::{Detector, PIECE_BYTES};
 
 const RAM_BYTES: u64 = 64 << 10;
+const VOLUME_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Arbitrary)]
 struct Look<'a> {
@@ -15,6 +16,9 @@ struct Look<'a> {
 
 fuzz_target!(|looks: Vec<Look<'_>>| {
     let mut detector = Detector::new(RAM_BYTES);
+    if looks.first().is_some_and(|look| look.piece % 2 > 0) {
+        detector.scan(VOLUME_BYTES);
+    }
     for look in looks {
         let offset = u64::from(look.piece) * PIECE_BYTES;
         let sighting = detector.look(offset, look.bytes);
@@ -22,4 +26,9 @@ fuzz_target!(|looks: Vec<Look<'_>>| {
         assert!(detector.counters().ram_bytes <= RAM_BYTES);
     }
     let _ = detector.worth_reading();
+    let mut read = 0;
+    while let Some(range) = detector.next_to_scan() {
+        read += range.end - range.start;
+    }
+    assert!(read <= VOLUME_BYTES);
 });
