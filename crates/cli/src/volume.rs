@@ -63,6 +63,7 @@ fn add(args: &AddArgs) -> Result<(), Error> {
         class: args.class,
         emulate_disk: args.emulate_disk,
         write_policy: args.write_policy,
+        detect_scan: args.detect_scan,
         dirty_share_min: args.share.dirty_share_min,
         dirty_share_max: args.share.dirty_share_max,
         force_discard_dirty: args.force_discard_dirty,

@@ -73,7 +73,7 @@ impl VolumeExport {
         entry: &Arc<CacheEntry>,
         guard: Option<Arc<Guard>>,
     ) -> Self {
-        let detector = entry.detector(volume.size_bytes());
+        let detector = entry.detector(volume.size_bytes(), config.detect_scan);
         volume.classify_by(detector.clone().map(|detector| detector as Arc<dyn Classifier>));
         Self {
             name: name.to_owned(),

@@ -96,6 +96,10 @@ struct VolumeArgs {
     /// [default: allocate]
     #[arg(long, value_name = "POLICY", requires = "origin")]
     write_policy: Option<WritePolicy>,
+    /// Read the metadata of the volume's file systems to begin with, so that the sizes of all files are known before they are used; RATE
+    /// bytes a second at most, and for half of the time [default: off; without RATE 64M]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M", requires = "origin")]
+    detect_scan: Option<Size>,
 }
 
 #[derive(Debug, Args)]
@@ -320,6 +324,7 @@ impl ServeArgs {
             dirty_share_min: self.volume.dirty_share_min,
             dirty_share_max: self.volume.dirty_share_max,
             write_policy: self.volume.write_policy,
+            detect_scan: self.volume.detect_scan,
         };
         Ok(Config {
             server: ServerConfig::default(),
@@ -444,7 +449,8 @@ mod tests {
     fn beside_config(command: &Command, option: &Arg) -> Result<(), ErrorKind> {
         let name = format!("--{}", option.get_long().unwrap());
         let begun = ["serve", "--config", "nitro.toml", &name].map(str::to_owned).to_vec();
-        if matches!(option.get_action(), ArgAction::SetTrue) {
+        let needs_no_value = option.get_num_args().is_some_and(|values| values.min_values() == 0);
+        if needs_no_value || matches!(option.get_action(), ArgAction::SetTrue) {
             return command.clone().try_get_matches_from(begun).map(drop).map_err(|error| error.kind());
         }
         let mut kinds = VALUES.iter().map(|value| {

@@ -173,6 +173,10 @@ pub(crate) struct AddArgs {
     /// [default: allocate]
     #[arg(long, value_name = "POLICY")]
     pub(crate) write_policy: Option<WritePolicy>,
+    /// Read the metadata of the volume's file systems to begin with, so that the sizes of all files are known before they are used; RATE
+    /// bytes a second at most, and for half of the time [default: off; without RATE 64M]
+    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
+    pub(crate) detect_scan: Option<Size>,
     #[command(flatten)]
     pub(crate) share: ShareArgs,
     /// Discard dirty data of the volume that prevent adding it

@@ -5,8 +5,8 @@ use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
 use nitro_server::control::protocol::{
-    Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Server, Status,
-    Volume,
+    Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server,
+    Status, Volume,
 };
 use std::time::Duration;
 
@@ -344,6 +344,7 @@ fn volume(volume: &Volume) -> String {
     if let Some(detection) = volume.detection.as_ref().filter(|detection| detection.file_systems > 0) {
         lines.push(("blocks", blocks(detection)));
     }
+    lines.extend(volume.detection.as_ref().and_then(|detection| detection.scan).map(|scan| ("scan", scanned(scan))));
     lines.extend(volume.poisoned.iter().map(|reason| ("writes refused", reason.clone())));
     let classes = if volume.classes.is_empty() { String::new() } else { indented(&classes(volume).aligned()) };
     block(&heading, &lines) + &classes + &indented(&latencies(volume).aligned())
@@ -351,12 +352,18 @@ fn volume(volume: &Volume) -> String {
 
 /// What the volume's blocks said.
 fn blocks(detection: &Detection) -> String {
-    let Detection { file_systems, inodes, ranges, forgotten, ram_bytes } = *detection;
+    let Detection { file_systems, inodes, ranges, forgotten, ram_bytes, scan: _ } = *detection;
     let left_out = if forgotten > 0 { format!(", {forgotten} had no room") } else { String::new() };
     format!(
         "{file_systems} file systems, {inodes} inodes read, {ranges} stretches known{left_out}; {} of RAM",
         Size(ram_bytes)
     )
+}
+
+/// How far the scan of a volume's metadata is.
+fn scanned(scan: Scan) -> String {
+    let read = Size(scan.read_bytes);
+    if scan.done { format!("done: {read} read") } else { format!("{read} read, {} to go", Size(scan.left_bytes)) }
 }
 
 /// What was asked for, by class.

@@ -269,3 +269,97 @@ fn what_a_file_system_says_gives_its_blocks_their_classes() {
     drop(client);
     assert!(server.stop().0.success());
 }
+
+/// A volume with one large file in an ext4; gives where its data begin.
+fn with_large_file(place: &Place) -> u64 {
+    let files = place.path("files");
+    fs::create_dir(&files).unwrap();
+    (0..100).for_each(|number| fs::write(files.join(format!("f{number}")), noise(number, 3000)).unwrap());
+    let large = noise(77, 6 << 20);
+    fs::write(files.join("large"), &large).unwrap();
+    let (files, image) = (files.to_str().unwrap().to_owned(), place.path("vm.img").to_str().unwrap().to_owned());
+    make("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "4096", "-d", &files, &image, "64M"]);
+    let begins = fs::read(&image).unwrap().chunks(4096).position(|block| block == &large[..4096]);
+    begins.unwrap() as u64 * 4096
+}
+
+#[test]
+fn a_scan_knows_files_before_their_inodes_pass_by() {
+    let place = Place::new();
+    let at = with_large_file(&place).next_multiple_of(8192);
+    let arguments = "--origin vm.img --cache cache.img --cache-size 64M --ram 0 --sequential-threshold 0";
+    let server = place.serve(&format!("{arguments} --detect-scan"));
+    let scan = |status: &Value| status["volumes"][0]["detection"]["scan"].clone();
+    let status = place.until("scanned", |status| scan(status)["done"] == true);
+    let (read, left) = (scan(&status)["read_bytes"].as_u64().unwrap(), &scan(&status)["left_bytes"]);
+    assert!((128 << 10..32 << 20).contains(&read) && *left == 0, "{status}");
+    assert!(status["volumes"][0]["detection"]["inodes"].as_u64() >= Some(101), "{status}");
+    // Nothing of it was cached, and no client is said to have read it.
+    assert_eq!(
+        (&status["caches"][0]["insertions"], &status["volumes"][0]["reads"]),
+        (&0.into(), &0.into()),
+        "{status}"
+    );
+    assert!(place.stdout("status").contains("scan          done: "), "{}", place.stdout("status"));
+    let mut client = place.client();
+    client.read(at, 65536);
+    let held = |status: &Value, id| of(&status["caches"][0]["classes"], id, "cached_bytes");
+    place.until("classified", |status| held(status, 10) == Some(65536) && held(status, 0).is_none());
+    drop(client);
+    assert!(server.stop().0.success());
+    // Without a scan, the same read tells nothing.
+    let server = place.serve(&format!("{} --name plain", arguments.replace("cache.img", "other.img")));
+    let mut client = Nbd::connect(&place.path("run/nitro/plain.sock"), "plain");
+    client.read(at, 65536);
+    let status = place.until("cached", |status| status["caches"][0]["insertions"] == 8);
+    assert_eq!((held(&status, 10), scan(&status)), (None, Value::Null), "{status}");
+    drop(client);
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn a_slow_scan_shows_its_progress_waits_while_detached_and_ends_with_its_volume() {
+    let place = Place::new();
+    with_large_file(&place);
+    place.file("first.img", 16 * MIB);
+    let server = place.serve("--origin first.img --cache cache.img --cache-size 64M --ram 0");
+    place.stdout("volume add vm --origin vm.img --read-only --detect-scan=64K");
+    let of_vm = |status: &Value| {
+        let volumes = status["volumes"].as_array().unwrap();
+        volumes.iter().find(|volume| volume["name"] == "vm").map(|volume| volume["detection"]["scan"].clone())
+    };
+    let read = |status: &Value| of_vm(status).and_then(|scan| scan["read_bytes"].as_u64());
+    let status = place.until("scanning", |status| read(status) >= Some(64 << 10));
+    let scan = of_vm(&status).unwrap();
+    assert!(scan["done"] == false && scan["left_bytes"].as_u64() > Some(0), "{scan}");
+    assert!(place.stdout("status").contains("to go"));
+    place.stdout("cache detach cache vm");
+    let before = read(&place.status()).unwrap();
+    // Several windows' time; one may have been on its way.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let after = read(&place.status()).unwrap();
+    assert!(after <= before + (64 << 10), "{before} bytes, then {after}");
+    place.stdout("cache attach cache vm");
+    let before = read(&place.status()).unwrap();
+    place.until("scanning again", |status| read(status) >= Some(before + (64 << 10)));
+    place.stdout("volume remove vm");
+    assert_eq!(of_vm(&place.status()), None);
+    // A scan that is not done keeps no server from its end.
+    place.stdout("volume add vm --origin vm.img --read-only --detect-scan=64K");
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn a_scan_that_cannot_be_is_refused() {
+    let place = place();
+    for (arguments, told) in [
+        ("--cache cache.img --detect-scan=1K", "64 KiB a second or more"),
+        ("--cache cache.img --detect off --detect-scan", "nobody looks at the blocks"),
+        ("--cache none --detect-scan", "nobody looks at the blocks"),
+        ("--cache cache.img --detect-scan=fast", "is not a size"),
+    ] {
+        let code = if told.contains("size") { 2 } else { 1 };
+        let refused = place.failure(&format!("serve --origin vm.img {arguments}"), code);
+        assert!(refused.contains(told), "{arguments}: {refused}");
+    }
+}

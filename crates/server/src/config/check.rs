@@ -16,6 +16,8 @@ const NAME_BYTES_MAX: usize = 200;
 const DIRTY_PERCENT_MAX: u8 = 90;
 /// Memory for requests at least: half of it has room for the largest request.
 const REQUEST_MEMORY_MIN: u64 = 64 << 20;
+/// The slowest scan, in bytes a second: what is read at once.
+const SCAN_RATE_MIN: u64 = 64 << 10;
 /// Reactor threads at most.
 const THREADS_MAX: usize = 256;
 
@@ -34,8 +36,10 @@ impl Config {
         }
         for (name, volume) in &self.volumes {
             check_name(name)?;
-            self.cache_of(name)?;
+            let cache = self.caches.get(self.cache_of(name)?);
             volume.check(name)?;
+            let detects = cache.is_some_and(|cache| cache.detect && cache.path != CacheStore::None);
+            check_scan(volume.detect_scan, detects).map_err(|e| e.within(format_args!("volume.{name}")))?;
         }
         self.check_shares()
     }
@@ -204,6 +208,23 @@ pub fn check_share(share: DirtyShare) -> Result<(), Error> {
     if min > max {
         let why = format!("is above dirty_share_max = {max}");
         return Err(Error::new(format_args!("dirty_share_min = {min}"), why).or("choose a smaller one"));
+    }
+    Ok(())
+}
+
+/// Checks a volume's scan, of a cache that looks at blocks or does not.
+///
+/// # Errors
+/// There cannot be one.
+pub fn check_scan(rate: Option<Size>, detects: bool) -> Result<(), Error> {
+    let Some(rate) = rate else { return Ok(()) };
+    if rate.0 < SCAN_RATE_MIN {
+        let why = format!("must be {} a second or more", Size(SCAN_RATE_MIN));
+        return Err(Error::new(format_args!("detect_scan = {rate}"), why).or("leave it out to scan nothing"));
+    }
+    if !detects {
+        let why = "nobody looks at the blocks of this volume";
+        return Err(Error::new("detect_scan", why).or("name a cache with detect = true, or leave it out"));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ mod volume;
 pub use access::{ModeError, SocketMode};
 pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, FingerprintName, Mode};
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
-pub use check::check_share;
+pub use check::{check_scan, check_share};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
 pub use server::{Address, AddressError, ServerConfig, TlsMode};
 pub use span::{Span, SpanError};

@@ -2,6 +2,7 @@
 
 use super::Mode;
 use nitro_cache::admission::WritePolicy;
+use nitro_console::size::Size;
 use nitro_device::hdd::HddModel;
 use nitro_engine::{DedupDomain, DirtyShare};
 use nitro_units::ClassId;
@@ -38,6 +39,8 @@ pub struct VolumeConfig {
     pub dirty_share_min: Option<u8>,
     /// Percentage of that room that this volume may take.
     pub dirty_share_max: Option<u8>,
+    /// Read the metadata of its file systems when it begins to be served, so many bytes a second at most; not if not given.
+    pub detect_scan: Option<Size>,
 }
 
 impl VolumeConfig {

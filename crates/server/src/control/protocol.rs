@@ -17,6 +17,7 @@ use crate::cos::CosAction;
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
 use nitro_cache::weu::Space;
+use nitro_console::size::Size;
 use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -158,6 +159,9 @@ pub struct AddVolume {
     /// See [`dirty_share_max`](Volume::dirty_share_max).
     #[serde(default)]
     pub dirty_share_max: Option<u8>,
+    /// See [`VolumeConfig::detect_scan`](crate::config::VolumeConfig::detect_scan).
+    #[serde(default)]
+    pub detect_scan: Option<Size>,
     /// Forget dirty data that stand in the way.
     pub force_discard_dirty: bool,
 }
@@ -527,6 +531,20 @@ pub struct Detection {
     pub forgotten: u64,
     /// RAM that it takes.
     pub ram_bytes: u64,
+    /// The scan of the volume's metadata; `None`: nobody asked for one.
+    pub scan: Option<Scan>,
+}
+
+/// A scan of a volume's metadata.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scan {
+    /// Bytes that it read.
+    pub read_bytes: u64,
+    /// Bytes that it has still to read, as far as is known.
+    pub left_bytes: u64,
+    /// Whether it has ended.
+    pub done: bool,
 }
 
 /// What requests of one class asked of a volume.

@@ -2,10 +2,10 @@
 
 use super::protocol::{
     Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log,
-    Recording, Recovered, Server, Status, Stored, Volume,
+    Recording, Recovered, Scan, Server, Status, Stored, Volume,
 };
 use crate::export::VolumeExport;
-use crate::serve::{CacheEntry, FlashIndexStatus, Served, mode_of_byte, ram_need};
+use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
 use nitro_cache::Missed;
 use nitro_cache::admission::Lane;
 use nitro_cache::weu::Space;
@@ -214,9 +214,14 @@ fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
     if all.iter().any(|asked| asked.id > 0) { all } else { Vec::new() }
 }
 
-fn detection(counters: &nitro_detect::Counters) -> Detection {
-    let nitro_detect::Counters { systems, inodes, ranges, forgotten, ram_bytes } = *counters;
-    Detection { file_systems: systems, inodes, ranges, forgotten, ram_bytes }
+fn detection(detector: &VolumeDetector) -> Detection {
+    let nitro_detect::Counters { systems, inodes, ranges, forgotten, ram_bytes } = detector.counters();
+    let scan = detector.scan.as_ref().map(|scan| Scan {
+        read_bytes: scan.read_bytes(),
+        left_bytes: detector.bytes_to_scan(),
+        done: scan.is_done(),
+    });
+    Detection { file_systems: systems, inodes, ranges, forgotten, ram_bytes, scan }
 }
 
 fn volume_status(export: &VolumeExport) -> Volume {
@@ -235,7 +240,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         class: export.volume.class().number(),
         write_policy: export.volume.write_policy(),
         classes: classes_of_requests(export),
-        detection: export.detector.as_ref().map(|detector| detection(&detector.counters())),
+        detection: export.detector.as_deref().map(detection),
         dirty_bytes: export.dirty_bytes(),
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),

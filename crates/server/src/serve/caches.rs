@@ -70,9 +70,14 @@ impl CacheEntry {
         }
     }
 
-    /// Who looks at the blocks of a volume of so many bytes.
-    pub fn detector(self: &Arc<Self>, volume_bytes: u64) -> Option<Arc<VolumeDetector>> {
-        self.detects.then(|| Arc::new(VolumeDetector::new(self, volume_bytes)))
+    /// Whether anybody looks at the blocks of its volumes.
+    pub(super) const fn detects(&self) -> bool {
+        self.detects
+    }
+
+    /// Who looks at the blocks of a volume of so many bytes; with a scan at that rate, in bytes a second.
+    pub fn detector(self: &Arc<Self>, volume_bytes: u64, scan: Option<Size>) -> Option<Arc<VolumeDetector>> {
+        self.detects.then(|| Arc::new(VolumeDetector::new(self, volume_bytes, scan)))
     }
 
     /// A volume by its name, as the cache knows it.

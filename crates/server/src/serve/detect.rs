@@ -2,8 +2,10 @@
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
+use super::scan::Scan;
 use crate::export::VolumeExport;
 use nitro_cache::class::{self, builtin};
+use nitro_console::size::Size;
 use nitro_detect::{Counters, Detector, Found};
 use nitro_engine::{Classifier, Learned};
 use nitro_port::Device;
@@ -34,11 +36,28 @@ pub(super) fn ram_bytes_max(volume_bytes: u64) -> u64 {
 pub struct VolumeDetector {
     entry: Arc<CacheEntry>,
     detector: Mutex<Detector>,
+    /// What is known of the scan, if there is one.
+    pub scan: Option<Scan>,
 }
 
 impl VolumeDetector {
-    pub(super) fn new(entry: &Arc<CacheEntry>, volume_bytes: u64) -> Self {
-        Self { entry: Arc::clone(entry), detector: Mutex::new(Detector::new(ram_bytes_max(volume_bytes))) }
+    /// With a scan at that rate, in bytes a second.
+    pub(super) fn new(entry: &Arc<CacheEntry>, volume_bytes: u64, scan: Option<Size>) -> Self {
+        let mut detector = Detector::new(ram_bytes_max(volume_bytes));
+        if scan.is_some() {
+            detector.scan(volume_bytes);
+        }
+        Self { entry: Arc::clone(entry), detector: Mutex::new(detector), scan: scan.map(Scan::new) }
+    }
+
+    /// What the scan is to read next.
+    pub(super) fn next_to_scan(&self) -> Option<Range<u64>> {
+        self.detector.lock().next_to_scan()
+    }
+
+    /// Bytes that the scan has still to read, as far as is known.
+    pub fn bytes_to_scan(&self) -> u64 {
+        self.detector.lock().bytes_to_scan()
     }
 
     /// What it did.

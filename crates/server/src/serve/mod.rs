@@ -21,6 +21,7 @@ mod place;
 mod plan;
 mod reactors;
 mod resize;
+mod scan;
 mod served;
 mod shutdown;
 mod signature;
@@ -41,6 +42,7 @@ pub use log::open_to_look as open_log_to_look;
 pub(crate) use need::need as ram_need;
 pub(crate) use place::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
 pub use plan::available_ram_bytes;
+pub use scan::Scan;
 pub(crate) use served::Served;
 
 use crate::config::{Config, TlsMode};

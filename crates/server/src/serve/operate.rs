@@ -3,7 +3,7 @@
 use super::Served;
 use super::connections::{Drain, sleep};
 use super::volumes;
-use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_share};
+use crate::config::{CacheStore, Config, Mode, VolumeConfig, check_scan, check_share};
 use crate::control::protocol::{AddVolume, Outcome};
 use crate::cos::CosAction;
 use crate::export::VolumeExport;
@@ -274,7 +274,9 @@ impl Served {
             dirty_share_min: wanted.dirty_share_min,
             dirty_share_max: wanted.dirty_share_max,
             write_policy: wanted.write_policy,
+            detect_scan: wanted.detect_scan,
         };
+        check_scan(config.detect_scan, entry.detects()).map_err(|e| e.within(format_args!("volume {name}")))?;
         let mode = check(&name, &config, entry.path.is_some())?;
         let origin = origin_of(&config.origin)?.open(&name, &config).await?;
         let verdict = volumes::judge(&entry, &name, &config, &origin, wanted.force_discard_dirty).await?;

@@ -153,6 +153,7 @@ impl VolumeWorkers {
 }
 
 async fn tend(export: Arc<VolumeExport>) {
-    let working = join3(export.volume.readahead_worker(), export.volume.destage_worker(), export.detection_worker());
+    let looking = join(export.detection_worker(), export.scan_worker());
+    let working = join3(export.volume.readahead_worker(), export.volume.destage_worker(), looking);
     select(pin!(working), pin!(export.ended.wait())).await;
 }
