@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod by_class;
 mod error;
 mod model;
 pub mod mrc;
@@ -29,6 +30,7 @@ mod table;
 pub mod timing;
 pub mod workload;
 
+pub use by_class::ClassMeasures;
 pub use error::Error;
 pub use outcome::{Latency, Measures, Outcome, Pace};
 pub use replay::simulate;

@@ -1,8 +1,10 @@
 //! What a simulation comes to.
 
+use crate::by_class::{self, ByClass, ClassMeasures};
 use crate::model::Totals;
 use crate::settings::Settings;
 use nitro_cache::Missed;
+use nitro_units::ClassId;
 use serde::{Deserialize, Serialize};
 
 /// Requests and extents, counted as they pass.
@@ -124,6 +126,9 @@ pub struct Measures {
     pub fingerprints_evicted: u64,
     /// Extents cached at the window's end, duplicates included.
     pub cached_extents: u64,
+    /// The same by class of request; empty: nothing was classified.
+    #[serde(default)]
+    pub classes: Vec<ClassMeasures>,
     /// Devices' time, if it is modelled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pace: Option<Pace>,
@@ -165,7 +170,10 @@ fn ratio(part: u64, whole: u64, without: f64) -> f64 {
 pub(crate) struct Snapshot {
     pub(crate) time_ns: u64,
     pub(crate) counts: Counts,
+    pub(crate) by_class: ByClass,
     pub(crate) totals: Totals,
+    pub(crate) cached_by_class: Option<[u64; ClassId::COUNT]>,
+    pub(crate) extent_bytes: u32,
 }
 
 impl Measures {
@@ -213,6 +221,11 @@ impl Measures {
             forwarded_extents: cache.forwarded - before.forwarded,
             fingerprints_evicted: cache.fingerprints_evicted - before.fingerprints_evicted,
             cached_extents: cache.cached_extents,
+            classes: by_class::between(
+                (&begin.by_class, &end.by_class),
+                end.cached_by_class.as_ref(),
+                end.extent_bytes,
+            ),
             pace: None,
         }
     }

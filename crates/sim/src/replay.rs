@@ -1,6 +1,7 @@
 //! Runs a trace through a cache, one request after the other.
 
 use crate::Error;
+use crate::by_class::ByClass;
 use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot};
 use crate::policies::belady_hits;
@@ -193,6 +194,7 @@ pub(crate) struct Run<'a> {
     pub(crate) windows: Windows,
     streams: Streams,
     counts: Counts,
+    by_class: ByClass,
     /// The beginning of a request whose end is in the next batch.
     rest: Vec<Piece>,
     misses: Vec<Piece>,
@@ -207,6 +209,7 @@ impl<'a> Run<'a> {
             windows: Windows::new(settings),
             streams: Streams::new(settings.sequential_bytes),
             counts: Counts::default(),
+            by_class: ByClass::default(),
             rest: Vec::new(),
             misses: Vec::new(),
             last_ns: 0,
@@ -284,6 +287,7 @@ impl<'a> Run<'a> {
             self.misses.push(*piece);
         }
         let misses = self.misses.len() as u64;
+        self.note_read_by_class(request, misses);
         self.counts.reads += 1;
         self.counts.read_hits += u64::from(misses == 0);
         self.counts.read_extents += request.len() as u64;
@@ -295,8 +299,20 @@ impl<'a> Run<'a> {
         self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))
     }
 
+    fn note_read_by_class(&mut self, request: &[Piece], misses: u64) {
+        let counts = &mut self.by_class[request[0].class()];
+        counts.reads += 1;
+        counts.hits += u64::from(misses == 0);
+        counts.read_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
+        counts.read_extents += request.len() as u64;
+        counts.read_hit_extents += request.len() as u64 - misses;
+    }
+
     fn write(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
         self.counts.writes += 1;
+        let by_class = &mut self.by_class[request[0].class()];
+        by_class.writes += 1;
+        by_class.write_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
         self.misses.clear();
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
@@ -324,7 +340,14 @@ impl<'a> Run<'a> {
     }
 
     fn snapshot(&self, time_ns: u64) -> Snapshot {
-        Snapshot { time_ns, counts: self.counts, totals: self.model.totals() }
+        Snapshot {
+            time_ns,
+            counts: self.counts,
+            by_class: self.by_class,
+            totals: self.model.totals(),
+            cached_by_class: self.model.cached_by_class(),
+            extent_bytes: self.settings.extent_bytes,
+        }
     }
 
     pub(crate) fn finish(mut self, pieces: &dyn Pieces) -> Result<Outcome, Error> {

@@ -69,6 +69,12 @@ impl Variant {
         matches!(self, Self::Weu | Self::WeuLruMod | Self::WeuLruTrim)
     }
 
+    /// Whether classes are evicted in the order of their priorities, and within their bounds.
+    #[must_use]
+    pub const fn has_class_policies(self) -> bool {
+        matches!(self, Self::Weu | Self::WeuLruTrim)
+    }
+
     /// Whether extents have places of their own on an SSD.
     #[must_use]
     pub const fn has_places(self) -> bool {
@@ -170,8 +176,8 @@ pub struct Settings {
     pub partial_writes: PartialWrites,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
-    /// What each class of requests deserves; in write-evict units only.
-    #[serde(skip)]
+    /// What each class of requests deserves; of variants with [class policies](Variant::has_class_policies) only.
+    #[serde(default, skip_serializing_if = "Classes::are_usual")]
     pub classes: Classes,
     /// Reads of a stream of at least so many consecutive bytes do not go into the cache; 0: all do. The server holds such data
     /// in RAM, which is not modelled.
@@ -250,6 +256,8 @@ impl Settings {
         EXTENT_BYTES.check(self.extent_bytes.into())?;
         if self.variant.has_weus() {
             self.manager().check()?;
+            let dirty_percent = self.timing.map_or(0, |timing| timing.dirty_percent);
+            self.classes.check(&self.manager(), dirty_percent).map_err(|error| Error::setting(error.to_string()))?;
         } else if self.cache_bytes < u64::from(self.extent_bytes) && self.variant != Variant::None {
             return Err(Error::setting("the cache is smaller than an extent"));
         }
@@ -268,6 +276,9 @@ impl Settings {
             return Err(Error::setting(
                 "policies of admission and eviction, staging and write budgets are for the variants with write-evict units",
             ));
+        }
+        if !self.classes.are_usual() && !self.variant.has_class_policies() {
+            return Err(Error::setting("policies of classes are for the variants weu and weu-lru-trim"));
         }
         if self.write_budget.is_some_and(|ratio| !(ratio > 0.0 && ratio.is_finite())) {
             return Err(Error::setting("the write budget is bytes written for each byte requested, such as 0.25"));

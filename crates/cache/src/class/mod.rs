@@ -28,7 +28,7 @@ const OVER_MAX_PART: u64 = 8;
 
 /// A band of priority. What is in the lowest is evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "&str", into = "&'static str")]
+#[serde(try_from = "String", into = "&'static str")]
 pub struct Band(u8);
 
 impl Band {
@@ -80,11 +80,12 @@ impl From<Band> for &'static str {
     }
 }
 
-impl TryFrom<&str> for Band {
+impl TryFrom<String> for Band {
     type Error = String;
 
-    fn try_from(name: &str) -> Result<Self, String> {
-        Self::named(name).ok_or_else(|| format!("there is no priority {name:?}; there are: low, normal, high, highest"))
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::named(&name)
+            .ok_or_else(|| format!("there is no priority {name:?}; there are: low, normal, high, highest"))
     }
 }
 
@@ -126,7 +127,7 @@ impl Allocation {
 }
 
 /// What one class deserves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassPolicy {
     /// In which order it is evicted.
     pub priority: Band,
@@ -155,9 +156,39 @@ impl Default for ClassPolicy {
     }
 }
 
-/// What each class deserves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What each class deserves. Serialised as a list of those that deserve anything but the usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<Deserved>", into = "Vec<Deserved>")]
 pub struct Classes([ClassPolicy; ClassId::COUNT]);
+
+/// What a class deserves, as it is serialised.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Deserved {
+    /// The class's number; one beyond the last class is ignored.
+    id: u8,
+    #[serde(flatten)]
+    policy: ClassPolicy,
+}
+
+impl From<Classes> for Vec<Deserved> {
+    fn from(classes: Classes) -> Self {
+        let usual = ClassPolicy::default();
+        let all = ClassId::all().map(|class| Deserved { id: class.number(), policy: *classes.of(class) });
+        all.filter(|deserved| deserved.policy != usual).collect()
+    }
+}
+
+impl From<Vec<Deserved>> for Classes {
+    fn from(all: Vec<Deserved>) -> Self {
+        let mut classes = Self::default();
+        for Deserved { id, policy } in all {
+            if let Some(class) = ClassId::new(id) {
+                classes.set(class, policy);
+            }
+        }
+        classes
+    }
+}
 
 impl Classes {
     /// What a class deserves.
@@ -169,6 +200,12 @@ impl Classes {
     /// Says what a class deserves.
     pub const fn set(&mut self, class: ClassId, policy: ClassPolicy) {
         self.0[class.index()] = policy;
+    }
+
+    /// Whether all classes deserve the same.
+    #[must_use]
+    pub fn are_usual(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Whether the cache can keep what is promised, with so many percent of it for dirty extents.

@@ -49,8 +49,21 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// What it is about, as tables of classes name it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Offset(..) => "offset",
+            Self::RequestBytes(..) => "request_size",
+            Self::Direction(_) => "direction",
+            Self::Metadata => "metadata",
+            Self::FileBytes(..) => "file_size",
+        }
+    }
+
     /// Whether only the contents of a block tell whether it holds.
-    const fn is_of_content(self) -> bool {
+    #[must_use]
+    pub const fn is_of_content(self) -> bool {
         matches!(self, Self::Metadata | Self::FileBytes(..))
     }
 }

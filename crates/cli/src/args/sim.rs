@@ -16,6 +16,8 @@ Examples:
     nitro sim recorded.parquet --mrc
   IOPS and response times, 64 requests at a time, over four disks in RAID-5:
     nitro sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
+  Hits by class, and what priorities of classes do (classes.toml is a file as nitro serve --classes takes it):
+    nitro sim recorded.parquet --cache-size 1G --classes classes.toml
   Misses of a policy, each request taken as one object of fixed size, named by its address:
     nitro sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
   The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
@@ -127,10 +129,13 @@ pub(crate) struct CacheSettings {
     /// Which written content is cached: allocate (all), update (what was cached before), invalidate (none) [default: allocate]
     #[arg(long, value_name = "POLICY")]
     write_policy: Option<String>,
-    /// What each class of requests deserves: file-server, database, hypervisor, or a file in TOML or Open-CAS's CSV; classes are
-    /// those of the trace, rules are not applied [default: all the same]
-    #[arg(long, value_name = "FILE|PRESET")]
+    /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by place, request_size and direction,
+    /// or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes, all treated alike]
+    #[arg(long, value_name = "FILE|PRESET", conflicts_with_all = ["mrc", "policy"])]
     pub(crate) classes: Option<PathBuf>,
+    /// Rules of --classes also classify requests to which the trace gives a class [default: the trace's class stands]
+    #[arg(long, requires = "classes")]
+    pub(crate) reclassify: bool,
     /// Consecutive bytes from which on the reads of a stream bypass the cache; 0: never [default: 0]
     #[arg(long, value_name = "SIZE")]
     sequential: Option<String>,

@@ -2,6 +2,7 @@
 
 mod axis;
 mod chart;
+mod classes;
 mod knob;
 mod plain;
 mod report;
@@ -12,14 +13,15 @@ pub(crate) use knob::Knob;
 
 use crate::args::SimArgs;
 use nitro_cache::admission::AdmissionKind;
+use nitro_cache::class::Classes;
 use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
-use nitro_server::classes::ClassTable;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
 use nitro_sim::workload::{self, Stored};
 use nitro_sim::{Outcome, Settings, Variant, simulate};
+use report::Known;
 use source::{Source, failed};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -38,10 +40,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
         knob.set(&mut settings, text)
             .map_err(|why| Error::new(format_args!("{} {text}", knob.option()), why).or("see `nitro sim --help`"))?;
     }
-    if let Some(named) = &args.cache.classes {
-        settings.classes = ClassTable::open(named).map_err(|error| error.within("--classes"))?.classes;
-    }
-    let source = Source::new(args)?;
+    let table = classes::table(args)?;
+    settings.classes = table.classes;
+    let source = Source::new(args, &table)?;
     if let (Some(name), Some(objects)) = (&args.policy, args.objects) {
         return plain::policy(&source, args, name, objects);
     }
@@ -54,15 +55,18 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
         return Err(Error::new("--cache-size", "it is missing")
             .or("give one, such as 1G, or several with --sweep size=1G..16G:x2"));
     }
+    classes::check_use(&table, args, &source)?;
+    let known = Known { contents: source.contents()?, classes: &table };
+    let points = points(args, settings)?;
+    classes::tell_unused(&table, &points);
     let (outcomes, text);
     if args.sweep.is_empty() {
-        adapt(args, &mut settings);
-        outcomes = vec![single(&source, &settings)?];
-        text = report::single(&outcomes[0], source.contents()?, args.output.format)?;
+        outcomes = vec![single(&source, &points[0])?];
+        text = report::single(&outcomes[0], known, args.output.format)?;
     } else {
         knobs.dedup();
-        outcomes = many(&source, args, &points(args, settings)?)?;
-        text = report::many(&outcomes, &knobs, source.contents()?, args.output.format)?;
+        outcomes = many(&source, args, &points)?;
+        text = report::many(&outcomes, &knobs, known, args.output.format)?;
     }
     if let Some(path) = &args.parquet {
         nitro_sim::write_parquet(path, &outcomes).map_err(failed)?;
@@ -91,6 +95,9 @@ fn adapt(args: &SimArgs, settings: &mut Settings) {
     }
     if !settings.variant.has_weus() && !asked(Knob::Compress) {
         settings.compress = false;
+    }
+    if !settings.variant.has_class_policies() {
+        settings.classes = Classes::default();
     }
 }
 

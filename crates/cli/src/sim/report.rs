@@ -1,12 +1,14 @@
 //! Outcomes as tables, CSV and JSON.
 
 use super::chart::{self, Series};
+use super::classes;
 use super::knob::Knob;
 use super::source::Contents;
 use crate::shares::missed;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
+use nitro_server::classes::ClassTable;
 use nitro_sim::{Latency, Measures, Outcome, Settings};
 use serde_json::Value;
 
@@ -28,23 +30,35 @@ const COLUMNS: [&str; 14] = [
     "disks_busy",
 ];
 
+/// What is known of a trace beside its outcomes.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// What it says of contents.
+    pub(super) contents: Contents,
+    /// The names of its classes.
+    pub(super) classes: &'a ClassTable,
+}
+
 /// The ratio of deduplication, in words if the trace does not say what is the same.
-fn dedup_of(settings: &Settings, contents: Contents) -> Option<&'static str> {
-    (settings.dedup && !contents.fingerprints).then_some("unknown")
+fn dedup_of(settings: &Settings, known: Known<'_>) -> Option<&'static str> {
+    (settings.dedup && !known.contents.fingerprints).then_some("unknown")
 }
 
 /// The ratio of compression, in words if the trace does not say what contents take.
-fn compression_of(settings: &Settings, contents: Contents) -> Option<String> {
-    let assumed = settings.compress && !contents.compressed_sizes;
+fn compression_of(settings: &Settings, known: Known<'_>) -> Option<String> {
+    let assumed = settings.compress && !known.contents.compressed_sizes;
     assumed.then(|| format!("assumed {} : 1", settings.compression_mean))
 }
 
 /// As JSON: ratios that are not the trace's are null, and `dedup` or `compression` says so in words.
-fn json(outcome: &Outcome, contents: Contents) -> Result<Value, Error> {
+fn json(outcome: &Outcome, known: Known<'_>) -> Result<Value, Error> {
     let mut json = serde_json::to_value(outcome).map_err(|e| Error::new("outcome", e))?;
-    let dedup = dedup_of(&outcome.settings, contents).map(|words| ("dedup", "dedup_ratio", words.to_owned()));
-    let compression =
-        compression_of(&outcome.settings, contents).map(|words| ("compression", "compression_ratio", words));
+    json["classes"] = classes::json(&outcome.measured, known.classes)?;
+    for (period, measures) in json["periods"].as_array_mut().into_iter().flatten().zip(&outcome.periods) {
+        period["classes"] = classes::json(measures, known.classes)?;
+    }
+    let dedup = dedup_of(&outcome.settings, known).map(|words| ("dedup", "dedup_ratio", words.to_owned()));
+    let compression = compression_of(&outcome.settings, known).map(|words| ("compression", "compression_ratio", words));
     for (name, ratio, words) in dedup.into_iter().chain(compression) {
         json[name] = words.into();
         json[ratio] = Value::Null;
@@ -55,15 +69,15 @@ fn json(outcome: &Outcome, contents: Contents) -> Result<Value, Error> {
     Ok(json)
 }
 
-fn cells(measures: &Measures, settings: &Settings, contents: Contents) -> Vec<String> {
+fn cells(measures: &Measures, settings: &Settings, known: Known<'_>) -> Vec<String> {
     let ratio = |ratio: f64| format!("{ratio:.4}");
     let paced = |value: &dyn Fn(&nitro_sim::Pace) -> String| measures.pace.as_ref().map_or_else(String::new, value);
     vec![
         measures.requests.to_string(),
         ratio(measures.read_hit_ratio),
         ratio(measures.read_extent_hit_ratio),
-        dedup_of(settings, contents).map_or_else(|| ratio(measures.dedup_ratio), str::to_owned),
-        compression_of(settings, contents).unwrap_or_else(|| ratio(measures.compression_ratio)),
+        dedup_of(settings, known).map_or_else(|| ratio(measures.dedup_ratio), str::to_owned),
+        compression_of(settings, known).unwrap_or_else(|| ratio(measures.compression_ratio)),
         measures.ssd_bytes_written.to_string(),
         ratio(measures.write_amplification),
         measures.erasures.to_string(),
@@ -77,26 +91,26 @@ fn cells(measures: &Measures, settings: &Settings, contents: Contents) -> Vec<St
 }
 
 /// One simulation.
-pub(super) fn single(outcome: &Outcome, contents: Contents, format: Format) -> Result<String, Error> {
+pub(super) fn single(outcome: &Outcome, known: Known<'_>, format: Format) -> Result<String, Error> {
     match format {
-        Format::Json => output::json_pretty(&json(outcome, contents)?),
-        Format::Csv => Ok(periods(outcome, contents).csv(true)),
-        Format::Table => Ok(people(outcome, contents)),
+        Format::Json => output::json_pretty(&json(outcome, known)?),
+        Format::Csv => Ok(periods(outcome, known).csv(true)),
+        Format::Table => Ok(people(outcome, known)),
     }
 }
 
 /// A row for each period; one, if there are none.
-fn periods(outcome: &Outcome, contents: Contents) -> Table {
+fn periods(outcome: &Outcome, known: Known<'_>) -> Table {
     let mut table = Table::new([&["begin_s", "end_s"][..], &COLUMNS].concat());
     let all = if outcome.periods.is_empty() { std::slice::from_ref(&outcome.measured) } else { &outcome.periods };
     for period in all {
         let times = [format!("{:.3}", period.begin_s), format!("{:.3}", period.end_s)];
-        table.row([&times[..], &cells(period, &outcome.settings, contents)].concat());
+        table.row([&times[..], &cells(period, &outcome.settings, known)].concat());
     }
     table
 }
 
-fn people(outcome: &Outcome, contents: Contents) -> String {
+fn people(outcome: &Outcome, known: Known<'_>) -> String {
     let (settings, m) = (&outcome.settings, &outcome.measured);
     let on = |on: bool, letter: &str| if on { letter.to_owned() } else { format!("N{letter}") };
     let mut out = format!(
@@ -120,11 +134,11 @@ fn people(outcome: &Outcome, contents: Contents) -> String {
     if m.missed.all() > 0 {
         line("missed", missed(&m.missed));
     }
-    let dedup = dedup_of(settings, contents)
-        .map(|words| format!("{words}: the trace does not tell which contents are the same"));
+    let dedup =
+        dedup_of(settings, known).map(|words| format!("{words}: the trace does not tell which contents are the same"));
     line("dedup", dedup.unwrap_or_else(|| format!("{:.3} : 1", m.dedup_ratio)));
     let compression =
-        compression_of(settings, contents).map(|words| format!("{words}: the trace does not tell what contents take"));
+        compression_of(settings, known).map(|words| format!("{words}: the trace does not tell what contents take"));
     line("compression", compression.unwrap_or_else(|| format!("{:.3} : 1", m.compression_ratio)));
     line("SSD written", format!("{}, write amplification {:.3}", Size(m.ssd_bytes_written), m.write_amplification));
     line("erasures", m.erasures.to_string());
@@ -155,17 +169,21 @@ fn people(outcome: &Outcome, contents: Contents) -> String {
             line("left out", format!("{count} {what}"));
         }
     }
+    if let Some(classes) = classes::people(m, known.classes) {
+        out += "\n";
+        out += &classes;
+    }
     if !outcome.periods.is_empty() {
         out += "\n";
-        out += &periods(outcome, contents).aligned();
+        out += &periods(outcome, known).aligned();
     }
     out
 }
 
 /// A sweep: the settings that differ, and what came of them.
-pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], contents: Contents, format: Format) -> Result<String, Error> {
+pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, format: Format) -> Result<String, Error> {
     if format == Format::Json {
-        let all = outcomes.iter().map(|outcome| json(outcome, contents)).collect::<Result<Vec<_>, _>>()?;
+        let all = outcomes.iter().map(|outcome| json(outcome, known)).collect::<Result<Vec<_>, _>>()?;
         return output::json_pretty(&all);
     }
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
@@ -174,7 +192,7 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], contents: Contents, for
     let mut table = Table::new([&names[..], columns, &["ram_bytes"]].concat());
     for outcome in outcomes {
         let values: Vec<_> = knobs.iter().map(|knob| value(*knob, &outcome.settings, format)).collect();
-        let measured = cells(&outcome.measured, &outcome.settings, contents);
+        let measured = cells(&outcome.measured, &outcome.settings, known);
         table.row([&values[..], &measured[..columns.len()], &[outcome.ram_bytes.to_string()]].concat());
     }
     if format == Format::Csv {

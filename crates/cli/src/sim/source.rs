@@ -2,13 +2,17 @@
 
 use crate::args::SimArgs;
 use crate::trace::{Input, refused};
+use nitro_cache::class::Rules;
 use nitro_console::error::Error;
+use nitro_server::classes::ClassTable;
+use nitro_sim::workload::{Classified, Precedence};
 use nitro_trace::{Reader, Request, TraceError};
 use std::fmt::Write;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes at both ends of a file that tell it from others.
 const SAMPLED_BYTES: u64 = 1 << 16;
@@ -28,11 +32,12 @@ pub(super) struct Contents {
 /// The traces of a command.
 pub(super) struct Source<'a> {
     args: &'a SimArgs,
+    rules: Option<Arc<Rules>>,
 }
 
 impl<'a> Source<'a> {
-    /// Refuses what can be told to be wrong before anything is read.
-    pub(super) fn new(args: &'a SimArgs) -> Result<Self, Error> {
+    /// The traces of `args`, classified by the rules of `table`. Refuses what can be told to be wrong before anything is read.
+    pub(super) fn new(args: &'a SimArgs, table: &ClassTable) -> Result<Self, Error> {
         if args.traces.iter().any(|path| path.as_os_str() == "-") {
             return Err(Error::new(
                 "trace -",
@@ -41,17 +46,41 @@ impl<'a> Source<'a> {
             .or("write it to a file first, with `nitro trace convert - trace.parquet`"));
         }
         Input::open(&args.traces, &args.read)?;
-        Ok(Self { args })
+        let rules = (!table.rules.0.is_empty()).then(|| Arc::new(table.rules.clone()));
+        Ok(Self { args, rules })
     }
 
     /// From the beginning.
     pub(super) fn open(&self) -> Result<Box<dyn Reader>, TraceError> {
-        Input::reader(&self.args.traces, &self.args.read)
+        Ok(self.classified(Input::reader(&self.args.traces, &self.args.read)?))
+    }
+
+    fn precedence(&self) -> Precedence {
+        if self.args.cache.reclassify { Precedence::Rules } else { Precedence::Trace }
+    }
+
+    fn classified(&self, reader: Box<dyn Reader>) -> Box<dyn Reader> {
+        match &self.rules {
+            Some(rules) => Box::new(Classified::new(reader, Arc::clone(rules), self.precedence())),
+            None => reader,
+        }
+    }
+
+    /// Whether any request has a class, of its own or by the rules: reads up to the first that has.
+    pub(super) fn has_classes(&self) -> Result<bool, Error> {
+        let mut reader = self.open().map_err(|e| refused(&e))?;
+        let mut request = Request::default();
+        while reader.next(&mut request).map_err(|e| refused(&e))? {
+            if request.class.is_classified() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// From the beginning, showing how far it is read.
     pub(super) fn open_shown(&self) -> Result<Box<dyn Reader>, Error> {
-        Ok(Box::new(Input::open(&self.args.traces, &self.args.read)?))
+        Ok(self.classified(Box::new(Input::open(&self.args.traces, &self.args.read)?)))
     }
 
     /// What the trace says of contents, from its first requests.
@@ -71,6 +100,10 @@ impl<'a> Source<'a> {
     /// What tells this trace, read this way, from others.
     pub(super) fn identity(&self) -> Result<String, Error> {
         let mut identity = format!("{:?}", self.args.read);
+        // What classes deserve is in the settings; which requests are of which is of the trace.
+        if let Some(rules) = &self.rules {
+            let _ = write!(identity, " {:?} {rules:?}", self.precedence());
+        }
         for path in &self.args.traces {
             let (len, ends) = ends(path).map_err(|error| Error::new(format!("trace {}", path.display()), error))?;
             let _ = write!(identity, " {len}:{ends:016x}");

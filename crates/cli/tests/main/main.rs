@@ -20,6 +20,7 @@ mod serving;
 mod sick_origin;
 mod signals;
 mod simulating;
+mod simulating_classes;
 mod status;
 mod support;
 mod tenants;

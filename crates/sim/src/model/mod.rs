@@ -16,6 +16,7 @@ use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::{Missed, Stats};
 use nitro_model::{Counters, Nanos};
+use nitro_units::ClassId;
 
 /// What a cache has done so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,6 +67,11 @@ pub(crate) trait Model {
 
     /// What it has done, and has.
     fn totals(&self) -> Totals;
+
+    /// Extents that it has, by the class that brought them; `None`: it does not keep classes.
+    fn cached_by_class(&self) -> Option<[u64; ClassId::COUNT]> {
+        None
+    }
 
     /// RAM of its indexes in bytes. May take long.
     fn ram_bytes(&self) -> u64;

@@ -14,7 +14,7 @@ use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
-use nitro_units::{Fingerprint, WeuId};
+use nitro_units::{ClassId, Fingerprint, WeuId};
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
 const SAVING_MIN: u32 = 16;
@@ -260,6 +260,10 @@ impl Model for Weus {
 
     fn totals(&self) -> Totals {
         Totals { cache: self.manager.stats(), flash: self.flash.counters() }
+    }
+
+    fn cached_by_class(&self) -> Option<[u64; ClassId::COUNT]> {
+        Some(self.manager.cached_by_class())
     }
 
     fn ram_bytes(&self) -> u64 {

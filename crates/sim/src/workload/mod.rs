@@ -4,10 +4,12 @@
 //! have no duplicates: an extent's content is new each time that it is written, and each time that the cache is filled with it;
 //! since no other extent could have the same, that comes to the same as content named by extent and version.
 
+mod classified;
 mod live;
 mod piece;
 mod stored;
 
+pub use classified::{Classified, Precedence};
 pub use live::Live;
 pub use piece::Piece;
 pub use stored::{Replay, Stored};

@@ -11,10 +11,13 @@ mod real;
 mod simulation;
 
 use nitro_cache::admission::AdmissionKind;
+use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule, Rules};
 use nitro_cache::eviction::EvictionKind;
+use nitro_sim::workload::{Classified, Precedence};
 use nitro_sim::{Settings, simulate, workload};
 use nitro_trace::synth::{FiuLike, RandomReads};
 use nitro_trace::{Op, Reader, Request, Split, TraceError};
+use nitro_units::ClassId;
 use std::sync::Arc;
 
 /// What both count of one extent's request.
@@ -97,7 +100,11 @@ fn sum(all: &[Counted], of: impl Fn(&Counted) -> u64) -> u64 {
 
 /// Runs both: the requests, what the simulator counts of each, and what the engine does.
 fn both(reader: impl Reader, settings: &Settings, count: usize) -> (Arc<Vec<Request>>, Vec<Counted>, Vec<Counted>) {
-    let requests = Arc::new(requests(reader, settings, count));
+    both_of(requests(reader, settings, count), settings)
+}
+
+fn both_of(requests: Vec<Request>, settings: &Settings) -> (Arc<Vec<Request>>, Vec<Counted>, Vec<Counted>) {
+    let requests = Arc::new(requests);
     let simulated = simulated(&requests, settings);
     let real = real::replay(&requests, settings);
     assert_eq!((simulated.len(), real.len()), (requests.len(), requests.len()));
@@ -108,7 +115,10 @@ fn both(reader: impl Reader, settings: &Settings, count: usize) -> (Arc<Vec<Requ
 
 /// Runs both, and gives what they agree on.
 fn agreed(reader: impl Reader, settings: &Settings, count: usize) -> Vec<Counted> {
-    let (requests, simulated, real) = both(reader, settings, count);
+    compared(both(reader, settings, count))
+}
+
+fn compared((requests, simulated, real): (Arc<Vec<Request>>, Vec<Counted>, Vec<Counted>)) -> Vec<Counted> {
     for (number, (simulated, real)) in simulated.iter().zip(&real).enumerate() {
         let request = &requests[number];
         let (op, offset, len) = (request.op, request.offset, request.len);
@@ -189,6 +199,39 @@ fn with_copies_forward() {
 fn with_copies_forward_of_duplicates_that_are_compressed() {
     let real = agreed(random_reads(96 << 20).reader().unwrap(), &by_worth(true, true, 4096), 40_000);
     assert!(sum(&real, |c| c.forwarded) > 100);
+}
+
+/// The first sixth of the volume in class 20, the next in 21, the next in 22.
+fn by_place(requests: Vec<Request>, volume_bytes: u64) -> Vec<Request> {
+    let rule = |class: u8, sixth: u64| {
+        let until = Condition::Offset(Comparison::Lt, volume_bytes * sixth / 6);
+        Rule { class: ClassId::new(class).unwrap(), conditions: vec![(Join::And, until)] }
+    };
+    let rules = Arc::new(Rules(vec![rule(20, 1), rule(21, 2), rule(22, 3)]));
+    let kept = Kept { requests: Arc::new(requests), next: 0 };
+    Classified::new(kept, rules, Precedence::Trace).requests().map(Result::unwrap).collect()
+}
+
+#[test]
+fn with_policies_of_classes() {
+    let mut settings = Settings { cache_bytes: 72 * (512 << 10), ..small(false, false, 4096) };
+    let usual = ClassPolicy::default();
+    let highest = ClassPolicy { priority: Band::ALL[3], max_percent: 40, ..usual };
+    let twice = ClassPolicy { allocation: Allocation::SecondAccess, min_percent: 5, ..usual };
+    let never = ClassPolicy { allocation: Allocation::Never, ..usual };
+    for (class, policy) in [(20, highest), (21, twice), (22, never)] {
+        settings.classes.set(ClassId::new(class).unwrap(), policy);
+    }
+    let classed = by_place(requests(random_reads(96 << 20).reader().unwrap(), &settings, 40_000), 96 << 20);
+    let hits = |real: &[Counted], class: u8| -> u64 {
+        let of_class = real.iter().zip(&classed).filter(|(_, request)| request.class.number() == class);
+        of_class.map(|(counted, _)| counted.read_hits).sum()
+    };
+    let real = compared(both_of(classed.clone(), &settings));
+    let [first, never] = [hits(&real, 20), hits(&real, 22)];
+    settings.classes = Default::default();
+    let without = hits(&compared(both_of(classed.clone(), &settings)), 20);
+    assert!(never == 0 && first > without, "{first} hits of the highest class, {without} where all deserve the same");
 }
 
 #[test]

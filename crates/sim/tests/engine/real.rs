@@ -68,6 +68,7 @@ async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>) -> Vec<Counted
     let mut before = totals(&volume);
     for (number, request) in requests.iter().enumerate() {
         let data = bytes_of::data(request);
+        volume.set_class(request.class);
         if request.op == Op::Read {
             let read = volume.read(request.offset, request.len).await.unwrap().concat();
             assert!(read == data, "request {number} reads what the trace says");

@@ -1,6 +1,7 @@
 //! The simulator as its users see it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod classes;
 mod policies;
 mod sweeps;
 mod timing;

@@ -1,0 +1,112 @@
+//! Classes of a simulation: the table that `--classes` names, and what is told of each.
+
+use super::source::Source;
+use crate::args::SimArgs;
+use nitro_console::error::Error;
+use nitro_console::output::Table;
+use nitro_console::size::Size;
+use nitro_server::classes::ClassTable;
+use nitro_sim::{ClassMeasures, Measures, Settings};
+use nitro_units::ClassId;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// The table of classes of `args`; without `--classes`, one that treats all alike.
+pub(super) fn table(args: &SimArgs) -> Result<ClassTable, Error> {
+    let Some(named) = &args.cache.classes else { return Ok(ClassTable::default()) };
+    let table = ClassTable::open(named).map_err(|error| error.within("--classes"))?;
+    refuse_conditions_on_contents(&table, named)?;
+    Ok(table)
+}
+
+/// A trace says where requests are, how long they are, and whether they read; nothing of file systems.
+fn refuse_conditions_on_contents(table: &ClassTable, named: &Path) -> Result<(), Error> {
+    for (number, rule) in table.rules.0.iter().enumerate() {
+        if let Some((_, condition)) = rule.conditions.iter().find(|(_, condition)| condition.is_of_content()) {
+            let what =
+                format!("--classes {}: rule {}, for class {}", named.display(), number + 1, table.name(rule.class));
+            let why = format!("a trace does not tell {}", condition.name());
+            return Err(Error::new(what, why).or("remove the rule, or classify by place, request_size or direction"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a table that has no rules, where the trace has no classes either: it would change nothing.
+pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Source<'_>) -> Result<(), Error> {
+    let Some(named) = args.cache.classes.as_ref().filter(|_| *table != ClassTable::default()) else { return Ok(()) };
+    if source.has_classes()? {
+        return Ok(());
+    }
+    let what = format!("--classes {}", named.display());
+    if table.rules.0.is_empty() {
+        return Err(Error::new(
+            what,
+            "it has no rules, and no request of the trace has a class: the server finds the classes of such a table in the \
+             blocks of file systems, which a trace does not have",
+        )
+        .or("name a file with rules by place, request_size or direction, or a trace recorded with classes"));
+    }
+    eprintln!("{what}: no rule holds for any request of the trace, and no request has a class");
+    Ok(())
+}
+
+/// Says which of several variants do not go by the policies of classes.
+pub(super) fn tell_unused(table: &ClassTable, points: &[Settings]) {
+    if table.classes.are_usual() {
+        return;
+    }
+    let mut variants: Vec<_> =
+        points.iter().filter(|p| !p.variant.has_class_policies()).map(|p| p.variant.to_string()).collect();
+    variants.dedup();
+    if !variants.is_empty() {
+        let names = variants.join(", ");
+        eprintln!("policies of classes do not act in {names}: requests are counted by class, and treated alike");
+    }
+}
+
+/// What was measured of each class, and of those that the table gives a policy or a name; empty: nothing is classified.
+fn measured(measures: &Measures, table: &ClassTable) -> Vec<ClassMeasures> {
+    let of = |class: ClassId| {
+        let found = measures.classes.iter().find(|measured| measured.id == class.number()).copied();
+        found.or_else(|| table.knows(class).then(|| ClassMeasures { id: class.number(), ..ClassMeasures::default() }))
+    };
+    let known = measures.classes.iter().any(|measured| measured.id > 0) || !table.rules.0.is_empty();
+    if known { ClassId::all().filter_map(of).collect() } else { Vec::new() }
+}
+
+fn name(table: &ClassTable, id: u8) -> String {
+    table.name(ClassId::new(id).unwrap_or_default())
+}
+
+/// As in the server's status, with hits of requests beside those of extents.
+pub(super) fn json(measures: &Measures, table: &ClassTable) -> Result<Value, Error> {
+    let named = |class: ClassMeasures| -> Result<Value, Error> {
+        let mut fields = match serde_json::to_value(class).map_err(|error| Error::new("classes", error))? {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        fields.insert("name".into(), name(table, class.id).into());
+        Ok(fields.into())
+    };
+    measured(measures, table).into_iter().map(named).collect()
+}
+
+/// The same for people; `None`: nothing is classified.
+pub(super) fn people(measures: &Measures, table: &ClassTable) -> Option<String> {
+    let mut told = Table::new(["class", "reads", "read", "hits", "hits_of_extents", "writes", "written", "cached"]);
+    for class in measured(measures, table) {
+        let percent = |ratio: f64, of: u64| if of == 0 { "-".to_owned() } else { format!("{:.2} %", ratio * 100.0) };
+        told.row(vec![
+            name(table, class.id),
+            class.reads.to_string(),
+            Size(class.read_bytes).to_string(),
+            percent(class.read_hit_ratio, class.reads),
+            percent(class.read_extent_hit_ratio, class.read_extents),
+            class.writes.to_string(),
+            Size(class.write_bytes).to_string(),
+            class.cached_bytes.map_or_else(|| "-".to_owned(), |bytes| Size(bytes).to_string()),
+        ]);
+    }
+    (!told.rows.is_empty()).then(|| told.aligned())
+}
