@@ -140,8 +140,11 @@ pub struct Outcome {
     /// What was measured after the warm-up.
     #[serde(flatten)]
     pub measured: Measures,
-    /// RAM of the cache's indexes at the end, in bytes.
+    /// RAM of the cache's indexes at the end, in bytes: what their tables and lists have allocated.
     pub ram_bytes: u64,
+    /// The same for each extent that is cached at the end, duplicates included; 0 if none is.
+    #[serde(default)]
+    pub ram_bytes_per_extent: f64,
     /// Bytes of the SSD that the cache used.
     pub usable_bytes: u64,
     /// Requests during the warm-up.
@@ -161,7 +164,7 @@ fn is_none_missed(missed: &Missed) -> bool {
     missed.all() == 0
 }
 
-fn ratio(part: u64, whole: u64, without: f64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64, without: f64) -> f64 {
     if whole == 0 { without } else { part as f64 / whole as f64 }
 }
 

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::by_class::ByClass;
 use crate::model::{self, Foretold, Hit, Model};
-use crate::outcome::{Counts, Measures, Outcome, Snapshot};
+use crate::outcome::{Counts, Measures, Outcome, Snapshot, ratio};
 use crate::policies::belady_hits;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
@@ -354,9 +354,11 @@ impl<'a> Run<'a> {
         self.model.settle()?;
         let now = self.snapshot(self.last_ns);
         let (measured, periods, warmup_requests) = self.windows.finish(now, self.model.page_bytes());
+        let ram_bytes = self.model.ram_bytes();
         Ok(Outcome {
+            ram_bytes_per_extent: ratio(ram_bytes, measured.cached_extents, 0.0),
             measured,
-            ram_bytes: self.model.ram_bytes(),
+            ram_bytes,
             usable_bytes: self.model.usable_bytes(),
             warmup_requests,
             ignored_requests: pieces.ignored(),

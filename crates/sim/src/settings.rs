@@ -1,6 +1,7 @@
 //! What a simulation is set to.
 
 use crate::Error;
+use crate::model;
 use crate::policies::PolicyKind;
 use crate::timing::Timing;
 use nitro_cache::admission::{AdmissionKind, WritePolicy};
@@ -24,7 +25,7 @@ pub enum Variant {
     WeuLruTrim,
     /// Extents in places of their own, each replaced by itself in LRU order among `ways` places (0: all), on a page-mapped SSD.
     Extent {
-        /// Places that an extent can be in; 1 is direct-mapped.
+        /// Places that an extent can be in, which divide the places of the cache; 1 is direct-mapped.
         ways: u32,
     },
     /// Extent-LRU-mod: FlashTier with LRU. The page-mapped SSD knows which extents are cached, and reserves nothing beyond
@@ -103,7 +104,10 @@ impl FromStr for Variant {
             return Ok(Self::Extent { ways });
         }
         let names: Vec<_> = Self::NAMED.iter().map(|(name, _)| *name).collect();
-        Err(format!("no variant {name:?}; there are: {}, and 2-way, 4-way and so on", names.join(", ")))
+        Err(format!(
+            "no variant {name:?}; there are: {}, and N-way for any N from 1 on, such as 4-way",
+            names.join(", ")
+        ))
     }
 }
 
@@ -266,6 +270,9 @@ impl Settings {
             return Err(Error::setting(
                 "deduplication needs a fully associative cache; switch it off for direct-mapped and N-way ones",
             ));
+        }
+        if let Variant::Extent { ways: ways @ 1.. } = self.variant {
+            model::check_ways(self.cache_bytes / u64::from(self.extent_bytes), ways)?;
         }
         if !(1.0..=100.0).contains(&self.compression_mean) || !(0.0..=100.0).contains(&self.compression_variance) {
             return Err(Error::setting("the compression ratio's mean is from 1 to 100, its variance from 0 to 100"));

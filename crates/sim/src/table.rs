@@ -86,6 +86,7 @@ fn columns(outcomes: &[Outcome]) -> Vec<(&'static str, Column)> {
         ("read_response_p999_us", read(&|l| l.p999_us)),
         ("write_response_mean_us", pace(&|p| p.write_response.mean_us)),
         ("disks_busy", pace(&|p| p.disks_busy)),
+        ("ram_bytes_per_extent", Column::Real(rows.iter().map(|(outcome, _)| outcome.ram_bytes_per_extent).collect())),
     ]
 }
 

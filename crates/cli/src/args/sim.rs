@@ -82,8 +82,8 @@ pub(crate) struct CacheSettings {
     /// Size of the cache on the SSD
     #[arg(long, value_name = "SIZE")]
     cache_size: Option<String>,
-    /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, 4-way,
-    /// extent-lru-mod, extent-lru-trim, naive, lru, fifo, clock, arc, s3-fifo, belady, none
+    /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, N-way
+    /// (for any N that divides the extents of the cache, such as 4-way), fully-associative, extent-lru-mod, extent-lru-trim, naive, lru, fifo, clock, arc, s3-fifo, belady, none
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Store duplicates once [default: on]

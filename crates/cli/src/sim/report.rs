@@ -150,7 +150,11 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
             Size(m.cached_extents * u64::from(settings.extent_bytes))
         ),
     );
-    line("RAM", Size(outcome.ram_bytes).to_string());
+    let per_extent = match m.cached_extents {
+        0 => String::new(),
+        _ => format!(", {:.2} bytes for each cached extent", outcome.ram_bytes_per_extent),
+    };
+    line("RAM", format!("{}{per_extent}", Size(outcome.ram_bytes)));
     if let Some(pace) = &m.pace {
         let latency = |l: &Latency| {
             format!(
@@ -189,11 +193,12 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, forma
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
     let timed = format == Format::Csv || outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
     let columns = &COLUMNS[..if timed { COLUMNS.len() } else { 10 }];
-    let mut table = Table::new([&names[..], columns, &["ram_bytes"]].concat());
+    let mut table = Table::new([&names[..], columns, &["ram_bytes", "ram_bytes_per_extent"]].concat());
     for outcome in outcomes {
         let values: Vec<_> = knobs.iter().map(|knob| value(*knob, &outcome.settings, format)).collect();
+        let ram = [outcome.ram_bytes.to_string(), format!("{:.2}", outcome.ram_bytes_per_extent)];
         let measured = cells(&outcome.measured, &outcome.settings, known);
-        table.row([&values[..], &measured[..columns.len()], &[outcome.ram_bytes.to_string()]].concat());
+        table.row([&values[..], &measured[..columns.len()], &ram].concat());
     }
     if format == Format::Csv {
         return Ok(table.csv(true));

@@ -78,6 +78,27 @@ fn what_the_trace_does_not_tell_is_not_told_as_measured() {
 }
 
 #[test]
+fn any_number_of_ways_is_compared_with_its_ram() {
+    let place = Place::new();
+    reads(&place);
+    let sweep =
+        "reads.parquet --cache-size 24M --sweep variant=1-way,3-way,6-way,512-way,fully-associative --dedup off";
+    let told = json(&place, &format!("{sweep} --results kept.jsonl"));
+    let ram: Vec<_> =
+        told.as_array().unwrap().iter().map(|point| point["ram_bytes_per_extent"].as_f64().unwrap()).collect();
+    // Places that are empty at the end take RAM, too.
+    assert!(
+        ram[0] >= 8.0 && ram[1] > ram[0] && ram[1] <= ram[0] * 1.2 && ram[3] > ram[2] && ram[4] > ram[3],
+        "{ram:?}"
+    );
+    let table = place.stdout(&format!("sim {sweep} --results kept.jsonl"));
+    assert!(
+        table.contains("ram_bytes_per_extent") && table.contains("direct-mapped") && table.contains("3-way"),
+        "{table}"
+    );
+}
+
+#[test]
 fn each_block_of_a_request_can_be_an_object() {
     let place = Place::new();
     // Blocks 0 to 3, 2 to 5, and 1 in part.
@@ -143,6 +164,8 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --extent-size 5000", &["extent_size", "4096"]),
         ("reads.parquet --cache-size 1G --variant wau", &["--variant wau", "weu-lru-mod"]),
         ("reads.parquet --cache-size 1G --variant 4-way --dedup on", &["fully associative"]),
+        ("reads.parquet --cache-size 1G --variant 3-way", &["3 does not divide", "2-way or 4-way"]),
+        ("reads.parquet --cache-size 1G --variant 0-way", &["--variant 0-way", "N-way"]),
         ("reads.parquet --cache-size 1G --warmup soon", &["--warmup soon", "16d"]),
         ("reads.parquet --cache-size 1G --disks 5400", &["7200 or 15000"]),
         ("reads.parquet --policy mru --objects 10", &["--policy mru", "s3-fifo"]),

@@ -10,6 +10,7 @@ mod weu;
 
 pub(crate) use flash::Flash;
 pub(crate) use plain::{Foretold, capacity};
+pub(crate) use sets::check as check_ways;
 
 use crate::Error;
 use crate::settings::{Settings, Variant};

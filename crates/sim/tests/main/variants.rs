@@ -82,6 +82,34 @@ fn the_more_places_an_extent_can_be_in_the_more_hits() {
 }
 
 #[test]
+fn sets_may_have_any_number_of_ways_that_divides_the_cache() {
+    // 3000 places.
+    let workload = zipf();
+    let at = |ways| {
+        let settings = Settings { cache_bytes: 3000 * 8192, ..settings(Variant::Extent { ways }) };
+        run(&workload, &Settings { dedup: false, ..settings })
+    };
+    let all = at(0);
+    for ways in [1, 2, 3, 5, 24, 250, 300, 1500] {
+        let outcome = at(ways);
+        assert!((2980..=3000).contains(&outcome.measured.cached_extents), "{ways}-way: sets are full");
+        let told = outcome.ram_bytes_per_extent;
+        let expected = if ways == 1 {
+            8.0..8.5
+        } else if ways <= 256 {
+            9.0..9.5
+        } else {
+            20.0..64.0
+        };
+        assert!(expected.contains(&told), "{ways}-way: {told} bytes an extent");
+        assert!(hit_ratio(&outcome) <= hit_ratio(&all) * 1.01, "{ways}-way");
+    }
+    assert!(hit_ratio(&at(1)) < hit_ratio(&at(3)) && hit_ratio(&at(3)) < hit_ratio(&at(24)));
+    // One set is LRU over all places.
+    assert_eq!(at(3000).measured.read_hits, all.measured.read_hits);
+}
+
+#[test]
 fn an_ssd_made_for_it_gives_the_cache_what_it_does_not_reserve() {
     let workload = zipf();
     let [sold, made] = [Variant::Weu, Variant::WeuLruMod].map(|variant| run(&workload, &settings(variant)));
@@ -163,6 +191,10 @@ fn settings_that_make_no_sense_are_refused() {
         (Settings { extent_bytes: 5000, ..Settings::new(1 << 30) }, "extent_size"),
         (Settings { variant: Variant::Extent { ways: 2 }, ..Settings::new(1 << 30) }, "direct-mapped"),
         (Settings { dedup: false, recipes: true, ..Settings::new(1 << 30) }, "recipes"),
+        (
+            Settings { variant: Variant::Extent { ways: 3 }, dedup: false, ..Settings::new(1 << 30) },
+            "choose 2-way or 4-way",
+        ),
         (Settings { write_budget: Some(0.0), ..Settings::new(1 << 30) }, "write budget"),
         (
             Settings { write_budget: Some(0.5), variant: Variant::ExtentLruTrim, ..Settings::new(1 << 30) },

@@ -1,0 +1,66 @@
+//! Sets of few ways: the keys of a set stand side by side, the one used last first, and are searched one by one.
+
+/// No extent: no key has all bits set, since objects are numbered from 0.
+const NOTHING: u64 = u64::MAX;
+
+/// Sets of at most [`WAYS_MAX`](Self::WAYS_MAX) ways: 8 bytes a way, and 1 for its place where there are several.
+pub(super) struct Flat {
+    /// Set by set: what each way holds.
+    keys: Vec<u64>,
+    /// Which place of the set on the SSD that is; none for direct-mapped caches, whose sets have but one.
+    places: Vec<u8>,
+    ways: usize,
+}
+
+impl Flat {
+    /// Ways that a place's number has room for.
+    pub(super) const WAYS_MAX: u32 = 1 << 8;
+
+    pub(super) fn new(sets: u64, ways: u32) -> Self {
+        let (count, ways) = (sets as usize * ways as usize, ways as usize);
+        let places = if ways == 1 { Vec::new() } else { (0..count).map(|at| (at % ways) as u8).collect() };
+        Self { keys: vec![NOTHING; count], places, ways }
+    }
+
+    fn rank(&self, set: u64, key: u64) -> Option<usize> {
+        let first = set as usize * self.ways;
+        self.keys[first..first + self.ways].iter().position(|held| *held == key)
+    }
+
+    /// Makes what is that far down the order of a set the first; returns its place.
+    fn lift(&mut self, set: u64, rank: usize) -> u64 {
+        let first = set as usize * self.ways;
+        self.keys[first..=first + rank].rotate_right(1);
+        if self.ways == 1 {
+            return first as u64;
+        }
+        self.places[first..=first + rank].rotate_right(1);
+        first as u64 + u64::from(self.places[first])
+    }
+
+    pub(super) fn refresh(&mut self, set: u64, key: u64) -> Option<u64> {
+        self.rank(set, key).map(|rank| self.lift(set, rank))
+    }
+
+    pub(super) fn insert(&mut self, set: u64, key: u64) -> (u64, Option<u64>) {
+        let rank = self.rank(set, key).unwrap_or(self.ways - 1);
+        let place = self.lift(set, rank);
+        let old = std::mem::replace(&mut self.keys[set as usize * self.ways], key);
+        (place, Some(old).filter(|old| *old != NOTHING))
+    }
+
+    pub(super) fn forget(&mut self, set: u64, key: u64) -> bool {
+        let Some(rank) = self.rank(set, key) else { return false };
+        let (first, end) = (set as usize * self.ways + rank, (set as usize + 1) * self.ways);
+        self.keys[first..end].rotate_left(1);
+        if self.ways > 1 {
+            self.places[first..end].rotate_left(1);
+        }
+        self.keys[end - 1] = NOTHING;
+        true
+    }
+
+    pub(super) const fn ram_bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<u64>() + self.places.capacity()
+    }
+}

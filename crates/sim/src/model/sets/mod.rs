@@ -1,0 +1,168 @@
+//! Extents in sets of places, chosen by the extent's address: direct-mapped and N-way caches, for any N that divides the places
+//! of the cache. Within a set, what was used least recently is replaced.
+
+mod flat;
+mod linked;
+#[cfg(test)]
+mod tests;
+
+use super::{Flash, Hit, Model, Totals};
+use crate::Error;
+use crate::settings::Settings;
+use crate::workload::Piece;
+use flat::Flat;
+use linked::Linked;
+use nitro_cache::Stats;
+use nitro_model::Nanos;
+use nitro_units::ExtentKey;
+
+/// Which extents each set holds, and where on the SSD.
+enum Index {
+    Flat(Flat),
+    Linked(Linked),
+}
+
+impl Index {
+    fn new(sets: u64, ways: u32) -> Self {
+        if ways <= Flat::WAYS_MAX { Self::Flat(Flat::new(sets, ways)) } else { Self::Linked(Linked::new(sets, ways)) }
+    }
+
+    /// The place of a key, which is the last of its set to be replaced from now on; `None`: it is not there.
+    fn refresh(&mut self, set: u64, key: u64) -> Option<u64> {
+        match self {
+            Self::Flat(flat) => flat.refresh(set, key),
+            Self::Linked(linked) => linked.refresh(set, key),
+        }
+    }
+
+    /// Puts a key into its set; its place, and what was there before, which may be the key itself.
+    fn insert(&mut self, set: u64, key: u64) -> (u64, Option<u64>) {
+        match self {
+            Self::Flat(flat) => flat.insert(set, key),
+            Self::Linked(linked) => linked.insert(set, key),
+        }
+    }
+
+    /// Takes a key out of its set, where a place is then free; whether it was there.
+    fn forget(&mut self, set: u64, key: u64) -> bool {
+        match self {
+            Self::Flat(flat) => flat.forget(set, key),
+            Self::Linked(linked) => linked.forget(set, key),
+        }
+    }
+
+    fn ram_bytes(&self) -> usize {
+        match self {
+            Self::Flat(flat) => flat.ram_bytes(),
+            Self::Linked(linked) => linked.ram_bytes(),
+        }
+    }
+}
+
+/// The cache. Neighbouring extents fall into neighbouring sets, as in Azor.
+pub(crate) struct Sets {
+    index: Index,
+    sets: u64,
+    cached: u64,
+    flash: Flash,
+    stats: Stats,
+    extent_bytes: u32,
+    usable_bytes: u64,
+}
+
+/// The nearest numbers that divide `all`, below and above a number that does not; at most `all`.
+fn nearest_divisors(all: u64, ways: u64) -> (u64, u64) {
+    let pairs = (1..=all.isqrt()).filter(|n| all.is_multiple_of(*n)).flat_map(|n| [n, all / n]);
+    let (below, above): (Vec<u64>, Vec<u64>) = pairs.partition(|n| *n < ways);
+    (below.into_iter().max().unwrap_or(1), above.into_iter().min().unwrap_or(all))
+}
+
+/// Whether a cache with places for so many extents can have sets of so many ways.
+///
+/// # Errors
+/// The ways do not divide the places.
+pub(crate) fn check(all: u64, ways: u32) -> Result<(), Error> {
+    if all > 0 && all.is_multiple_of(ways.into()) {
+        return Ok(());
+    }
+    let (below, above) = nearest_divisors(all.max(1), ways.into());
+    let nearest = if below == above { format!("{below}-way") } else { format!("{below}-way or {above}-way") };
+    Err(Error::setting(format!(
+        "{ways}-way: the cache has places for {all} extents, which {ways} does not divide; choose {nearest}, or another size"
+    )))
+}
+
+impl Sets {
+    pub(crate) fn new(settings: &Settings, ways: u32) -> Result<Self, Error> {
+        let (flash, usable_bytes) = Flash::new(settings)?;
+        let sets = usable_bytes / u64::from(settings.extent_bytes) / u64::from(ways);
+        Ok(Self {
+            index: Index::new(sets, ways),
+            sets,
+            cached: 0,
+            flash,
+            stats: Stats::default(),
+            extent_bytes: settings.extent_bytes,
+            usable_bytes,
+        })
+    }
+
+    fn set(&self, key: ExtentKey) -> u64 {
+        // Objects begin at sets far from one another.
+        let number = key.index().0.wrapping_add(u64::from(key.object().0).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16);
+        number % self.sets
+    }
+
+    fn at(&self, place: u64) -> u64 {
+        place * u64::from(self.extent_bytes)
+    }
+}
+
+impl Model for Sets {
+    fn set_now(&mut self, now: Nanos) {
+        self.flash.now = now;
+    }
+
+    fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+        let Some(place) = self.index.refresh(self.set(piece.key), piece.key.raw()) else { return Ok(None) };
+        let done = self.flash.read(self.at(place), self.extent_bytes.into())?;
+        Ok(Some(Hit { done, compressed: false }))
+    }
+
+    fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {
+        let key = piece.key.raw();
+        let (place, old) = self.index.insert(self.set(piece.key), key);
+        self.stats.weus_evicted += u64::from(old.is_some_and(|old| old != key));
+        self.cached += u64::from(old.is_none());
+        let bytes = u64::from(self.extent_bytes);
+        self.stats.insertions += 1;
+        self.stats.inserted_bytes += bytes;
+        self.stats.unique_bytes += bytes;
+        self.stats.stored_bytes += bytes;
+        self.flash.write(self.at(place), bytes).map(|_| false)
+    }
+
+    /// The place becomes the next to be used.
+    fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
+        let was_there = self.index.forget(self.set(piece.key), piece.key.raw());
+        self.cached -= u64::from(was_there);
+        self.stats.invalidations += u64::from(was_there);
+        Ok(was_there)
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { cache: Stats { cached_extents: self.cached, ..self.stats }, flash: self.flash.counters() }
+    }
+
+    fn ram_bytes(&self) -> u64 {
+        self.index.ram_bytes() as u64
+    }
+
+    fn page_bytes(&self) -> u32 {
+        self.flash.page_bytes()
+    }
+
+    fn usable_bytes(&self) -> u64 {
+        self.usable_bytes
+    }
+}
