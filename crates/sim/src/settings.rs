@@ -45,7 +45,7 @@ pub enum Variant {
 
 impl Variant {
     /// Those without a parameter of their own, and some with.
-    const NAMED: [(&'static str, Self); 16] = [
+    const NAMED: [(&'static str, Self); 18] = [
         ("weu", Self::Weu),
         ("weu-lru-mod", Self::WeuLruMod),
         ("weu-lru-trim", Self::WeuLruTrim),
@@ -55,6 +55,8 @@ impl Variant {
         ("extent-lru-trim", Self::ExtentLruTrim),
         ("naive", Self::Naive),
         ("lru", Self::Policy(PolicyKind::Lru)),
+        ("slru", Self::Policy(PolicyKind::Slru)),
+        ("mru", Self::Policy(PolicyKind::Mru)),
         ("fifo", Self::Policy(PolicyKind::Fifo)),
         ("clock", Self::Policy(PolicyKind::Clock)),
         ("arc", Self::Policy(PolicyKind::Arc)),

@@ -56,7 +56,7 @@ pub(crate) struct SimArgs {
     /// For --mrc: percentage of the extents that are sampled; 100 is exact [default: at most 65536 of them]
     #[arg(long, value_name = "PCT", requires = "mrc", value_parser = percentage, help_heading = "Many at once")]
     pub(crate) sample: Option<f64>,
-    /// Only count misses of a plain policy: lru, fifo, clock, arc, s3-fifo or belady; each request is one object of fixed
+    /// Only count misses of a plain policy: lru, slru (segmented LRU), mru, fifo, clock, arc, s3-fifo or belady; each request is one object of fixed
     /// size, or several with --block-size
     #[arg(long, value_name = "POLICY", requires = "objects", help_heading = "Plain policies")]
     pub(crate) policy: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) struct CacheSettings {
     #[arg(long, value_name = "SIZE")]
     cache_size: Option<String>,
     /// Organisation of the cache on the SSD: weu (Nitro), weu-lru-mod, weu-lru-trim, extent, direct-mapped, N-way
-    /// (for any N that divides the extents of the cache, such as 4-way), fully-associative, extent-lru-mod, extent-lru-trim, naive, lru, fifo, clock, arc, s3-fifo, belady, none
+    /// (for any N that divides the extents of the cache, such as 4-way), fully-associative, extent-lru-mod, extent-lru-trim, naive, lru, slru, mru, fifo, clock, arc, s3-fifo, belady, none
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Store duplicates once [default: on]

@@ -48,7 +48,7 @@ fn scripts_find_what_they_rely_on() {
     assert_eq!(timed["read_hits"], told["read_hits"]);
     let table = place.stdout("sim reads.parquet --cache-size 16M --warmup 5s --period 5s --load open:1 --origin cos");
     assert!(table.contains("read hits") && table.contains("reads took") && table.contains("begin_s"), "{table}");
-    for policy in ["fifo", "clock", "arc", "s3-fifo", "belady"] {
+    for policy in ["slru", "mru", "fifo", "clock", "arc", "s3-fifo", "belady"] {
         let told = json(&place, &format!("reads.parquet --policy {policy} --objects 1000"));
         assert!((8000..20_000).contains(&told["misses"].as_u64().unwrap()), "{policy}: {told}");
     }
@@ -168,7 +168,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --variant 0-way", &["--variant 0-way", "N-way"]),
         ("reads.parquet --cache-size 1G --warmup soon", &["--warmup soon", "16d"]),
         ("reads.parquet --cache-size 1G --disks 5400", &["7200 or 15000"]),
-        ("reads.parquet --policy mru --objects 10", &["--policy mru", "s3-fifo"]),
+        ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),
         ("- --cache-size 1G", &["standard input", "nitro trace convert"]),
         ("absent.parquet --cache-size 1G", &["absent.parquet"]),
         ("reads.parquet --sweep size=16M,32M --results reads.parquet", &["reads.parquet", "--results"]),

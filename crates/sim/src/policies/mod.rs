@@ -7,8 +7,10 @@ mod belady;
 mod clock;
 mod fifo;
 mod lru;
+mod mru;
 pub(crate) mod nodes;
 mod s3_fifo;
+mod slru;
 mod table;
 
 pub use arc::Arc;
@@ -17,7 +19,9 @@ pub(crate) use belady::belady_hits;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
+pub use mru::Mru;
 pub use s3_fifo::S3Fifo;
+pub use slru::Slru;
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +56,10 @@ pub trait Policy {
 pub enum PolicyKind {
     /// Least recently used.
     Lru,
+    /// Segmented LRU (Karedla, Love and Wherry, IEEE Computer 27(3), 1994), with four fifths of the cache protected.
+    Slru,
+    /// Most recently used.
+    Mru,
     /// First in, first out.
     Fifo,
     /// First in, first out, with a second chance for what was used meanwhile.
@@ -64,13 +72,15 @@ pub enum PolicyKind {
 
 impl PolicyKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Lru, Self::Fifo, Self::Clock, Self::Arc, Self::S3Fifo];
+    pub const ALL: [Self; 7] = [Self::Lru, Self::Slru, Self::Mru, Self::Fifo, Self::Clock, Self::Arc, Self::S3Fifo];
 
     /// An empty cache for `capacity` objects, at least 1.
     #[must_use]
     pub fn build(self, capacity: u32) -> Box<dyn Policy + Send> {
         match self {
             Self::Lru => Box::new(Lru::new(capacity)),
+            Self::Slru => Box::new(Slru::new(capacity)),
+            Self::Mru => Box::new(Mru::new(capacity)),
             Self::Fifo => Box::new(Fifo::new(capacity)),
             Self::Clock => Box::new(Clock::new(capacity)),
             Self::Arc => Box::new(Arc::new(capacity)),

@@ -33,6 +33,11 @@ impl List {
         self.len
     }
 
+    /// The node that was put in after all others.
+    pub const fn newest(&self) -> u32 {
+        self.newest
+    }
+
     /// The node that was put in before all others.
     pub const fn oldest(&self) -> u32 {
         self.oldest

@@ -34,6 +34,50 @@ impl Naive for Queue {
     }
 }
 
+/// What was used last at the back.
+struct NaiveMru {
+    objects: Vec<u64>,
+    capacity: usize,
+}
+
+impl Naive for NaiveMru {
+    fn access(&mut self, name: u64) -> bool {
+        let before = self.objects.len();
+        self.objects.retain(|known| *known != name);
+        let hit = self.objects.len() < before;
+        if self.objects.len() == self.capacity {
+            self.objects.pop();
+        }
+        self.objects.push(name);
+        hit
+    }
+}
+
+/// Table 1 of the DSS paper: both segments from the least to the most recently used.
+#[derive(Default)]
+struct NaiveSlru {
+    probation: VecDeque<u64>,
+    protected: VecDeque<u64>,
+    capacity: usize,
+}
+
+impl Naive for NaiveSlru {
+    fn access(&mut self, name: u64) -> bool {
+        if take(&mut self.probation, name) || take(&mut self.protected, name) {
+            self.protected.push_back(name);
+            while self.protected.len() * 100 > self.capacity * slru::PROTECTED_PERCENT as usize {
+                self.probation.extend(self.protected.pop_front());
+            }
+            return true;
+        }
+        if self.probation.len() + self.protected.len() == self.capacity {
+            self.probation.pop_front();
+        }
+        self.probation.push_back(name);
+        false
+    }
+}
+
 struct NaiveClock {
     objects: VecDeque<(u64, bool)>,
     capacity: usize,
@@ -185,6 +229,8 @@ fn naive(kind: PolicyKind, capacity: usize) -> Box<dyn Naive> {
     let queue = |refresh| Box::new(Queue { objects: VecDeque::new(), capacity, refresh });
     match kind {
         PolicyKind::Lru => queue(true),
+        PolicyKind::Slru => Box::new(NaiveSlru { capacity, ..NaiveSlru::default() }),
+        PolicyKind::Mru => Box::new(NaiveMru { objects: Vec::new(), capacity }),
         PolicyKind::Fifo => queue(false),
         PolicyKind::Clock => Box::new(NaiveClock { objects: VecDeque::new(), capacity }),
         PolicyKind::Arc => Box::new(NaiveArc { c: capacity, ..NaiveArc::default() }),
@@ -235,6 +281,21 @@ proptest! {
             prop_assert!(misses >= best, "{kind:?}: {misses} < {best}");
         }
     }
+}
+
+#[test]
+fn segments_keep_a_working_set_from_a_scan_and_mru_keeps_a_part_of_a_cycle() {
+    let hits = |kind: PolicyKind, names: &mut dyn Iterator<Item = u64>| {
+        let mut policy = kind.build(100);
+        names.filter(|name| policy.access(*name)).count()
+    };
+    // 50 names twice, a scan of 1000, and the 50 again.
+    let scanned = || (0..50).chain(0..50).chain(1000..2000).chain(0..50);
+    assert_eq!([PolicyKind::Lru, PolicyKind::Slru].map(|kind| hits(kind, &mut scanned())), [50, 100]);
+    // 10 cycles of 101 names: LRU drops each just before it comes again, MRU misses one in each cycle.
+    let cycles = || (0..10).flat_map(|_| 0..101);
+    let [lru, mru] = [PolicyKind::Lru, PolicyKind::Mru].map(|kind| hits(kind, &mut cycles()));
+    assert_eq!((lru, mru), (0, 900));
 }
 
 /// Tries every choice of victims.

@@ -28,6 +28,8 @@ fn every_variant_counts_the_same_requests_and_stays_within_its_size() {
         "extent-lru-trim",
         "naive",
         "lru",
+        "slru",
+        "mru",
         "fifo",
         "clock",
         "arc",

@@ -1,0 +1,52 @@
+//! Most recently used: what was used last goes first ("Solid-State Drive Caching with Differentiated Storage Services", Intel IT
+//! 2012, Table 1). For objects that are asked for in cycles longer than the cache.
+
+use super::nodes::{List, Nodes};
+use super::{BATCH, Policy};
+
+/// The cache.
+#[derive(Debug, Clone)]
+pub struct Mru {
+    nodes: Nodes,
+    list: List,
+    capacity: u32,
+}
+
+impl Mru {
+    /// Room for `capacity` objects, at least 1.
+    #[must_use]
+    pub fn new(capacity: u32) -> Self {
+        let capacity = capacity.max(1);
+        Self { nodes: Nodes::new(capacity), list: List::default(), capacity }
+    }
+}
+
+impl Policy for Mru {
+    fn access(&mut self, name: u64) -> bool {
+        if let Some(node) = self.nodes.find(name) {
+            self.nodes.refresh(&mut self.list, node);
+            return true;
+        }
+        if self.list.len() < self.capacity {
+            let node = self.nodes.add(name);
+            self.nodes.push(&mut self.list, node);
+        } else {
+            // The newest gives its place, and its end of the list, to what is newer.
+            self.nodes.rename(self.list.newest(), name);
+        }
+        false
+    }
+
+    fn access_batch(&mut self, names: &[u64; BATCH]) -> u64 {
+        self.nodes.warm(names);
+        names.iter().map(|name| u64::from(self.access(*name))).sum()
+    }
+
+    fn len(&self) -> u64 {
+        self.list.len().into()
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.nodes.ram_bytes()
+    }
+}
