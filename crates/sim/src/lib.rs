@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod by_class;
+pub mod cost;
 mod error;
 mod model;
 pub mod mrc;

@@ -18,6 +18,8 @@ Examples:
     nitro sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
   Hits by class, and what priorities of classes do (classes.toml is a file as nitro serve --classes takes it):
     nitro sim recorded.parquet --cache-size 1G --classes classes.toml
+  What disks alone, LRU and Nitro cost for each MB and I/O a second, over sizes of the cache:
+    nitro sim recorded.parquet --cost --sweep size=1G..8G:x2 --classes classes.toml
   Misses of a policy, each request taken as one object of fixed size, named by its address:
     nitro sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
   The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
@@ -32,7 +34,7 @@ compressed sizes, compression ratios are assumed at random (normal distribution,
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     /// Traces, merged in the order of their times
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(required_unless_present = "print_prices", value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) cache: CacheSettings,
@@ -66,6 +68,16 @@ pub(crate) struct SimArgs {
     /// For --policy: each block of so many bytes that a request touches is an object [default: each request is one]
     #[arg(long, value_name = "SIZE", requires = "policy", help_heading = "Plain policies")]
     pub(crate) block_size: Option<Size>,
+    /// Show what the I/O costs: price for each MB of disks and I/O a second, of disks alone, LRU, Nitro, and Nitro with the policies
+    /// of --classes, for each kind of disks of the table of prices
+    #[arg(long, conflicts_with_all = ["mrc", "policy", "variant", "disks", "parquet", "period"], help_heading = "Cost")]
+    pub(crate) cost: bool,
+    /// For --cost: table of drives and prices, in TOML [default: drives of 2012, see --print-prices]
+    #[arg(long, value_name = "FILE", requires = "cost", help_heading = "Cost")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Print the table of prices that is built in, to be changed for --prices
+    #[arg(long, help_heading = "Cost")]
+    pub(crate) print_prices: bool,
     /// Also write the results as Parquet, with a row for each point and period
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,

@@ -3,6 +3,7 @@
 mod axis;
 mod chart;
 mod classes;
+mod cost;
 mod knob;
 mod plain;
 mod report;
@@ -18,6 +19,7 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
+use nitro_sim::cost::Prices;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
 use nitro_sim::workload::{self, Stored};
 use nitro_sim::{Outcome, Settings, Variant, simulate};
@@ -35,6 +37,9 @@ const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 /// Simulates as `args` say, and prints what comes of it.
 pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
+    if args.print_prices {
+        return output::print(Prices::built_in_text()).map(drop);
+    }
     let mut settings = Settings::new(0);
     for (knob, text) in args.given() {
         knob.set(&mut settings, text)
@@ -56,6 +61,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
             .or("give one, such as 1G, or several with --sweep size=1G..16G:x2"));
     }
     classes::check_use(&table, args, &source)?;
+    if args.cost {
+        return cost::run(&source, args, &settings);
+    }
     let known = Known { contents: source.contents()?, classes: &table };
     let points = points(args, settings)?;
     classes::tell_unused(&table, &points);

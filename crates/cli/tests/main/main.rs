@@ -4,6 +4,7 @@
 mod classes;
 mod commands;
 mod cos;
+mod costs;
 mod estimating;
 mod explaining;
 mod fencing;

@@ -1,0 +1,224 @@
+//! Tables of drives and prices in TOML.
+
+use crate::timing::{Disks, Raid};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use toml::Spanned;
+
+/// The table that is built in.
+const BUILT_IN: &str = include_str!("prices.toml");
+/// Bytes of a GB, as drives are sold.
+const GB: f64 = 1e9;
+/// Kinds of disks that a table has at the most.
+const HDDS_MAX: usize = 16;
+const CAPACITIES_GB: RangeInclusive<f64> = 1.0..=1e6;
+const PRICES: RangeInclusive<f64> = 1e-6..=1e12;
+const COUNTS: RangeInclusive<u32> = 1..=1024;
+
+/// What is wrong with a table, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct PriceError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The character of the line, from 1.
+    pub column: usize,
+    /// What is wrong there, and what may be.
+    pub problem: String,
+}
+
+/// Disks of one kind, of which the origin is made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Hdd {
+    /// What it is called.
+    pub name: String,
+    /// Turns a minute: 7200 or 15000.
+    pub rpm: u32,
+    /// Bytes of one.
+    pub capacity_bytes: u64,
+    /// Price of one, in the table's currency.
+    pub price: f64,
+    /// How many there are.
+    pub count: u32,
+    /// How they are put together.
+    pub raid: Raid,
+}
+
+impl Hdd {
+    /// The disks, to be simulated.
+    #[must_use]
+    pub fn disks(&self) -> Disks {
+        let Self { rpm, count, raid, capacity_bytes, .. } = *self;
+        Disks { rpm, spindles: count, raid, disk_bytes: capacity_bytes, ..Disks::default() }
+    }
+}
+
+/// The SSD that the cache is on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SsdPrice {
+    /// What it is called.
+    pub name: String,
+    /// Bytes of one.
+    pub capacity_bytes: u64,
+    /// Price of one, in the table's currency.
+    pub price: f64,
+}
+
+/// Drives and their prices.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prices {
+    /// What prices are in, such as USD.
+    pub currency: String,
+    /// Whether SSDs are bought whole; otherwise a cache costs its share of one.
+    pub whole_drives: bool,
+    /// The disks to compare: at least one kind, at most 16.
+    pub hdds: Vec<Hdd>,
+    /// The SSD.
+    pub ssd: SsdPrice,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    currency: Spanned<String>,
+    #[serde(default)]
+    whole_drives: bool,
+    hdd: Spanned<Vec<HddText>>,
+    ssd: SsdText,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HddText {
+    name: Spanned<String>,
+    rpm: Spanned<u32>,
+    capacity_gb: Spanned<f64>,
+    price: Spanned<f64>,
+    count: Spanned<u32>,
+    #[serde(default)]
+    raid: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SsdText {
+    name: Spanned<String>,
+    capacity_gb: Spanned<f64>,
+    price: Spanned<f64>,
+}
+
+/// A fault, and the bytes of the text that it is about.
+struct Fault(Range<usize>, String);
+
+impl Fault {
+    fn of<T>(value: &Spanned<T>, problem: impl Into<String>) -> Self {
+        Self(value.span(), problem.into())
+    }
+
+    fn in_text(self, text: &str) -> PriceError {
+        let before = text.get(..self.0.start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        PriceError {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            problem: self.1,
+        }
+    }
+}
+
+impl Prices {
+    /// The table that is built in: the drives of "Solid-State Drive Caching with Differentiated Storage Services" (Intel IT, 2012),
+    /// as far as its Tables 3 and 4 tell of them.
+    ///
+    /// # Errors
+    /// None: a test reads it.
+    pub fn built_in() -> Result<Self, PriceError> {
+        Self::parse(BUILT_IN)
+    }
+
+    /// Reads a table in TOML, with the keys of `crates/sim/src/cost/prices.toml`.
+    ///
+    /// # Errors
+    /// [`PriceError`]: the place of what is no TOML, unknown, missing or out of bounds.
+    pub fn parse(text: &str) -> Result<Self, PriceError> {
+        let file: FileText = toml::from_str(text).map_err(|error| {
+            let message = error.message().lines().next().unwrap_or("malformed").to_owned();
+            Fault(error.span().unwrap_or(0..0), message).in_text(text)
+        })?;
+        read(&file).map_err(|fault| fault.in_text(text))
+    }
+
+    /// The text of the table that is built in, to be copied.
+    #[must_use]
+    pub const fn built_in_text() -> &'static str {
+        BUILT_IN
+    }
+}
+
+fn read(file: &FileText) -> Result<Prices, Fault> {
+    let currency = named("currency", &file.currency)?;
+    let kinds = file.hdd.get_ref();
+    if kinds.is_empty() || kinds.len() > HDDS_MAX {
+        return Err(Fault::of(&file.hdd, format!("there are 1 to {HDDS_MAX} kinds of disks, not {}", kinds.len())));
+    }
+    let mut hdds: Vec<Hdd> = Vec::with_capacity(kinds.len());
+    for text in kinds {
+        let hdd = hdd(text)?;
+        if hdds.iter().any(|known| known.name == hdd.name) {
+            return Err(Fault::of(&text.name, format!("there are two disks with the name {:?}", hdd.name)));
+        }
+        hdds.push(hdd);
+    }
+    let ssd = SsdPrice {
+        name: named("name", &file.ssd.name)?,
+        capacity_bytes: capacity(&file.ssd.capacity_gb)?,
+        price: within("price", &file.ssd.price, &PRICES)?,
+    };
+    Ok(Prices { currency, whole_drives: file.whole_drives, hdds, ssd })
+}
+
+fn hdd(text: &HddText) -> Result<Hdd, Fault> {
+    let rpm = *text.rpm.get_ref();
+    if !matches!(rpm, 7200 | 15000) {
+        return Err(Fault::of(&text.rpm, format!("rpm = {rpm}: disks of 7200 or 15000 rpm are simulated")));
+    }
+    let raid = match text.raid.as_ref().map(|raid| (raid, raid.get_ref().as_str())) {
+        None | Some((_, "raid0")) => Raid::Raid0,
+        Some((_, "raid5")) => Raid::Raid5,
+        Some((_, "raid6")) => Raid::Raid6,
+        Some((at, other)) => return Err(Fault::of(at, format!("raid = {other:?}: there are raid0, raid5 and raid6"))),
+    };
+    let count = within("count", &text.count, &COUNTS)?;
+    if count <= raid.parity() {
+        return Err(Fault::of(&text.count, format!("count = {count}: the parity alone takes {}", raid.parity())));
+    }
+    Ok(Hdd {
+        name: named("name", &text.name)?,
+        rpm,
+        capacity_bytes: capacity(&text.capacity_gb)?,
+        price: within("price", &text.price, &PRICES)?,
+        count,
+        raid,
+    })
+}
+
+fn named(key: &str, value: &Spanned<String>) -> Result<String, Fault> {
+    let name = value.get_ref();
+    let is_fit = !name.trim().is_empty() && name.chars().count() <= 64 && !name.chars().any(char::is_control);
+    let problem = || Fault::of(value, format!("{key}: must have 1 to 64 characters, none of them a control character"));
+    is_fit.then(|| name.clone()).ok_or_else(problem)
+}
+
+fn capacity(value: &Spanned<f64>) -> Result<u64, Fault> {
+    within("capacity_gb", value, &CAPACITIES_GB).map(|gb| (gb * GB) as u64)
+}
+
+fn within<T>(key: &str, value: &Spanned<T>, bounds: &RangeInclusive<T>) -> Result<T, Fault>
+where
+    T: PartialOrd + Copy + fmt::Display,
+{
+    let number = *value.get_ref();
+    let problem = || format!("{key} = {number}: must be from {} to {}", bounds.start(), bounds.end());
+    if bounds.contains(&number) { Ok(number) } else { Err(Fault::of(value, problem())) }
+}
