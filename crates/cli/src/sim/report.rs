@@ -9,7 +9,7 @@ use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::classes::ClassTable;
-use nitro_sim::{Latency, Measures, Outcome, Settings};
+use nitro_sim::{Latency, Measures, Outcome, Pace, Settings};
 use serde_json::Value;
 
 /// The columns of a window, for tables of several.
@@ -71,7 +71,7 @@ fn json(outcome: &Outcome, known: Known<'_>) -> Result<Value, Error> {
 
 fn cells(measures: &Measures, settings: &Settings, known: Known<'_>) -> Vec<String> {
     let ratio = |ratio: f64| format!("{ratio:.4}");
-    let paced = |value: &dyn Fn(&nitro_sim::Pace) -> String| measures.pace.as_ref().map_or_else(String::new, value);
+    let paced = |value: &dyn Fn(&Pace) -> String| measures.pace.as_ref().map_or_else(String::new, value);
     vec![
         measures.requests.to_string(),
         ratio(measures.read_hit_ratio),
@@ -155,23 +155,8 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
         _ => format!(", {:.2} bytes for each cached extent", outcome.ram_bytes_per_extent),
     };
     line("RAM", format!("{}{per_extent}", Size(outcome.ram_bytes)));
-    if let Some(pace) = &m.pace {
-        let latency = |l: &Latency| {
-            format!(
-                "mean {:.0} us, half {:.0}, 90 % {:.0}, 99 % {:.0}, 99.9 % {:.0}",
-                l.mean_us, l.p50_us, l.p90_us, l.p99_us, l.p999_us
-            )
-        };
-        line("IOPS", format!("{:.0} over {:.1} s, disks {} busy", pace.iops, pace.seconds, percent(pace.disks_busy)));
-        line("reads took", latency(&pace.read_response));
-        line("writes took", latency(&pace.write_response));
-    }
-    for (count, what) in
-        [(outcome.ignored_requests, "requests that neither read, write nor trim"), (outcome.bad_records, "bad records")]
-    {
-        if count > 0 {
-            line("left out", format!("{count} {what}"));
-        }
+    for (name, text) in paces(m.pace.as_ref()).into_iter().chain(left_out(outcome)) {
+        line(name, text);
     }
     if let Some(classes) = classes::people(m, known.classes) {
         out += "\n";
@@ -182,6 +167,34 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
         out += &periods(outcome, known).aligned();
     }
     out
+}
+
+/// What devices took, if their time was modelled.
+fn paces(pace: Option<&Pace>) -> Vec<(&'static str, String)> {
+    let latency = |l: &Latency| {
+        format!(
+            "mean {:.0} us, half {:.0}, 90 % {:.0}, 99 % {:.0}, 99.9 % {:.0}",
+            l.mean_us, l.p50_us, l.p90_us, l.p99_us, l.p999_us
+        )
+    };
+    let lines = |pace: &Pace| {
+        let busy = format!("disks {:.2} % busy", pace.disks_busy * 100.0);
+        vec![
+            ("IOPS", format!("{:.0} over {:.1} s, {busy}", pace.iops, pace.seconds)),
+            ("reads took", latency(&pace.read_response)),
+            ("writes took", latency(&pace.write_response)),
+        ]
+    };
+    pace.map_or_else(Vec::new, lines)
+}
+
+/// What of the trace was not simulated.
+fn left_out(outcome: &Outcome) -> impl Iterator<Item = (&'static str, String)> {
+    let all = [
+        (outcome.ignored_requests, "requests that neither read, write nor trim"),
+        (outcome.bad_records, "bad records"),
+    ];
+    all.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| ("left out", format!("{count} {what}")))
 }
 
 /// A sweep: the settings that differ, and what came of them.
