@@ -154,6 +154,10 @@ pub(super) fn run(source: &Source<'_>, args: &SimArgs, base: &Settings) -> Resul
     }
     points.iter().try_for_each(Settings::check).map_err(failed)?;
     let outcomes = many(source, args, &points)?;
+    if outcomes.iter().any(|outcome| outcome.measured.pace.is_none_or(|pace| pace.iops <= 0.0)) {
+        return Err(Error::new("--cost", "no reads or writes were measured: there are no I/Os to pay for")
+            .or("name a trace that has some, with less --warmup"));
+    }
     let report = Report { rows: rows(&prices, &plan, &outcomes), prices: &prices };
     let text = match args.output.format {
         Format::Json => output::json_pretty(&report)?,

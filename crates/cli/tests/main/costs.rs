@@ -95,6 +95,7 @@ fn what_has_no_cost_is_refused_with_a_way_out() {
         ("--cache-size 32M --load open:1", &["--load open", "closed:32"]),
         ("--cache-size 32M --sweep dedup=on,off", &["--sweep dedup", "sweep size alone"]),
         ("", &["--cache-size", "--sweep size="]),
+        ("--cache-size 32M --warmup 30000 --results kept.jsonl", &["no reads or writes were measured", "--warmup"]),
         ("--cache-size 1K", &["smaller than an extent"]),
     ] {
         let said = place.failure(&format!("{TRACE} --cost {arguments}"), 1);
