@@ -145,7 +145,8 @@ pub(super) fn run(source: &Source<'_>, args: &SimArgs, base: &Settings) -> Resul
     let fronts = &fronts[..if base.classes.are_usual() { 2 } else { 3 }];
     let (mut plan, mut points) = (Vec::new(), Vec::new());
     for hdd in &prices.hdds {
-        let base = Settings { timing: Some(Timing { disks: hdd.disks(), ..timing }), ..*base };
+        let timing = Timing { disks: hdd.disks(), ssd: prices.ssd.speed, ..timing };
+        let base = Settings { timing: Some(timing), ..*base };
         let cached = sizes.iter().flat_map(|size| fronts.iter().map(|front| (*front, *size)));
         for (front, size) in std::iter::once((Front::None, 0)).chain(cached) {
             plan.push((hdd, front));

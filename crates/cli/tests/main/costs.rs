@@ -76,6 +76,10 @@ fn prices_of_the_user_take_the_place_of_those_that_are_built_in() {
     fs::write(place.path("dear.toml"), dear).unwrap();
     let told = |prices: &str| rows(&place, &format!("--cache-size 32M --results kept.jsonl {prices}"));
     assert_eq!(told(""), told("--prices same.toml"));
+    fs::write(place.path("slow.toml"), built_in.replace("random_reads = 18700", "random_reads = 100")).unwrap();
+    let slow = told("--prices slow.toml");
+    assert!(number(&slow[1], "iops") < number(&told("")[1], "iops") / 2.0, "{slow:?}");
+    assert_eq!(slow[0], told("")[0], "disks alone need no SSD");
     let dear = told("--prices dear.toml");
     assert_eq!((number(&dear[1], "ssd_price"), number(&dear[0], "ssd_price")), (7000.0, 0.0));
     assert!(number(&dear[1], "saving_over_none") < 0.0 && number(&told("")[1], "saving_over_none") > 0.0);

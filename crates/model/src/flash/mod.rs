@@ -27,4 +27,4 @@ pub use geometry::Geometry;
 pub use ids::{BlockId, Lpn, Nanos, PageRun, Ppn};
 pub use medium::Medium;
 pub use ssd::Ssd;
-pub use timing::Timing;
+pub use timing::{NITRO_READS, NITRO_WRITES, Timing};

@@ -24,9 +24,10 @@ pub struct Timing {
     pub each_write: Nanos,
 }
 
-/// The paper's drive: random reads and writes of 8 KiB a second (Nitro §5.3).
-const NITRO_READS: u64 = 18_700;
-const NITRO_WRITES: u64 = 4_200;
+/// Random reads of 8 KiB a second of the paper's drive (Nitro §5.3).
+pub const NITRO_READS: u32 = 18_700;
+/// The same of random writes.
+pub const NITRO_WRITES: u32 = 4_200;
 
 impl Timing {
     /// Micron's 64 Gb MLC NAND (data sheet L74A, rev. G): page read 75 µs, program 1300 µs, 200 MT/s on a channel; erasing
@@ -51,8 +52,14 @@ impl Timing {
     /// a time for each request, whatever its size. Nothing else is fitted: what larger requests reach is a prediction.
     #[must_use]
     pub fn nitros_drive(geometry: &Geometry) -> Self {
-        let each = |per_second: u64| Nanos(1_000_000_000 / per_second);
-        Self { each_read: each(NITRO_READS), each_write: each(NITRO_WRITES), ..Self::for_geometry(geometry) }
+        Self::of_drive(geometry, NITRO_READS, NITRO_WRITES)
+    }
+
+    /// The same with a controller that does so many random reads and writes a second, at least 1 each, where flash and link allow it.
+    #[must_use]
+    pub fn of_drive(geometry: &Geometry, reads: u32, writes: u32) -> Self {
+        let each = |per_second: u32| Nanos(1_000_000_000 / u64::from(per_second.max(1)));
+        Self { each_read: each(reads), each_write: each(writes), ..Self::for_geometry(geometry) }
     }
 
     /// Time to erase a block of `bytes`: 2 ms for 128 KiB and 3.8 ms for 2 MiB (Nitro §5.3), 0.45 ms more for each doubling

@@ -1,6 +1,6 @@
 //! Tables of drives and prices in TOML.
 
-use crate::timing::{Disks, Raid};
+use crate::timing::{Disks, Raid, SsdSpeed};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
@@ -15,6 +15,7 @@ const HDDS_MAX: usize = 16;
 const CAPACITIES_GB: RangeInclusive<f64> = 1.0..=1e6;
 const PRICES: RangeInclusive<f64> = 1e-6..=1e12;
 const COUNTS: RangeInclusive<u32> = 1..=1024;
+const PER_SECOND: RangeInclusive<u32> = 1..=100_000_000;
 
 /// What is wrong with a table, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +64,8 @@ pub struct SsdPrice {
     pub capacity_bytes: u64,
     /// Price of one, in the table's currency.
     pub price: f64,
+    /// How fast it is.
+    pub speed: SsdSpeed,
 }
 
 /// Drives and their prices.
@@ -106,6 +109,10 @@ struct SsdText {
     name: Spanned<String>,
     capacity_gb: Spanned<f64>,
     price: Spanned<f64>,
+    #[serde(default)]
+    random_reads: Option<Spanned<u32>>,
+    #[serde(default)]
+    random_writes: Option<Spanned<u32>>,
 }
 
 /// A fault, and the bytes of the text that it is about.
@@ -174,8 +181,20 @@ fn read(file: &FileText) -> Result<Prices, Fault> {
         name: named("name", &file.ssd.name)?,
         capacity_bytes: capacity(&file.ssd.capacity_gb)?,
         price: within("price", &file.ssd.price, &PRICES)?,
+        speed: speed(&file.ssd)?,
     };
     Ok(Prices { currency, whole_drives: file.whole_drives, hdds, ssd })
+}
+
+fn speed(text: &SsdText) -> Result<SsdSpeed, Fault> {
+    let usual = SsdSpeed::default();
+    let given = |key, value: &Option<Spanned<u32>>, usual| {
+        value.as_ref().map_or(Ok(usual), |value| within(key, value, &PER_SECOND))
+    };
+    Ok(SsdSpeed {
+        reads: given("random_reads", &text.random_reads, usual.reads)?,
+        writes: given("random_writes", &text.random_writes, usual.writes)?,
+    })
 }
 
 fn hdd(text: &HddText) -> Result<Hdd, Fault> {

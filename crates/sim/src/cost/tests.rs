@@ -50,6 +50,7 @@ fn tables_that_cannot_be_used_are_refused_with_their_place() {
         ),
         ("15K rpm, 600 GB", "7200 rpm, 2 TB", "line 22, column 8: there are two disks with the name"),
         ("currency = \"USD\"", "currency = \"\"", "line 8, column 12: currency: must have 1 to 64 characters"),
+        ("random_reads = 18700", "random_reads = 0", "column 16: random_reads = 0: must be from 1 to"),
         ("[ssd]", "[ssds]", "unknown field `ssds`"),
     ] {
         assert!(good.contains(from), "{from}");

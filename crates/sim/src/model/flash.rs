@@ -71,7 +71,10 @@ impl Flash {
         };
         let notes_reads = settings.variant == Variant::WeuLruMod;
         let model = match settings.timing {
-            Some(_) => Model::Timed(Box::new(Ssd::new(ftl, Timing::nitros_drive(&geometry)))),
+            Some(timing) => {
+                let speed = Timing::of_drive(&geometry, timing.ssd.reads, timing.ssd.writes);
+                Model::Timed(Box::new(Ssd::new(ftl, speed)))
+            }
             None => Model::Worn(Box::new(ftl)),
         };
         Ok((Self { model, page_bytes, notes_reads, now: Nanos::ZERO }, usable))

@@ -7,5 +7,5 @@ mod settings;
 mod timed;
 mod window;
 
-pub use settings::{Cos, Cpu, Disks, Load, Origin, Raid, Timing};
+pub use settings::{Cos, Cpu, Disks, Load, Origin, Raid, SsdSpeed, Timing};
 pub(crate) use timed::simulate;

@@ -1,6 +1,7 @@
 //! How devices and load are set.
 
 use crate::Error;
+use nitro_model::flash::{NITRO_READS, NITRO_WRITES};
 use serde::{Deserialize, Serialize};
 
 /// How requests come.
@@ -114,6 +115,28 @@ impl Default for Cpu {
     }
 }
 
+/// What the controller of the SSD does of random requests of 8 KiB a second; its flash and its link may do less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SsdSpeed {
+    /// Reads.
+    pub reads: u32,
+    /// Writes.
+    pub writes: u32,
+}
+
+impl Default for SsdSpeed {
+    /// Nitro's drive (§5.3).
+    fn default() -> Self {
+        Self { reads: NITRO_READS, writes: NITRO_WRITES }
+    }
+}
+
+impl SsdSpeed {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Devices and load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
@@ -131,6 +154,9 @@ pub struct Timing {
     pub dirty_percent: u8,
     /// The SSD is so many times as large as what the cache uses of it; those made for caching have all of theirs used.
     pub ssd_times: u8,
+    /// See [`SsdSpeed`].
+    #[serde(default, skip_serializing_if = "SsdSpeed::is_usual")]
+    pub ssd: SsdSpeed,
     /// See [`Cpu`].
     pub cpu: Cpu,
 }
@@ -145,6 +171,7 @@ impl Default for Timing {
             nvram_bytes: 960 << 20,
             dirty_percent: 0,
             ssd_times: 1,
+            ssd: SsdSpeed::default(),
             cpu: Cpu::default(),
         }
     }
@@ -169,6 +196,9 @@ impl Timing {
             }
             _ if self.dirty_percent > 90 => Some("at most 90 percent of the cache are dirty"),
             _ if !(1..=64).contains(&self.ssd_times) => Some("the SSD is 1 to 64 times as large as the cache"),
+            _ if self.ssd.reads == 0 || self.ssd.writes == 0 => {
+                Some("the SSD does at least one read and write a second")
+            }
             _ => None,
         };
         wrong.map_or(Ok(()), |why| Err(Error::setting(why)))
