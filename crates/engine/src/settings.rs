@@ -4,6 +4,7 @@ use crate::doubts::CrashMemory;
 use crate::endurance::Endurance;
 use crate::journal::Counts;
 use nitro_cache::Settings;
+use nitro_cache::destage::Watermarks;
 use nitro_port::codec::{Compression, FingerprintHash};
 use std::time::Duration;
 
@@ -76,9 +77,9 @@ impl EngineSettings {
             discard_evicted: false,
             distrust_clean: false,
             dirty_queue_bytes: 64 << 20,
-            dirty_start_percent: 20,
-            dirty_max_percent: 60,
-            dirty_age: Duration::from_secs(30),
+            dirty_start_percent: Watermarks::USUAL.start_percent,
+            dirty_max_percent: Watermarks::USUAL.max_percent,
+            dirty_age: Duration::from_secs(Watermarks::USUAL.age_seconds.into()),
             dirty_wait: Duration::from_secs(10),
             origin_timeout: None,
             crash_memory: None,

@@ -30,6 +30,7 @@ pub mod sweep;
 mod table;
 pub mod timing;
 pub mod workload;
+mod write_back;
 
 pub use by_class::ClassMeasures;
 pub use error::Error;

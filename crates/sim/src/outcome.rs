@@ -22,6 +22,8 @@ pub(crate) struct Counts {
     pub(crate) partial_writes: u64,
     pub(crate) fetched_extents: u64,
     pub(crate) bypassed_extents: u64,
+    pub(crate) destaged_extents: u64,
+    pub(crate) destage_writes: u64,
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
     pub(crate) missed: Missed,
@@ -98,6 +100,12 @@ pub struct Measures {
     pub missed: Missed,
     /// Extents of sequential streams that were kept out of the cache.
     pub bypassed_extents: u64,
+    /// Dirty extents that the origin got, in write-back.
+    #[serde(default)]
+    pub destaged_extents: u64,
+    /// Writes of the origin that brought them.
+    #[serde(default)]
+    pub destage_writes: u64,
     /// Bytes read by requests.
     pub read_bytes: u64,
     /// Bytes written by requests.
@@ -210,6 +218,8 @@ impl Measures {
             fetched_extents: c.fetched_extents - b.fetched_extents,
             missed: c.missed.since(&b.missed),
             bypassed_extents: c.bypassed_extents - b.bypassed_extents,
+            destaged_extents: c.destaged_extents - b.destaged_extents,
+            destage_writes: c.destage_writes - b.destage_writes,
             read_bytes: c.read_bytes - b.read_bytes,
             written_bytes: c.written_bytes - b.written_bytes,
             dedup_ratio: ratio(inserted_bytes, unique_bytes, 1.0),

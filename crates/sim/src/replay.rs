@@ -8,6 +8,7 @@ use crate::policies::belady_hits;
 use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
+use crate::write_back::WriteBack;
 use hashbrown::HashMap;
 use nitro_cache::pattern::{StreamDetector, StreamSettings};
 use nitro_trace::Op;
@@ -192,13 +193,17 @@ pub(crate) struct Run<'a> {
     settings: &'a Settings,
     pub(crate) model: Box<dyn Model>,
     pub(crate) windows: Windows,
+    /// In write-back.
+    pub(crate) write_back: Option<WriteBack>,
     streams: Streams,
-    counts: Counts,
+    pub(crate) counts: Counts,
     by_class: ByClass,
     /// The beginning of a request whose end is in the next batch.
     rest: Vec<Piece>,
     misses: Vec<Piece>,
     last_ns: u64,
+    /// The time by which the age of dirty extents goes.
+    pub(crate) seconds: u32,
 }
 
 impl<'a> Run<'a> {
@@ -207,13 +212,29 @@ impl<'a> Run<'a> {
             settings,
             model,
             windows: Windows::new(settings),
+            write_back: settings
+                .write_back
+                .filter(|_| settings.variant != Variant::None)
+                .map(|marks| WriteBack::new(settings, marks)),
             streams: Streams::new(settings.sequential_bytes),
             counts: Counts::default(),
             by_class: ByClass::default(),
             rest: Vec::new(),
             misses: Vec::new(),
             last_ns: 0,
+            seconds: 0,
         }
+    }
+
+    /// A request in no time.
+    fn request_at_once(&mut self, request: &[Piece]) -> Result<(), Error> {
+        self.turn_if_due(&request[0]);
+        if self.write_back.is_some() {
+            self.seconds = u32::try_from(request[0].time_ns / 1_000_000_000).unwrap_or(u32::MAX);
+        }
+        self.request(request, &mut ())?;
+        self.destage();
+        Ok(())
     }
 
     fn take(&mut self, batch: &[Piece]) -> Result<(), Error> {
@@ -224,13 +245,11 @@ impl<'a> Run<'a> {
                 let request = &group[at..=end];
                 at = end + 1;
                 if self.rest.is_empty() {
-                    self.turn_if_due(&request[0]);
-                    self.request(request, &mut ())?;
+                    self.request_at_once(request)?;
                 } else {
                     let mut whole = std::mem::take(&mut self.rest);
                     whole.extend_from_slice(request);
-                    self.turn_if_due(&whole[0]);
-                    self.request(&whole, &mut ())?;
+                    self.request_at_once(&whole)?;
                     whole.clear();
                     self.rest = whole;
                 }
@@ -261,7 +280,11 @@ impl<'a> Run<'a> {
             Op::Write => self.write(request, watch),
             _ => {
                 self.counts.trims += 1;
-                request.iter().try_for_each(|piece| self.model.forget(piece).map(drop))
+                let model = &mut *self.model;
+                match &mut self.write_back {
+                    Some(write_back) => request.iter().try_for_each(|piece| write_back.forget(model, piece)),
+                    None => request.iter().try_for_each(|piece| model.forget(piece).map(drop)),
+                }
             }
         }
     }
@@ -313,6 +336,9 @@ impl<'a> Run<'a> {
         let by_class = &mut self.by_class[request[0].class()];
         by_class.writes += 1;
         by_class.write_bytes += request.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
+        if self.write_back.is_some() {
+            return self.write_dirty(request, watch);
+        }
         self.misses.clear();
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
@@ -337,6 +363,44 @@ impl<'a> Run<'a> {
             watch.written(piece, duplicate);
         }
         Ok(())
+    }
+
+    /// In write-back, where the rest of an extent is read that is written in part.
+    fn write_dirty(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
+        let Some(write_back) = &mut self.write_back else { return Ok(()) };
+        let model = &mut *self.model;
+        for piece in request {
+            self.counts.written_bytes += u64::from(piece.len);
+            let known = write_back.knows(model, piece)?;
+            if piece.len < self.settings.extent_bytes {
+                self.counts.partial_writes += 1;
+                if !known {
+                    self.counts.fetched_extents += 1;
+                    watch.fetched(piece);
+                }
+            }
+        }
+        for piece in request {
+            if let Some(duplicate) = write_back.write(model, piece, self.seconds)? {
+                watch.written(piece, duplicate);
+            }
+        }
+        Ok(())
+    }
+
+    /// Destages what is due, in no time.
+    fn destage(&mut self) {
+        let Some(write_back) = &mut self.write_back else { return };
+        let model = &mut *self.model;
+        loop {
+            let round = write_back.round(model, self.seconds);
+            if round.is_empty() {
+                return;
+            }
+            self.counts.destaged_extents += round.len() as u64;
+            self.counts.destage_writes += write_back.runs(&round).len() as u64;
+            write_back.done(model, &round);
+        }
     }
 
     fn snapshot(&self, time_ns: u64) -> Snapshot {

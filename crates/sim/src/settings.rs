@@ -6,6 +6,7 @@ use crate::policies::PolicyKind;
 use crate::timing::Timing;
 use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::class::Classes;
+use nitro_cache::destage::{DestageKind, Watermarks};
 use nitro_cache::eviction::EvictionKind;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_trace::content::Compressibility;
@@ -182,6 +183,12 @@ pub struct Settings {
     pub partial_writes: PartialWrites,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
+    /// Write-back: what is written stays dirty in the cache, and is destaged by these marks; `None`: write-through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<Watermarks>,
+    /// Write-back: which dirty extents are destaged next.
+    #[serde(default)]
+    pub destage: DestageKind,
     /// What each class of requests deserves; of variants with [class policies](Variant::has_class_policies) only.
     #[serde(default, skip_serializing_if = "Classes::are_usual")]
     pub classes: Classes,
@@ -223,6 +230,8 @@ impl Settings {
             recipes: false,
             partial_writes: PartialWrites::Merge,
             write_policy: WritePolicy::default(),
+            write_back: None,
+            destage: DestageKind::default(),
             classes: Classes::default(),
             sequential_bytes: 0,
             compression_mean: mean,
@@ -244,6 +253,7 @@ impl Settings {
             fingerprint_index_percent: self.fingerprint_index_percent,
             admission: self.admission,
             eviction: self.eviction,
+            destage: self.destage,
             classes: self.classes,
             seed: self.seed,
             ..nitro_cache::Settings::new(self.cache_bytes)
@@ -262,7 +272,7 @@ impl Settings {
         EXTENT_BYTES.check(self.extent_bytes.into())?;
         if self.variant.has_weus() {
             self.manager().check()?;
-            let dirty_percent = self.timing.map_or(0, |timing| timing.dirty_percent);
+            let dirty_percent = self.write_back.map_or(0, |marks| marks.max_percent);
             self.classes.check(&self.manager(), dirty_percent).map_err(|error| Error::setting(error.to_string()))?;
         } else if self.cache_bytes < u64::from(self.extent_bytes) && self.variant != Variant::None {
             return Err(Error::setting("the cache is smaller than an extent"));
@@ -294,6 +304,17 @@ impl Settings {
         }
         if self.variant == Variant::WeuLruMod && self.eviction != EvictionKind::Lru {
             return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted"));
+        }
+        if let Some(Watermarks { start_percent, max_percent, .. }) = self.write_back {
+            if !(1..=90).contains(&max_percent) || start_percent >= max_percent {
+                return Err(Error::setting("destage starts below the share of the cache that may be dirty, which is 1 to 90 percent"));
+            }
+            if self.write_policy != WritePolicy::default() {
+                return Err(Error::setting("in write-back all that is written is cached: write policies are for write-through"));
+            }
+            if self.variant == Variant::WeuLruMod {
+                return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted, dirty or not: it has no write-back"));
+            }
         }
         if self.recipes && !self.dedup {
             return Err(Error::setting("recipes are of use only with deduplication"));

@@ -1,14 +1,17 @@
 //! Destage: which dirty extents the origin gets next (write-back, Nitro §3), and when.
 
+mod backlog;
 mod elevator;
 mod oldest;
 
+pub use backlog::Backlog;
 pub use elevator::Elevator;
 pub use oldest::Oldest;
 
 use crate::dirty::{DirtyExtent, Held};
 use crate::manager::CacheManager;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -107,7 +110,7 @@ impl DestageKind {
 crate::settings::by_name!(DestageKind, "policy of destage");
 
 /// When destage runs: by how much is dirty, and by how long it has been.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermarks {
     /// Percentage of the cache that may be dirty before destage runs whatever the age.
     pub start_percent: u8,
@@ -131,6 +134,9 @@ pub struct DirtyUse {
 }
 
 impl Watermarks {
+    /// The server's, unless configured.
+    pub const USUAL: Self = Self { start_percent: 20, max_percent: 60, age_seconds: 30 };
+
     /// Whether so much is dirty that destage runs, whatever the age.
     #[must_use]
     pub fn is_beyond_start(&self, used: DirtyUse) -> bool {

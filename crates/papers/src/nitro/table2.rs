@@ -5,6 +5,7 @@ use super::plan::{Fiu, Kind, WARM_NS};
 use super::{Cell, Outcomes, Plan, Work};
 use crate::report::{Bars, Chart, Section, Table};
 use crate::report::{Verdict, percent_more, percents};
+use nitro_cache::destage::Watermarks;
 use nitro_sim::Pace;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{Settings, Variant, Warmup};
@@ -13,6 +14,8 @@ use nitro_sim::{Settings, Variant, Warmup};
 pub const DEPTH: u32 = 32;
 /// Write-back's watermark: an assumption.
 pub const DIRTY_PERCENT: u8 = 50;
+/// Destage as the server does it, but for that share.
+const MARKS: Watermarks = Watermarks { max_percent: DIRTY_PERCENT, ..Watermarks::USUAL };
 /// The paper's caches of 1.4 to 10 GB used a part of an SSD of 256 GB.
 pub const SSD_TIMES: u8 = 16;
 /// No SSD: what the others are compared with.
@@ -59,7 +62,6 @@ impl System {
             origin,
             disks,
             nvram_bytes: scaled(usual.nvram_bytes),
-            dirty_percent: DIRTY_PERCENT,
             ssd_times: SSD_TIMES,
             ..usual
         }
@@ -69,6 +71,9 @@ impl System {
         let mut cell = plan.cell(fiu, 2.0, kind);
         cell.settings =
             Settings { timing: Some(self.timing(plan.scale(fiu))), recipes: self.cos && kind.dedup, ..cell.settings };
+        if kind.variant != Variant::None {
+            cell.settings.write_back = Some(MARKS);
+        }
         if !self.warm {
             cell.settings.warmup = Warmup::None;
             cell.work = Work::Fiu { fiu, scale: plan.scale(fiu), seed: plan.seed, from_ns: WARM_NS };

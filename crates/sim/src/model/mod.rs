@@ -15,9 +15,10 @@ pub(crate) use sets::check as check_ways;
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
-use nitro_cache::{Missed, Stats};
+use nitro_cache::destage::{DirtyUse, Watermarks};
+use nitro_cache::{CacheManager, Missed, Stats};
 use nitro_model::{Counters, Nanos};
-use nitro_units::ClassId;
+use nitro_units::{ClassId, ExtentKey};
 
 /// What a cache has done so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,6 +62,11 @@ pub(crate) trait Model {
     /// Forgets an extent, since it is being written or trimmed; returns whether it was there.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;
 
+    /// Where dirty extents stay in write-back; `None`: the cache does not tell them from clean ones.
+    fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {
+        None
+    }
+
     /// The trace is over: what waits in RAM goes on to the SSD.
     fn settle(&mut self) -> Result<(), Error> {
         Ok(())
@@ -82,6 +88,21 @@ pub(crate) trait Model {
 
     /// Bytes of the SSD that it uses.
     fn usable_bytes(&self) -> u64;
+}
+
+/// Write-evict units of dirty extents, which are not evicted before the origin has what they hold.
+pub(crate) trait DirtyUnits {
+    /// Whether an extent is there, clean or dirty. Changes nothing.
+    fn knows(&self, key: ExtentKey) -> bool;
+
+    /// Takes what is written at second `now`; returns whether its content was there already. `None`: there is no room.
+    fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error>;
+
+    /// How much is dirty, of how much.
+    fn used(&self) -> DirtyUse;
+
+    /// Who keeps them.
+    fn manager(&mut self) -> &mut CacheManager;
 }
 
 /// The cache for `settings`. [`Variant::Belady`] needs to know the future: it is [`Foretold`].

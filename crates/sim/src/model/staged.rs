@@ -37,6 +37,11 @@ impl Staged {
         self.queue.push_back((self.next, *piece));
     }
 
+    /// Whether an extent is there.
+    pub(super) fn has(&self, key: ExtentKey) -> bool {
+        self.newest.contains_key(&key)
+    }
+
     /// Forgets an extent; whether it was there.
     pub(super) fn remove(&mut self, key: ExtentKey) -> bool {
         self.newest.remove(&key).is_some()

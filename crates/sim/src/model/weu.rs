@@ -3,21 +3,25 @@
 
 use super::allowance::Allowance;
 use super::staged::Staged;
-use super::{Flash, Hit, Model, Totals};
+use super::{DirtyUnits, Flash, Hit, Model, Totals};
 use crate::Error;
 use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::admission::{Provenance, Shelf};
+use nitro_cache::destage::{DirtyUse, Watermarks};
 use nitro_cache::forward::{Leaving, Survivor};
 use nitro_cache::weu::Stored;
 use nitro_cache::{Append, CacheManager, Evicted, Location, Missed};
 use nitro_model::Nanos;
 use nitro_trace::Op;
 use nitro_trace::content::Compressibility;
-use nitro_units::{ClassId, Fingerprint, WeuId};
+use nitro_units::{ClassId, ExtentKey, Fingerprint, WeuId};
 
 /// The server stores an extent as it is unless compression saves at least one part in so many.
 const SAVING_MIN: u32 = 16;
+
+/// Dirty units are written in blocks of so many bytes.
+const BLOCK_BYTES: u32 = 4096;
 
 /// The cache.
 pub(crate) struct Weus {
@@ -25,6 +29,10 @@ pub(crate) struct Weus {
     flash: Flash,
     /// By shelf.
     open: [Option<WeuId>; Shelf::COUNT],
+    /// The unit that dirty extents go to.
+    open_dirty: Option<WeuId>,
+    /// Units of which dirty extents may take a share, as in the server.
+    weus_for_dirty: u32,
     /// By unit: what its header on the SSD says of its extents.
     headers: Vec<Vec<(Fingerprint, Stored)>>,
     /// What is copied forward from a unit that is being evicted.
@@ -50,6 +58,8 @@ impl Weus {
             manager: CacheManager::new(manager)?,
             flash,
             open: Default::default(),
+            open_dirty: None,
+            weus_for_dirty: manager.weu_count() + 1 - manager.open_max(manager.weu_count()),
             headers: vec![Vec::new(); manager.weu_count() as usize],
             survivors: Vec::new(),
             sealed: Vec::new(),
@@ -186,6 +196,10 @@ impl Weus {
 
     fn seal(&mut self, shelf: Shelf, weu: WeuId) -> Result<(), Error> {
         self.open[shelf.index()] = None;
+        self.write_sealed(weu)
+    }
+
+    fn write_sealed(&mut self, weu: WeuId) -> Result<(), Error> {
         self.manager.seal(weu);
         self.flash.write(u64::from(weu.0) * self.weu_bytes, self.weu_bytes)?;
         if let Some(allowance) = &mut self.allowance {
@@ -251,6 +265,10 @@ impl Model for Weus {
         Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
+    fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {
+        Some(self)
+    }
+
     fn settle(&mut self) -> Result<(), Error> {
         while let Some((piece, used)) = self.staged.pop_any() {
             self.pack(&piece, used)?;
@@ -312,5 +330,68 @@ impl Weus {
             self.manager.stored(weu);
         }
         Ok(false)
+    }
+}
+
+impl DirtyUnits for Weus {
+    fn knows(&self, key: ExtentKey) -> bool {
+        self.staged.has(key) || self.manager.peek(key).is_some()
+    }
+
+    fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error> {
+        self.note_requested();
+        // What was read and waits for its place is overwritten.
+        self.staged.remove(piece.key);
+        let fingerprint = self.dedup.then_some(&piece.fingerprint);
+        if let Some(fingerprint) = fingerprint {
+            let pins_max = self.pins_max(marks);
+            if self.manager.insert_dirty_duplicate(piece.key, fingerprint, now, pins_max).is_some() {
+                return Ok(Some(true));
+            }
+        }
+        let stored = self.stored(piece);
+        while let Some(weu) = self.opened_dirty()? {
+            match self.manager.append_dirty(weu, piece.key, fingerprint, stored, now) {
+                Append::At(location) => {
+                    self.manager.classify(&location, piece.class());
+                    self.note(&location, piece.fingerprint, stored);
+                    return Ok(Some(false));
+                }
+                Append::Full => {
+                    self.open_dirty = None;
+                    self.write_sealed(weu)?;
+                    self.manager.stored(weu);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn used(&self) -> DirtyUse {
+        let extents = u64::from(self.manager.settings().weu_count()) * (self.weu_bytes / u64::from(self.extent_bytes));
+        let (pinned, dirty) = (self.manager.pinned_count(), self.manager.dirty_count());
+        DirtyUse { pinned, weus: self.weus_for_dirty, dirty, extents }
+    }
+
+    fn manager(&mut self) -> &mut CacheManager {
+        &mut self.manager
+    }
+}
+
+impl Weus {
+    fn opened_dirty(&mut self) -> Result<Option<WeuId>, Error> {
+        if self.open_dirty.is_none() {
+            self.make_room()?;
+            self.open_dirty = self.manager.open_dirty_weu(BLOCK_BYTES).map(|(weu, _)| weu);
+        }
+        Ok(self.open_dirty)
+    }
+
+    /// The number of pinned units from which on a duplicate must not pin another one, as in the server.
+    fn pins_max(&self, marks: &Watermarks) -> u32 {
+        let part = |percent: u8| self.weus_for_dirty * u32::from(percent) / 100;
+        let pinned = self.manager.pinned_count();
+        let after = u32::try_from(self.manager.pinned_after(1)).unwrap_or(u32::MAX);
+        part(marks.start_percent).min((part(marks.max_percent).max(2) + pinned).saturating_sub(after))
     }
 }

@@ -1,6 +1,5 @@
 //! Virtual time: what the devices behind the cache are, how requests come, and when they are done.
 
-mod dirty;
 mod disks;
 mod origin;
 mod settings;

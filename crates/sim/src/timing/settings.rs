@@ -149,9 +149,6 @@ pub struct Timing {
     /// Writes are acknowledged when they are in NVRAM, as long as no more than this many bytes of it wait for the origin; 0: when the
     /// origin has them.
     pub nvram_bytes: u64,
-    /// Write-back: writes are acknowledged when the cache has them, as long as no more than so many percent of what it holds are
-    /// dirty; 0: write-through.
-    pub dirty_percent: u8,
     /// The SSD is so many times as large as what the cache uses of it; those made for caching have all of theirs used.
     pub ssd_times: u8,
     /// See [`SsdSpeed`].
@@ -169,7 +166,6 @@ impl Default for Timing {
             origin: Origin::Tps,
             disks: Disks::default(),
             nvram_bytes: 960 << 20,
-            dirty_percent: 0,
             ssd_times: 1,
             ssd: SsdSpeed::default(),
             cpu: Cpu::default(),
@@ -194,7 +190,6 @@ impl Timing {
             _ if disks.stripe_bytes < 4096 || disks.disk_bytes < disks.stripe_bytes.saturating_mul(16) => {
                 Some("stripes have at least 4 KiB, and disks at least 16 of them")
             }
-            _ if self.dirty_percent > 90 => Some("at most 90 percent of the cache are dirty"),
             _ if !(1..=64).contains(&self.ssd_times) => Some("the SSD is 1 to 64 times as large as the cache"),
             _ if self.ssd.reads == 0 || self.ssd.writes == 0 => {
                 Some("the SSD does at least one read and write a second")

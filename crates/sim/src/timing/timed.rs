@@ -1,7 +1,6 @@
 //! A trace in virtual time. What the cache decides is decided when a request comes, in the order in which requests come, so that
 //! hits are those of a run without time; the devices then say when each request is done.
 
-use super::dirty::DirtyList;
 use super::origin::{OperationId, Origin};
 use super::settings::{Load, Timing};
 use super::window::Window;
@@ -9,8 +8,9 @@ use crate::Error;
 use crate::model::{Hit, Model};
 use crate::outcome::{Measures, Outcome};
 use crate::replay::{Run, Watch};
-use crate::settings::{Settings, Variant};
+use crate::settings::Settings;
 use crate::workload::{Piece, Pieces};
+use crate::write_back::Leaving;
 use hashbrown::HashMap;
 use nitro_model::Nanos;
 use nitro_trace::Op;
@@ -18,10 +18,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Operations under way for what leaves the dirty list, for each disk.
-const DESTAGES_PER_DISK: u32 = 4;
-/// Requests between looks at how much the cache holds.
-const LIMIT_EVERY: u64 = 256;
+/// Writes of destage under way while nobody reads from the origin, and while somebody does; as in the server.
+const RUNS_ALONE: u32 = 32;
+const RUNS_BESIDE_READS: u32 = 2;
+/// How often it is looked whether destage is due, while no writer waits for it; as in the server.
+const TICK: Duration = Duration::from_secs(1);
 /// Pieces between looks at whether to go on.
 const TOLD_EVERY: u64 = 1 << 12;
 
@@ -32,6 +33,8 @@ enum Event {
     Disk(u32),
     /// A part of a request is done.
     Part(u64),
+    /// Destage may be due.
+    Tick,
 }
 
 /// A request under way.
@@ -50,8 +53,8 @@ struct Awaited {
     requests: Vec<u64>,
     /// Bytes of NVRAM that come free.
     nvram_bytes: u64,
-    /// Extents that are not dirty any more.
-    destaged: u64,
+    /// It is a write of destage.
+    destages: bool,
     /// Extents that are being read.
     keys: Vec<u64>,
 }
@@ -98,6 +101,17 @@ impl Watch for Told {
     }
 }
 
+/// A round of destage under way: after its last write the origin is flushed, and the next one begins.
+#[derive(Debug, Default)]
+struct Destage {
+    round: Vec<Leaving>,
+    /// What has not been given to the origin yet.
+    waiting: VecDeque<Vec<Leaving>>,
+    under_way: u32,
+    at_once: u32,
+    has_tick: bool,
+}
+
 /// A run under way.
 struct Timed<'a> {
     timing: Timing,
@@ -113,11 +127,8 @@ struct Timed<'a> {
     /// Extents that are being read from the origin.
     reading: HashMap<u64, OperationId>,
     nvram_bytes: u64,
-    writes_back: bool,
-    dirty: DirtyList,
-    /// Operations under way for what leaves it.
-    destages: u32,
-    /// Writes that wait for room in it.
+    destage: Destage,
+    /// Writes that wait for destage.
     blocked: VecDeque<u64>,
     extent_bytes: u32,
     whole: Window,
@@ -145,9 +156,7 @@ pub(crate) fn simulate(
         awaited: HashMap::new(),
         reading: HashMap::new(),
         nvram_bytes: 0,
-        writes_back: timing.dirty_percent > 0 && settings.variant != Variant::None,
-        dirty: DirtyList::new(settings.extent_bytes),
-        destages: 0,
+        destage: Destage::default(),
         blocked: VecDeque::new(),
         extent_bytes: settings.extent_bytes,
         whole: Window::new(Duration::ZERO, Duration::ZERO)?,
@@ -193,6 +202,7 @@ impl Timed<'_> {
         self.turn_window(&pieces[0])?;
         self.told.clear();
         self.run.model.set_now(Nanos::from(self.now));
+        self.run.seconds = u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX);
         self.run.request(pieces, &mut self.told)?;
         let op = pieces[0].op();
         if op == Op::Trim {
@@ -265,7 +275,7 @@ impl Timed<'_> {
             self.read_origin(None, run);
         }
         // What the cache did not take, the disks have to.
-        if !self.writes_back || told.written.len() < pieces.len() {
+        if self.run.write_back.is_none() || told.written.len() < pieces.len() {
             let bytes: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
             let buffered = self.nvram_bytes + bytes <= self.timing.nvram_bytes;
             let known = told.written.iter().filter(|(_, known)| *known).count();
@@ -276,45 +286,65 @@ impl Timed<'_> {
             } else {
                 self.wait(id, operation, Awaited::default());
             }
-            return;
-        }
-        if id.is_multiple_of(LIMIT_EVERY) {
-            self.dirty.set_limit(self.dirty_limit());
-        }
-        told.written.iter().for_each(|(piece, known)| self.dirty.write(piece, *known));
-        if self.dirty.is_full() {
+        } else if self.is_full_of_dirty() {
             self.add_part(id);
             self.blocked.push_back(id);
+            self.destage();
         }
-        self.destage();
+        self.set_tick();
     }
 
-    /// Extents that may be dirty: a share of what is cached, or could be without duplicates and compression.
-    fn dirty_limit(&self) -> u64 {
-        let places = self.run.model.usable_bytes() / u64::from(self.extent_bytes);
-        let extents = self.run.model.totals().cache.cached_extents.max(places);
-        extents * u64::from(self.timing.dirty_percent) / 100
+    fn is_full_of_dirty(&mut self) -> bool {
+        let model = &mut *self.run.model;
+        self.run.write_back.as_ref().is_some_and(|write_back| write_back.is_full(model))
     }
 
-    /// Hands what is to leave the dirty list to the disks: behind all readers, unless writers wait for it.
+    /// Gives the origin what is due: behind all readers, unless writers wait for it.
     fn destage(&mut self) {
-        while self.destages < self.timing.disks.spindles * DESTAGES_PER_DISK
-            && let Some(run) = self.dirty.destage()
+        let Some(write_back) = &mut self.run.write_back else { return };
+        let model = &mut *self.run.model;
+        if self.destage.round.is_empty() {
+            self.destage.round = write_back.round(model, u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX));
+            self.destage.waiting = write_back.runs(&self.destage.round).into();
+            self.destage.at_once = if self.reading.is_empty() { RUNS_ALONE } else { RUNS_BESIDE_READS };
+            self.run.counts.destaged_extents += self.destage.round.len() as u64;
+            self.run.counts.destage_writes += self.destage.waiting.len() as u64;
+        }
+        while self.destage.under_way < self.destage.at_once
+            && let Some(run) = self.destage.waiting.pop_front()
         {
-            let operation = self.origin.write(self.now, &run.pieces, run.known, self.blocked.is_empty());
-            self.awaited.insert(operation, Awaited { destaged: run.pieces.len() as u64, ..Awaited::default() });
-            self.destages += 1;
+            let pieces: Vec<_> = run.iter().map(|leaving| leaving.piece).collect();
+            let known = run.iter().filter(|leaving| leaving.known).count();
+            let operation = self.origin.write(self.now, &pieces, known, self.blocked.is_empty());
+            self.awaited.insert(operation, Awaited { destages: true, ..Awaited::default() });
+            self.destage.under_way += 1;
+        }
+        self.set_tick();
+        self.take_disk_events();
+    }
+
+    /// Has what is dirty looked at in a while, unless it is being destaged.
+    fn set_tick(&mut self) {
+        let is_dirty = self.run.write_back.as_ref().is_some_and(|write_back| !write_back.is_clean());
+        if is_dirty && self.destage.round.is_empty() && !self.destage.has_tick {
+            self.destage.has_tick = true;
+            self.push(self.now + TICK, Event::Tick);
         }
     }
 
-    fn destaged(&mut self, extents: u64) {
-        self.destages -= 1;
-        self.dirty.left(extents);
-        self.destage();
-        self.take_disk_events();
-        if !self.dirty.is_full() {
-            std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.part_done(id));
+    /// The origin has what one write of destage gave it.
+    fn destaged(&mut self) {
+        self.destage.under_way -= 1;
+        if self.destage.under_way == 0 && self.destage.waiting.is_empty() {
+            let round = std::mem::take(&mut self.destage.round);
+            if let Some(write_back) = &mut self.run.write_back {
+                write_back.done(&mut *self.run.model, &round);
+            }
+            if !self.is_full_of_dirty() {
+                std::mem::take(&mut self.blocked).into_iter().for_each(|id| self.part_done(id));
+            }
         }
+        self.destage();
     }
 
     fn add_hit(&mut self, id: u64, hit: &Hit) {
@@ -366,12 +396,16 @@ impl Timed<'_> {
                         }
                     }
                     awaited.requests.iter().for_each(|id| self.part_done(*id));
-                    if awaited.destaged > 0 {
-                        self.destaged(awaited.destaged);
+                    if awaited.destages {
+                        self.destaged();
                     }
                 }
             }
             Event::Part(id) => self.part_done(id),
+            Event::Tick => {
+                self.destage.has_tick = false;
+                self.destage();
+            }
         }
         true
     }

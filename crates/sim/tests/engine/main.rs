@@ -12,6 +12,7 @@ mod simulation;
 
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule, Rules};
+use nitro_cache::destage::Watermarks;
 use nitro_cache::eviction::EvictionKind;
 use nitro_sim::workload::{Classified, Precedence};
 use nitro_sim::{Settings, simulate, workload};
@@ -32,6 +33,8 @@ pub struct Counted {
     forwarded: u64,
     fingerprints_evicted: u64,
     cached_extents: u64,
+    destaged_extents: u64,
+    destage_writes: u64,
 }
 
 /// A trace in memory.
@@ -90,6 +93,8 @@ fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> 
         forwarded: m.forwarded_extents,
         fingerprints_evicted: m.fingerprints_evicted,
         cached_extents: m.cached_extents,
+        destaged_extents: m.destaged_extents,
+        destage_writes: m.destage_writes,
     };
     outcome.periods.iter().map(counted).collect()
 }
@@ -232,6 +237,28 @@ fn with_policies_of_classes() {
     settings.classes = Default::default();
     let without = hits(&compared(both_of(classed.clone(), &settings)), 20);
     assert!(never == 0 && first > without, "{first} hits of the highest class, {without} where all deserve the same");
+}
+
+/// The same cache in write-back; the age of what is dirty plays no part.
+fn writing_back(settings: Settings) -> Settings {
+    let marks = Watermarks { age_seconds: 1 << 30, ..Watermarks::USUAL };
+    Settings { write_back: Some(marks), ..settings }
+}
+
+#[test]
+fn in_write_back() {
+    let settings = writing_back(by_worth(false, false, 8192));
+    let real = agreed(FiuLike::web_vm(0.004, 3).reader().unwrap(), &settings, 20_000);
+    let (extents, writes) = (sum(&real, |c| c.destaged_extents), sum(&real, |c| c.destage_writes));
+    assert!(extents > 1000 && writes < extents, "{extents} extents destaged with {writes} writes");
+}
+
+#[test]
+fn in_write_back_with_duplicates() {
+    let settings = writing_back(by_worth(true, false, 4096));
+    let real = agreed(FiuLike::homes(0.002, 4).reader().unwrap(), &settings, 30_000);
+    assert!(sum(&real, |c| c.destaged_extents) > 1000);
+    assert!(sum(&real, |c| c.inserted_bytes) > sum(&real, |c| c.unique_bytes) * 11 / 10);
 }
 
 #[test]

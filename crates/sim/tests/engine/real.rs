@@ -3,22 +3,31 @@
 use crate::Counted;
 use crate::bytes_of::{self, BLOCK_BYTES};
 use crate::simulation::{SimClock, Simulation};
+use nitro_cache::destage::Watermarks;
 use nitro_cache::pattern::StreamSettings;
 use nitro_device::RamDevice;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
-use nitro_port::Device;
+use nitro_port::{Clock, Device};
 use nitro_port::codec::Compression;
 use nitro_sim::Settings;
 use nitro_trace::{Op, Request};
 use nitro_units::ObjectId;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two requests in write-back: longer than destage waits before it looks for what is due.
+const PAUSE: Duration = Duration::from_millis(1100);
 
 type RamVolume = Volume<RamDevice, RamDevice, SimClock>;
 
 fn settings(simulated: &Settings) -> EngineSettings {
     let off = StreamSettings { threshold_bytes: 0, ..StreamSettings::default() };
+    let marks = simulated.write_back.unwrap_or(Watermarks::USUAL);
     EngineSettings {
+        dirty_start_percent: marks.start_percent,
+        dirty_max_percent: marks.max_percent,
+        dirty_age: Duration::from_secs(marks.age_seconds.into()),
         compression: if simulated.compress { Compression::Lz4 } else { Compression::None },
         ram_cache_bytes: 0,
         readahead_ram_bytes: 0,
@@ -60,10 +69,13 @@ fn totals(volume: &RamVolume) -> Counted {
         forwarded: stats.forwarded,
         fingerprints_evicted: stats.fingerprints_evicted,
         cached_extents: stats.cached_extents,
+        destaged_extents: volume.counters().destaged_extents,
+        destage_writes: volume.counters().destage_writes,
     }
 }
 
-async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>) -> Vec<Counted> {
+async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, clock: SimClock) -> Vec<Counted> {
+    let writes_back = volume.mode() == WriteMode::WriteBack;
     let mut all = Vec::new();
     let mut before = totals(&volume);
     for (number, request) in requests.iter().enumerate() {
@@ -73,9 +85,14 @@ async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>) -> Vec<Counted
             let read = volume.read(request.offset, request.len).await.unwrap().concat();
             assert!(read == data, "request {number} reads what the trace says");
         } else {
-            volume.write(request.offset, data, false).await.unwrap();
+            // Durable, in write-back: what it took the place of may be evicted.
+            volume.write(request.offset, data, writes_back).await.unwrap();
         }
         volume.cache().settled().await;
+        if writes_back {
+            // Time passes once nothing else can: destage that is due is over then.
+            clock.sleep(PAUSE).await;
+        }
         let now = totals(&volume);
         all.push(Counted {
             read_hits: now.read_hits - before.read_hits,
@@ -87,6 +104,8 @@ async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>) -> Vec<Counted
             forwarded: now.forwarded - before.forwarded,
             fingerprints_evicted: now.fingerprints_evicted - before.fingerprints_evicted,
             cached_extents: now.cached_extents,
+            destaged_extents: now.destaged_extents - before.destaged_extents,
+            destage_writes: now.destage_writes - before.destage_writes,
         });
         before = now;
     }
@@ -105,7 +124,9 @@ pub fn replay(requests: &Arc<Vec<Request>>, simulated: &Settings) -> Vec<Counted
     simulation.spawn(async move { worker.insertion_worker().await });
     let kept = Arc::clone(requests);
     let origin = simulation.run(async move { origin(&kept).await });
-    let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-    let volume = Volume::new(cache, origin, options);
-    simulation.run(run(volume, Arc::clone(requests)))
+    let mode = if simulated.write_back.is_some() { WriteMode::WriteBack } else { WriteMode::WriteThrough };
+    let volume = Volume::new(cache, origin, VolumeOptions { object: ObjectId(0), read_only: false, mode });
+    let destaging = Arc::clone(&volume);
+    simulation.spawn(async move { destaging.destage_worker().await });
+    simulation.run(run(volume, Arc::clone(requests), simulation.clock.clone()))
 }

@@ -1,6 +1,8 @@
 //! Virtual time.
 
 use crate::{duplicates, run, zipf};
+use nitro_cache::destage::Watermarks;
+use nitro_sim::policies::PolicyKind;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{Measures, Settings, Variant};
 use nitro_trace::synth::RandomReads;
@@ -93,15 +95,21 @@ fn parity_makes_writes_dear_and_nvram_hides_it() {
 #[test]
 fn write_back_saves_the_disks_what_is_written_over() {
     let workload = zipf();
-    let at = |dirty_percent, variant| {
+    let marks = Watermarks { max_percent: 50, ..Watermarks::USUAL };
+    let at = |write_back, variant| {
         let disks = Disks { spindles: 4, raid: Raid::Raid5, disk_bytes: 1 << 30, ..Disks::default() };
-        let timing = Timing { disks, nvram_bytes: 0, load: Load::Closed(8), dirty_percent, ..Timing::default() };
-        let settings = Settings { variant, timing: Some(timing), ..Settings::new(32 << 20) };
+        let timing = Timing { disks, nvram_bytes: 0, load: Load::Closed(8), ..Timing::default() };
+        let settings = Settings { variant, write_back, timing: Some(timing), ..Settings::new(32 << 20) };
         run(&workload, &settings).measured
     };
-    let (through, back, none) = (at(0, Variant::Weu), at(50, Variant::Weu), at(50, Variant::None));
+    let (through, back) = (at(None, Variant::Weu), at(Some(marks), Variant::Weu));
+    let (lru, none) = (at(Some(marks), Variant::Policy(PolicyKind::Lru)), at(Some(marks), Variant::None));
     assert!(iops(&back) > iops(&through) * 1.3, "{} {}", iops(&back), iops(&through));
-    assert_eq!(back.read_hits, through.read_hits);
+    for measures in [&back, &lru] {
+        let (destaged, writes) = (measures.destaged_extents, measures.destage_writes);
+        assert!(0 < writes && writes < destaged && destaged < measures.writes, "{writes} writes, {destaged} extents");
+    }
+    assert_eq!((through.destaged_extents, none.destaged_extents), (0, 0));
     // Bursts are acknowledged at once, what is more waits for the disks.
     let writes = |measures: &Measures| measures.pace.as_ref().unwrap().write_response;
     assert!(writes(&back).p50_us < 100.0 && writes(&back).max_us > 10_000.0, "{:?}", writes(&back));

@@ -1,0 +1,87 @@
+//! Dirty extents of a cache that keeps no write-evict units.
+
+use super::{Destage, DestageKind, DirtyExtents};
+use crate::dirty::{DirtyList, Held};
+use nitro_units::{ExtentKey, ObjectId, WeuId};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What the dirty list of [`CacheManager`](crate::CacheManager) is, for a cache without write-evict units: the simulator's
+/// yardsticks. The same policies choose what is destaged.
+pub struct Backlog {
+    kind: DestageKind,
+    dirty: DirtyList,
+    policies: BTreeMap<ObjectId, Box<dyn Destage>>,
+    version: u64,
+}
+
+impl fmt::Debug for Backlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backlog").field("kind", &self.kind).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Backlog {
+    /// An empty one.
+    #[must_use]
+    pub fn new(kind: DestageKind) -> Self {
+        Self { kind, dirty: DirtyList::default(), policies: BTreeMap::new(), version: 0 }
+    }
+
+    /// An extent was written at second `now`.
+    pub fn dirtied(&mut self, key: ExtentKey, now: u32) {
+        self.version += 1;
+        let mut held = Held::new(self.version, Some((WeuId(0), 0)), now);
+        let old = self.dirty.get(key);
+        if let Some(old) = old {
+            held.since = old.since;
+        } else {
+            let kind = self.kind;
+            self.policies.entry(key.object()).or_insert_with(|| kind.build()).dirtied(key.index(), now);
+        }
+        self.dirty.insert(key, held);
+    }
+
+    /// Up to `count` extents of an object that are destaged next, in order of offset, each with its version: of those that became
+    /// dirty at second `before` or earlier. None: a pass over all of them is over.
+    pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<(ExtentKey, u64)> {
+        let Some(policy) = self.policies.get_mut(&object) else { return Vec::new() };
+        let mut chosen = policy.next(DirtyExtents(self.dirty.all_of(object)), before, count);
+        chosen.sort_unstable();
+        chosen.dedup();
+        let keys = chosen.into_iter().map(|index| ExtentKey::new(object, index));
+        keys.filter_map(|key| self.dirty.get(key).map(|held| (key, held.version))).collect()
+    }
+
+    /// The origin has that version of an extent. `false`: it was written to since, and stays dirty.
+    pub fn cleaned(&mut self, key: ExtentKey, version: u64) -> bool {
+        if self.dirty.get(key).is_some_and(|held| held.version != version) {
+            return false;
+        }
+        self.dirty.remove(key);
+        true
+    }
+
+    /// An extent was trimmed: its origin needs nothing of it any more.
+    pub fn forget(&mut self, key: ExtentKey) {
+        self.dirty.remove(key);
+    }
+
+    /// Objects that have dirty extents.
+    #[must_use]
+    pub fn objects(&self) -> Vec<ObjectId> {
+        self.dirty.objects().collect()
+    }
+
+    /// Dirty extents.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.dirty.len()
+    }
+
+    /// Whether nothing is dirty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,190 @@
+//! Write-back (Nitro §3.1), by the server's own policies: what is written becomes dirty in the cache, is written over there, and
+//! leaves for the origin in rounds that [`nitro_cache::destage`] chooses.
+
+use crate::Error;
+use crate::model::Model;
+use crate::settings::Settings;
+use crate::workload::Piece;
+use hashbrown::HashMap;
+use nitro_cache::CacheManager;
+use nitro_cache::destage::{Backlog, DirtyUse, Watermarks};
+use nitro_units::{ExtentKey, ObjectId};
+
+/// Extents destaged between two flushes of the origin, as in the server.
+const ROUND_EXTENTS: usize = 512;
+/// Bytes that go to the origin with one write, as in the server.
+const RUN_BYTES: u32 = 1 << 20;
+
+/// An extent on its way to the origin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leaving {
+    /// All of the extent, as it was written last.
+    pub(crate) piece: Piece,
+    /// The cache knew the content.
+    pub(crate) known: bool,
+    version: u64,
+}
+
+/// The newest content of a dirty extent.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    piece: Piece,
+    known: bool,
+}
+
+/// What is dirty, and what of it leaves next.
+pub(crate) struct WriteBack {
+    marks: Watermarks,
+    /// Of caches without write-evict units; those with them keep their own list.
+    backlog: Backlog,
+    newest: HashMap<ExtentKey, Newest>,
+    /// The object that was destaged last: others have their turn.
+    last: ObjectId,
+    extent_bytes: u32,
+}
+
+impl WriteBack {
+    pub(crate) fn new(settings: &Settings, marks: Watermarks) -> Self {
+        Self {
+            marks,
+            backlog: Backlog::new(settings.destage),
+            newest: HashMap::new(),
+            last: ObjectId(0),
+            extent_bytes: settings.extent_bytes,
+        }
+    }
+
+    /// Whether the cache has an extent that is about to be written; one that it has in no unit is forgotten.
+    pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
+        match model.dirty_units() {
+            Some(units) => Ok(units.knows(piece.key)),
+            None => model.forget(piece),
+        }
+    }
+
+    /// Takes what is written at second `now`. Says whether the cache knew the content; `None`: it has no room for it.
+    pub(crate) fn write(&mut self, model: &mut dyn Model, piece: &Piece, now: u32) -> Result<Option<bool>, Error> {
+        let marks = self.marks;
+        let known = match model.dirty_units() {
+            Some(units) => units.insert_dirty(piece, now, &marks)?,
+            None => {
+                self.backlog.dirtied(piece.key, now);
+                Some(model.insert(piece)?)
+            }
+        };
+        if let Some(units) = model.dirty_units() {
+            commit(units.manager());
+        }
+        if let Some(known) = known {
+            let mut piece = *piece;
+            (piece.offset, piece.len) = (0, self.extent_bytes);
+            self.newest.insert(piece.key, Newest { piece, known });
+        }
+        Ok(known)
+    }
+
+    /// An extent is trimmed.
+    pub(crate) fn forget(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<(), Error> {
+        self.newest.remove(&piece.key);
+        self.backlog.forget(piece.key);
+        if let Some(units) = model.dirty_units() {
+            units.manager().discard_dirty(piece.key);
+        }
+        model.forget(piece).map(drop)
+    }
+
+    /// Whether writers wait for destage.
+    pub(crate) fn is_full(&self, model: &mut dyn Model) -> bool {
+        self.marks.is_full(self.used(model))
+    }
+
+    /// Whether nothing is dirty.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.newest.is_empty()
+    }
+
+    fn used(&self, model: &mut dyn Model) -> DirtyUse {
+        let extents = model.usable_bytes() / u64::from(self.extent_bytes);
+        match model.dirty_units() {
+            Some(units) => units.used(),
+            // One unit that is never pinned: extents alone count.
+            None => DirtyUse { pinned: 0, weus: 1, dirty: self.backlog.len(), extents },
+        }
+    }
+
+    /// What goes to the origin next, in order of offset, all before the next flush of the origin; nothing: none is due at second `now`.
+    pub(crate) fn round(&mut self, model: &mut dyn Model, now: u32) -> Vec<Leaving> {
+        if self.is_clean() {
+            return Vec::new();
+        }
+        let is_wanted = self.marks.is_beyond_start(self.used(model));
+        let Some(before) = self.marks.due(is_wanted, now) else { return Vec::new() };
+        let mut objects = match model.dirty_units() {
+            Some(units) => units.manager().dirty_objects(),
+            None => self.backlog.objects(),
+        };
+        let next = objects.partition_point(|object| *object <= self.last);
+        objects.rotate_left(next);
+        for object in objects {
+            // The end of a pass gives nothing, though something may be due.
+            for _ in 0..2 {
+                let chosen = self.chosen(model, object, before);
+                if !chosen.is_empty() {
+                    self.last = object;
+                    return chosen;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn chosen(&mut self, model: &mut dyn Model, object: ObjectId, before: u32) -> Vec<Leaving> {
+        let chosen: Vec<(ExtentKey, u64)> = match model.dirty_units() {
+            Some(units) => {
+                let manager = units.manager();
+                let chosen = manager.destage_next(object, before, ROUND_EXTENTS);
+                chosen.iter().map(|extent| (extent.key, extent.version)).collect()
+            }
+            None => self.backlog.destage_next(object, before, ROUND_EXTENTS),
+        };
+        let leaving = |(key, version)| {
+            self.newest.get(&key).map(|newest| Leaving { piece: newest.piece, known: newest.known, version })
+        };
+        chosen.into_iter().filter_map(leaving).collect()
+    }
+
+    /// The origin has a round's extents.
+    pub(crate) fn done(&mut self, model: &mut dyn Model, round: &[Leaving]) {
+        for Leaving { piece, version, .. } in round {
+            let is_clean = match model.dirty_units() {
+                Some(units) => {
+                    let manager = units.manager();
+                    manager.begin_cleaning(piece.key, *version);
+                    manager.cleaned(piece.key, *version);
+                    !manager.is_dirty(piece.key)
+                }
+                None => self.backlog.cleaned(piece.key, *version),
+            };
+            if is_clean {
+                self.newest.remove(&piece.key);
+            }
+        }
+        if let Some(units) = model.dirty_units() {
+            commit(units.manager());
+        }
+    }
+
+    /// Cuts a round into what goes to the origin with one write each.
+    pub(crate) fn runs(&self, round: &[Leaving]) -> Vec<Vec<Leaving>> {
+        let most = (RUN_BYTES / self.extent_bytes).max(1) as usize;
+        let neighbours = round.chunk_by(|a, b| a.piece.key.raw() + 1 == b.piece.key.raw());
+        neighbours.flat_map(|run| run.chunks(most)).map(<[Leaving]>::to_vec).collect()
+    }
+}
+
+/// The journal has what took the place of older dirty content: its units may be evicted. The server commits when clients flush, when
+/// records enough wait, and for destage; here a commit takes no time, so that there is one after each write.
+fn commit(manager: &mut CacheManager) {
+    let superseded = manager.superseded();
+    manager.release(superseded);
+}
