@@ -141,6 +141,21 @@ pub(crate) struct CacheSettings {
     /// Which written content is cached: allocate (all), update (what was cached before), invalidate (none) [default: allocate]
     #[arg(long, value_name = "POLICY")]
     write_policy: Option<String>,
+    /// write-through, or write-back, where what is written stays dirty in the cache until destage [default: write-through]
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+    /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data [default: 20]
+    #[arg(long, value_name = "PCT")]
+    dirty_start: Option<String>,
+    /// Write-back: percentage of the cache that may be dirty before writes wait for destage [default: 60]
+    #[arg(long, value_name = "PCT")]
+    dirty_max: Option<String>,
+    /// Write-back: age at which dirty data are destaged [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    dirty_age: Option<String>,
+    /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
+    #[arg(long, value_name = "POLICY")]
+    destage: Option<String>,
     /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by place, request_size and direction,
     /// or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes, all treated alike]
     #[arg(long, value_name = "FILE|PRESET", conflicts_with_all = ["mrc", "policy"])]
@@ -202,6 +217,11 @@ impl SimArgs {
             (Knob::Recipes, &cache.recipes),
             (Knob::PartialWrites, &cache.partial_writes),
             (Knob::WritePolicy, &cache.write_policy),
+            (Knob::Mode, &cache.mode),
+            (Knob::DirtyStart, &cache.dirty_start),
+            (Knob::DirtyMax, &cache.dirty_max),
+            (Knob::DirtyAge, &cache.dirty_age),
+            (Knob::Destage, &cache.destage),
             (Knob::Sequential, &cache.sequential),
             (Knob::Compression, &cache.compression),
             (Knob::Warmup, &cache.warmup),

@@ -1,5 +1,6 @@
 //! The settings of a simulation by name: on the command line, and as axes of a sweep.
 
+use nitro_cache::destage::Watermarks;
 use nitro_console::size::Size;
 use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
 use nitro_sim::{PartialWrites, Settings, Warmup};
@@ -22,6 +23,11 @@ pub(crate) enum Knob {
     Recipes,
     PartialWrites,
     WritePolicy,
+    Mode,
+    DirtyStart,
+    DirtyMax,
+    DirtyAge,
+    Destage,
     Sequential,
     Compression,
     Warmup,
@@ -33,7 +39,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 23] = [
+const NAMES: [(&str, Knob); 28] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -48,6 +54,11 @@ const NAMES: [(&str, Knob); 23] = [
     ("recipes", Knob::Recipes),
     ("partial-writes", Knob::PartialWrites),
     ("write-policy", Knob::WritePolicy),
+    ("mode", Knob::Mode),
+    ("dirty-start", Knob::DirtyStart),
+    ("dirty-max", Knob::DirtyMax),
+    ("dirty-age", Knob::DirtyAge),
+    ("destage", Knob::Destage),
     ("sequential", Knob::Sequential),
     ("compression", Knob::Compression),
     ("warmup", Knob::Warmup),
@@ -110,6 +121,20 @@ impl Knob {
                 }
             }
             Self::WritePolicy => settings.write_policy = text.parse()?,
+            Self::Mode => {
+                settings.write_back = match text {
+                    "write-through" => None,
+                    "write-back" => Some(settings.write_back.unwrap_or(Watermarks::USUAL)),
+                    _ => return Err("must be write-through or write-back".into()),
+                }
+            }
+            Self::DirtyStart => marks(settings)?.start_percent = number(text)?,
+            Self::DirtyMax => marks(settings)?.max_percent = number(text)?,
+            Self::DirtyAge => {
+                let seconds = span_ns(text)? / 1_000_000_000;
+                marks(settings)?.age_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            }
+            Self::Destage => settings.destage = text.parse()?,
             Self::Sequential => settings.sequential_bytes = size(text)?,
             Self::Compression => settings.compression_mean = number(text)?,
             Self::Warmup => {
@@ -143,6 +168,11 @@ impl Knob {
         }
         Ok(())
     }
+}
+
+/// When destage runs, in write-back.
+fn marks(settings: &mut Settings) -> Result<&mut Watermarks, String> {
+    settings.write_back.as_mut().ok_or_else(|| "is for --mode write-back".into())
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -142,6 +142,9 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
     line("compression", compression.unwrap_or_else(|| format!("{:.3} : 1", m.compression_ratio)));
     line("SSD written", format!("{}, write amplification {:.3}", Size(m.ssd_bytes_written), m.write_amplification));
     line("erasures", m.erasures.to_string());
+    if m.destaged_extents > 0 {
+        line("destaged", format!("{} extents with {} writes of the origin", m.destaged_extents, m.destage_writes));
+    }
     line(
         "cached",
         format!(
@@ -241,6 +244,11 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Seed => settings.seed.to_string(),
         Knob::PartialWrites => told(&settings.partial_writes),
         Knob::WritePolicy => settings.write_policy.to_string(),
+        Knob::Mode => if settings.write_back.is_some() { "write-back" } else { "write-through" }.to_owned(),
+        Knob::DirtyStart => settings.write_back.map_or_else(String::new, |marks| marks.start_percent.to_string()),
+        Knob::DirtyMax => settings.write_back.map_or_else(String::new, |marks| marks.max_percent.to_string()),
+        Knob::DirtyAge => settings.write_back.map_or_else(String::new, |marks| format!("{}s", marks.age_seconds)),
+        Knob::Destage => settings.destage.to_string(),
         Knob::Warmup => told(&settings.warmup),
         Knob::Load => told(&settings.timing.map(|timing| timing.load)),
         Knob::Origin => told(&settings.timing.map(|timing| timing.origin)),

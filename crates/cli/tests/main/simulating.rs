@@ -55,6 +55,23 @@ fn scripts_find_what_they_rely_on() {
 }
 
 #[test]
+fn write_back_saves_the_origin_what_is_written_over() {
+    let place = Place::new();
+    place.stdout("trace synth zipf zipf.parquet --objects 2000 --object-size 8K --requests 20000 --writes 40");
+    let back = |more: &str| json(&place, &format!("zipf.parquet --cache-size 32M --mode write-back {more}"));
+    for destage in ["elevator", "oldest"] {
+        let told = back(&format!("--destage {destage} --dirty-start 3 --dirty-max 10"));
+        let (writes, destaged) = (told["writes"].as_u64().unwrap(), told["destaged_extents"].as_u64().unwrap());
+        assert!(100 < destaged && destaged < writes / 2, "{destage}: {destaged} of {writes}");
+        assert!(told["destage_writes"].as_u64().unwrap() < destaged, "{told}");
+    }
+    assert_eq!(back("--dirty-start 50")["destaged_extents"], 0);
+    assert_eq!(json(&place, "zipf.parquet --cache-size 32M")["destaged_extents"], 0);
+    let sweep = place.stdout("sim zipf.parquet --cache-size 32M --mode write-back --sweep dirty-start=3,50");
+    assert!(sweep.contains("dirty-start"), "{sweep}");
+}
+
+#[test]
 fn what_the_trace_does_not_tell_is_not_told_as_measured() {
     let place = Place::new();
     fs::write(
@@ -168,6 +185,9 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --variant 0-way", &["--variant 0-way", "N-way"]),
         ("reads.parquet --cache-size 1G --warmup soon", &["--warmup soon", "16d"]),
         ("reads.parquet --cache-size 1G --disks 5400", &["7200 or 15000"]),
+        ("reads.parquet --cache-size 1G --dirty-max 30", &["--dirty-max 30", "--mode write-back"]),
+        ("reads.parquet --cache-size 1G --mode write-back --dirty-start 70", &["destage starts below"]),
+        ("reads.parquet --cache-size 1G --mode write-around", &["write-through or write-back"]),
         ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),
         ("- --cache-size 1G", &["standard input", "nitro trace convert"]),
         ("absent.parquet --cache-size 1G", &["absent.parquet"]),
