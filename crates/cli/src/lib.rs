@@ -27,13 +27,12 @@ pub use nitro_server::config::Config;
 use nitro_server::serve;
 
 use args::{Cli, Command};
-use clap::Parser;
 use std::process::ExitCode;
 
 /// Runs the command line. Exit codes: 0 done, 1 failed, 2 used wrongly.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::given();
     let ended =
         logging::start(&cli.log, cli.log_format, matches!(cli.command, Command::Serve(_))).and_then(|()| run(&cli));
     if let Err(error) = &ended {

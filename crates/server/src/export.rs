@@ -56,6 +56,8 @@ pub struct VolumeExport {
     pub ended: Latch,
     /// A command is changing how it is served.
     pub busy: AtomicBool,
+    /// It was in write-back when it was detached from its cache.
+    pub was_write_back: AtomicBool,
     pub clients: Count,
     /// Where its requests are recorded, if they are.
     pub recorder: OnceLock<VolumeRecorder>,
@@ -87,6 +89,7 @@ impl VolumeExport {
             cut: Latch::default(),
             ended: Latch::default(),
             busy: AtomicBool::new(false),
+            was_write_back: AtomicBool::new(false),
             clients: Count::default(),
             recorder: OnceLock::new(),
             detector,

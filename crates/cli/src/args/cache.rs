@@ -181,8 +181,8 @@ impl CreateArgs {
 pub(crate) struct SalvageArgs {
     /// The cache's file or device
     pub(crate) path: PathBuf,
-    /// Only list the dirty ranges
-    #[arg(long, conflicts_with_all = ["volume", "to"], required_unless_present = "volume")]
+    /// Only list the dirty ranges, as without --volume
+    #[arg(long, conflicts_with_all = ["volume", "to"])]
     pub(crate) list: bool,
     /// The volume whose dirty data are extracted: its name, or the number that --list shows
     #[arg(long, value_name = "NAME", requires = "to")]

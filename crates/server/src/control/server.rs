@@ -116,7 +116,7 @@ async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Erro
         Command::ClassSet { cache, class, change } => served.change_class(cache.as_deref(), &class, &change),
         Command::ClassLoad { cache, table } => served.load_classes(cache.as_deref(), &table),
         Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,
-        Command::CacheAttach { cache, volume } => served.attach(&cache, &volume),
+        Command::CacheAttach { cache, volume } => served.attach(&cache, &volume).await,
         Command::Cos { store, action } => served.act_on_store(&store, &action).await,
         Command::CacheResize { cache, size_bytes } => served.resize(&cache, size_bytes).await,
         Command::VolumeAdd(wanted) => served.add(wanted).await,

@@ -173,6 +173,9 @@ impl Served {
     pub async fn detach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
         let export = self.behind(cache, volume)?;
         let _turn = Turn::take(&export)?;
+        if export.volume.is_attached() {
+            export.was_write_back.store(export.volume.mode() == WriteMode::WriteBack, Ordering::SeqCst);
+        }
         if let Some(guard) = &export.guard {
             guard.release();
         }
@@ -187,16 +190,21 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
     }
 
-    /// Has a detached volume go through its cache again.
-    pub fn attach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
+    /// Has a detached volume go through its cache again, in the mode in which it was.
+    pub async fn attach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
         let export = self.behind(cache, volume)?;
-        let _turn = Turn::take(&export)?;
+        let turn = Turn::take(&export)?;
         if export.volume.is_attached() {
             return Ok(outcome(&export, format_args!("volume {volume}: it is attached already")));
         }
         export.volume.attach();
         tracing::info!("volume {volume}: attached to cache {cache}");
-        Ok(outcome(&export, format_args!("volume {volume}: goes through cache {cache} again, in write-through")))
+        drop(turn);
+        if export.was_write_back.swap(false, Ordering::SeqCst) {
+            self.set_mode(volume, WriteMode::WriteBack).await?;
+        }
+        let mode = export.volume.mode();
+        Ok(outcome(&export, format_args!("volume {volume}: goes through cache {cache} again, in {mode}")))
     }
 
     /// Changes a cache's size.
