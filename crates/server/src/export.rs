@@ -160,7 +160,7 @@ impl VolumeExport {
 
     /// How long an origin is waited for that does not answer while the server ends.
     pub fn silence_max(&self) -> Duration {
-        self.volume.cache().settings().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
+        self.volume.cache().live().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
     }
 
     /// In write-through, has the origin get what an earlier server left in the cache.

@@ -74,7 +74,7 @@ impl CacheEntry {
     fn set_classes(&self, table: ClassTable, message: &str) -> Result<Outcome, Error> {
         let what = format!("cache {}", self.name);
         let settings = self.cache.settings();
-        let checked = table.classes.check(&settings.manager, settings.dirty_max_percent);
+        let checked = table.classes.check(&settings.manager, self.cache.live().dirty_max_percent);
         checked.map_err(|error| Error::new(&what, error))?;
         let kept = match &self.classes.file {
             Some(file) => {

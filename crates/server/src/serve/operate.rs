@@ -142,6 +142,9 @@ impl Served {
         if !export.volume.is_attached() && mode == WriteMode::WriteBack {
             return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
         }
+        if mode == WriteMode::WriteThrough {
+            export.was_write_back.store(false, Ordering::SeqCst);
+        }
         match mode {
             WriteMode::WriteBack => guard.raise().await?,
             WriteMode::WriteThrough => guard.release(),
