@@ -8,6 +8,7 @@
 mod args;
 mod cache;
 mod classes;
+mod configure;
 mod cos;
 mod estimate;
 mod explain;
@@ -44,7 +45,10 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Error> {
     match &cli.command {
-        Command::Serve(args) => serve::run(args.config()?),
+        Command::Serve(args) => serve::run(args.config()?, args.source()?),
+        Command::Check(args) => configure::check(args),
+        Command::Reload { control, output } => configure::reload(control, *output),
+        Command::Set(args) => configure::set(args),
         Command::Status { control, output } => status::run(control, *output),
         Command::Iostat(args) => iostat::run(args),
         Command::Explain(args) => explain::run(args),

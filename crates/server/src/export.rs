@@ -1,6 +1,6 @@
 //! The engine's volumes as NBD exports.
 
-use crate::config::VolumeConfig;
+use crate::config::{Emulation, VolumeConfig};
 use crate::origins::Guard;
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, Latch, OriginDevice, Served, VolumeDetector};
@@ -46,6 +46,8 @@ pub struct VolumeExport {
     pub entry: Arc<CacheEntry>,
     /// Where its origin is.
     pub origin: PathBuf,
+    /// The disk that its origin is made as slow as.
+    pub emulate_disk: Option<Emulation>,
     /// Its origin's mark; `None`: there is no cache that could have its newest data.
     pub guard: Option<Arc<Guard>>,
     /// Its clients are to leave.
@@ -84,6 +86,7 @@ impl VolumeExport {
             volume,
             entry: Arc::clone(entry),
             origin: config.origin.clone(),
+            emulate_disk: config.emulate_disk,
             guard,
             gone: Latch::default(),
             cut: Latch::default(),

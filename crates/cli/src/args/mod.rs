@@ -2,6 +2,7 @@
 
 mod cache;
 mod class;
+mod configure;
 mod cos;
 mod index;
 mod reproduce;
@@ -13,6 +14,7 @@ mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
+pub(crate) use configure::{CheckArgs, SetArgs};
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
@@ -73,6 +75,20 @@ pub(crate) enum Command {
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
+    /// Check a configuration file
+    #[command(after_long_help = configure::CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Have the running server take over what has changed in its configuration file
+    #[command(after_long_help = configure::RELOAD_EXAMPLES)]
+    Reload {
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Change one setting of the running server
+    #[command(after_long_help = configure::SET_EXAMPLES)]
+    Set(SetArgs),
     /// Say where the cache has one place of a volume, or why it has not
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),

@@ -23,10 +23,10 @@ use std::time::Duration;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// The right to change how a volume is served; only one command has it at a time.
-struct Turn(Arc<VolumeExport>);
+pub(super) struct Turn(Arc<VolumeExport>);
 
 impl Turn {
-    fn take(export: &Arc<VolumeExport>) -> Result<Self, Error> {
+    pub(super) fn take(export: &Arc<VolumeExport>) -> Result<Self, Error> {
         if export.busy.swap(true, Ordering::SeqCst) {
             let what = format!("volume {}", export.name);
             return Err(Error::new(what, "another command is changing it").or("wait for its end, and try again"));
@@ -46,7 +46,7 @@ fn failed(export: &VolumeExport, error: &nitro_engine::Error) -> Error {
 }
 
 fn outcome(export: &VolumeExport, message: impl Display) -> Outcome {
-    Outcome { message: message.to_string(), dirty_bytes: export.dirty_bytes(), uris: Vec::new() }
+    Outcome { message: message.to_string(), dirty_bytes: export.dirty_bytes(), ..Outcome::default() }
 }
 
 impl Served {
@@ -126,7 +126,7 @@ impl Served {
     }
 
     /// Changes how a volume writes; to write-through, ends when its origin is up to date.
-    async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
+    pub(super) async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         let _turn = Turn::take(&export)?;
         let what = format!("volume {name}");
@@ -223,7 +223,8 @@ impl Served {
         let capacity = Size(entry.cache.status().manager.weus * u64::from(entry.cache.settings().manager.weu_bytes));
         tracing::info!("cache {cache}: {} in all from now on", Size(size_bytes));
         let message = format!("cache {cache}: {} in all from now on, {capacity} of them for data", Size(size_bytes));
-        Ok(Outcome { message, ..Outcome::default() })
+        let outlasts = self.in_force.source.as_ref().map(|source| source.file.clone());
+        Ok(Outcome { message, config_file: outlasts, ..Outcome::default() })
     }
 
     /// Does something with a store of which objects are served.
@@ -414,7 +415,7 @@ impl Served {
             _ => format!("volume {name}: cache {} has forgotten it; {} are discarded", entry.name, Size(dirty_bytes)),
         };
         tracing::info!("{message}");
-        Ok(Outcome { message, dirty_bytes: 0, uris: Vec::new() })
+        Ok(Outcome { message, ..Outcome::default() })
     }
 }
 
