@@ -1,5 +1,6 @@
 //! `nitro serve`: opens what is configured, serves it, and closes it in order.
 
+mod activation;
 mod caches;
 mod classes;
 mod connections;
