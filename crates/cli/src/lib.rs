@@ -10,6 +10,7 @@ mod cache;
 mod classes;
 mod configure;
 mod cos;
+mod doctor;
 mod estimate;
 mod explain;
 mod generate;
@@ -40,12 +41,14 @@ pub fn main() -> ExitCode {
         logging::print(format_args!("nitro: {error}"));
     }
     logging::end();
-    ExitCode::from(u8::from(ended.is_err()))
+    ExitCode::from(ended.unwrap_or(1))
 }
 
-fn run(cli: &Cli) -> Result<(), Error> {
+/// Runs a command; gives the exit code where it is not the command's failure.
+fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
-        Command::Serve(args) => serve::run(args.config()?, args.source()?),
+        Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),
+        Command::Doctor(args) => doctor::run(args),
         Command::Check(args) => configure::check(args),
         Command::Reload { control, output } => configure::reload(control, *output),
         Command::Set(args) => configure::set(args),
@@ -65,4 +68,5 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Man { folder } => generate::man(folder),
         Command::Completions { shell } => generate::completions(*shell),
     }
+    .map(|()| 0)
 }

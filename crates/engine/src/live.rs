@@ -164,6 +164,10 @@ mod tests {
         assert_eq!((live.dirty_age(), live.dirty_wait()), (to.dirty_age, to.dirty_wait));
         assert_eq!(live.origin_timeout(), to.origin_timeout);
         live.set(&LiveSettings { origin_timeout: None, dirty_start_percent: 9, ..to });
-        assert_eq!((live.origin_timeout(), live.dirty_start_percent()), (None, 7), "destage begins before writers wait");
+        assert_eq!(
+            (live.origin_timeout(), live.dirty_start_percent()),
+            (None, 7),
+            "destage begins before writers wait"
+        );
     }
 }

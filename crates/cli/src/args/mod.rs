@@ -4,18 +4,20 @@ mod cache;
 mod class;
 mod configure;
 mod cos;
+mod doctor;
 mod index;
 mod reproduce;
 mod serve;
 mod sim;
-mod trace;
 mod text;
+mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
 pub(crate) use configure::{CheckArgs, SetArgs};
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
@@ -89,6 +91,9 @@ pub(crate) enum Command {
     /// Change one setting of the running server
     #[command(after_long_help = configure::SET_EXAMPLES)]
     Set(SetArgs),
+    /// Look whether this machine and its devices are fit for a server
+    #[command(after_long_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Say where the cache has one place of a volume, or why it has not
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),

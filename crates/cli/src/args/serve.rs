@@ -7,8 +7,8 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, ConfigError, DriveEndurance, Emulation, FingerprintIndexName,
-    FingerprintName, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
+    Address, CacheConfig, CacheStore, CompressionName, Config, ConfigError, DriveEndurance, Emulation,
+    FingerprintIndexName, FingerprintName, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
 };
 use nitro_server::origins::origin_of;
 use nitro_server::serve::Source;
@@ -25,6 +25,8 @@ Examples:
     nitro serve --origin cos:/srv/store#vm1 --cache /fast/cache.img --cache-size 4G
   Serve the origin without a cache, as slow as a 7200 rpm disk, for comparison:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
+  Look into an image through the cache, for as long as a command takes:
+    nitro serve --origin vm.img --cache none --run 'nbdinfo \"$NITRO_URI\"'
   Several caches and volumes:
     nitro serve --config /etc/nitro.toml
   where that file contains, for instance:
@@ -232,6 +234,9 @@ struct ServerArgs {
     /// Group of the control socket, by name or number [default: the server's]
     #[arg(long, value_name = "GROUP")]
     control_group: Option<String>,
+    /// Serve while this command runs, and end when it does, with its exit code; NITRO_URI has the first volume's URI, NITRO_URIS all
+    #[arg(long, value_name = "COMMAND")]
+    run: Option<String>,
     /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -304,6 +309,11 @@ impl ServeArgs {
             }
             None => self.with_options(self.options_config()?),
         }
+    }
+
+    /// The command to be served, if it is for one.
+    pub(crate) fn command(&self) -> Option<&str> {
+        self.server.run.as_deref()
     }
 
     /// Where the configuration is from, if it is from a file.

@@ -50,10 +50,7 @@ mod tests {
     #[test]
     fn paragraphs_are_joined_and_examples_stay() {
         let text = "Examples:\n  one\n    two\n\nA paragraph\nof two lines.\n\nAnother:\n  three\nend";
-        assert_eq!(
-            unwrapped(text),
-            "Examples:\n  one\n    two\n\nA paragraph of two lines.\n\nAnother:\n  three\nend"
-        );
+        assert_eq!(unwrapped(text), "Examples:\n  one\n    two\n\nA paragraph of two lines.\n\nAnother:\n  three\nend");
     }
 
     #[test]
@@ -67,7 +64,9 @@ mod tests {
             }
             // A paragraph of the closing text that is wrapped once has no short line but its last.
             let lines: Vec<&str> = help.lines().collect();
-            for pair in lines.windows(2).filter(|pair| pair.iter().all(|line| !line.starts_with(' ') && !line.is_empty())) {
+            for pair in
+                lines.windows(2).filter(|pair| pair.iter().all(|line| !line.starts_with(' ') && !line.is_empty()))
+            {
                 let next = pair[1].split(' ').next().unwrap_or_default();
                 let is_heading = pair[0].ends_with(':') || pair[0].starts_with("Usage");
                 assert!(is_heading || pair[0].len() + next.len() >= 72, "{path}: {pair:?}");

@@ -49,7 +49,8 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         }
         Format::Table => {
             let Checked { file, caches, volumes, notes } = checked;
-            let mut out = format!("{file} can be used\n  caches   {}\n  volumes  {}\n", caches.join(", "), volumes.join(", "));
+            let mut out =
+                format!("{file} can be used\n  caches   {}\n  volumes  {}\n", caches.join(", "), volumes.join(", "));
             notes.iter().for_each(|note| out += &format!("  note     {note}\n"));
             out
         }
@@ -69,7 +70,8 @@ fn notes(config: &Config) -> Result<Vec<String>, Error> {
             });
         }
         if let Some(classes) = &cache.classes {
-            nitro_server::classes::ClassTable::open(classes).map_err(|e| e.within(format_args!("cache.{name}.classes")))?;
+            nitro_server::classes::ClassTable::open(classes)
+                .map_err(|e| e.within(format_args!("cache.{name}.classes")))?;
         }
     }
     for (name, volume) in &config.volumes {
@@ -79,7 +81,8 @@ fn notes(config: &Config) -> Result<Vec<String>, Error> {
         }
     }
     let server = &config.server;
-    let files = [("tls_cert", &server.tls_cert), ("tls_key", &server.tls_key), ("tls_client_ca", &server.tls_client_ca)];
+    let files =
+        [("tls_cert", &server.tls_cert), ("tls_key", &server.tls_key), ("tls_client_ca", &server.tls_client_ca)];
     for (key, path) in files {
         if let Some(path) = path.as_ref().filter(|path| !path.exists()) {
             notes.push(format!("server.{key}: {} does not exist", path.display()));
@@ -100,10 +103,14 @@ fn parse(file: &Path, text: &str) -> Result<Config, Error> {
 pub(crate) fn reload(control: &ControlArgs, output: OutputArgs) -> Result<(), Error> {
     let done = Client::connect(control.path())?.execute(Command::Reload)?;
     volume::print(&done, output)?;
-    let failed: Vec<_> = done.changes.iter().filter(|change| change.done == Done::Failed).map(|c| c.what.clone()).collect();
+    let failed: Vec<_> =
+        done.changes.iter().filter(|change| change.done == Done::Failed).map(|c| c.what.clone()).collect();
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Error::new("reload", format_args!("not in force: {}", failed.join(", "))).or("mend it, and reload again")),
+        false => {
+            Err(Error::new("reload", format_args!("not in force: {}", failed.join(", ")))
+                .or("mend it, and reload again"))
+        }
     }
 }
 

@@ -103,7 +103,10 @@ pub(super) fn list(output: OutputArgs) -> Result<String, Error> {
     }
     // Meanings are long: they stand below their keys.
     let paragraphs = all.iter().zip(&table.rows).map(|(one, row)| {
-        format!("{}\n    {}; default {}; a change has effect: {}\n    {}\n", row[0], row[1], row[2], one.change, one.meaning)
+        format!(
+            "{}\n    {}; default {}; a change has effect: {}\n    {}\n",
+            row[0], row[1], row[2], one.change, one.meaning
+        )
     });
     Ok(paragraphs.collect())
 }
@@ -145,7 +148,8 @@ fn heading(scope: Scope) -> &'static str {
 /// The manual page `nitro.toml(5)`.
 pub(crate) fn manual() -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let mut out = format!(".TH NITRO.TOML 5 \"\" \"nitro {version}\"\n.SH NAME\nnitro.toml \\- configuration of nitro serve\n");
+    let mut out =
+        format!(".TH NITRO.TOML 5 \"\" \"nitro {version}\"\n.SH NAME\nnitro.toml \\- configuration of nitro serve\n");
     out += &format!(".SH DESCRIPTION\n{}\n.PP\n{}\n", roff(INTRODUCTION), roff(CHANGES));
     let all = described();
     for scope in Scope::ALL {
@@ -173,10 +177,15 @@ fn roff(text: &str) -> String {
 
 /// `docs/CONFIGURATION.md`.
 pub(crate) fn markdown() -> String {
-    let mut out = format!("# Configuration\n\n<!-- Made of the program's own description by `nitro man`; a test compares. -->\n\n{INTRODUCTION}\n\n{CHANGES}\n\n```toml\n{EXAMPLE}```\n");
+    let mut out = format!(
+        "# Configuration\n\n<!-- Made of the program's own description by `nitro man`; a test compares. -->\n\n{INTRODUCTION}\n\n{CHANGES}\n\n```toml\n{EXAMPLE}```\n"
+    );
     let all = described();
     for scope in Scope::ALL {
-        out += &format!("\n## {}\n\n| key | takes | default | a change has effect | meaning |\n|---|---|---|---|---|\n", heading(scope));
+        out += &format!(
+            "\n## {}\n\n| key | takes | default | a change has effect | meaning |\n|---|---|---|---|---|\n",
+            heading(scope)
+        );
         for one in all.iter().filter(|one| one.section == scope) {
             let cell = |text: &str| text.replace('|', "\\|");
             let (takes, default, meaning) = (cell(&one.takes()), cell(&one.default), cell(&one.meaning));

@@ -27,7 +27,8 @@ impl Kind {
     fn of(path: &Path) -> Result<Self, Error> {
         match path.extension().and_then(|end| end.to_str()).unwrap_or_default() {
             "csv" => Ok(Self::Csv),
-            end @ ("gz" | "zst" | "bz2" | "xz" | "txt" | "tsv" | "json" | "blkparse" | "blktrace" | "vscsi" | "lis") => {
+            end
+            @ ("gz" | "zst" | "bz2" | "xz" | "txt" | "tsv" | "json" | "blkparse" | "blktrace" | "vscsi" | "lis") => {
                 let what = format!("result {}", path.display());
                 Err(Error::new(what, format_args!("nothing is written as .{end}"))
                     .or("name it .parquet, or .csv for a table"))

@@ -100,7 +100,10 @@ fn what_can_change_at_once_does_and_the_rest_is_named() {
         &[
             ("ram = \"4M\"", "ram = \"8M\"\ndirty_max = 70\ncompression = \"zstd\"\nendurance = \"1dwpd\""),
             ("[volume.db]\norigin = \"db.img\"\nmode = \"write-back\"\n", "[volume.new]\norigin = \"new.img\"\n"),
-            ("origin = \"vm.img\"", "origin = \"vm.img\"\nmode = \"write-back\"\ndirty_share_max = 50\nread_only = false"),
+            (
+                "origin = \"vm.img\"",
+                "origin = \"vm.img\"\nmode = \"write-back\"\ndirty_share_max = 50\nread_only = false",
+            ),
         ],
     );
     let told = json(&place, "reload");
@@ -208,14 +211,14 @@ fn a_key_is_set_in_a_file_alone_and_on_a_server_without_one() {
 #[test]
 fn a_resized_cache_is_kept_in_the_file_or_said_not_to_be() {
     let (place, server) = serve();
-    let said = place.stdout("cache resize fast --size 96M");
+    let said = place.stdout("cache resize fast --size 72M");
     assert!(said.contains("nitro.toml says size = 64 MiB") && said.contains("--persist"), "{said}");
-    let said = place.stdout("cache resize fast --size 80M --persist");
+    let said = place.stdout("cache resize fast --size 76M --persist");
     assert!(said.contains("kept in") && !said.contains("would be refused"), "{said}");
     assert_eq!(json(&place, "reload")["changes"], Value::Null, "the file says what is");
     assert!(server.stop().0.success());
     let text = fs::read_to_string(place.path("nitro.toml")).unwrap();
-    assert_eq!(text, FILE.replace("size = \"64M\"", "size = 83886080"));
+    assert_eq!(text, FILE.replace("size = \"64M\"", "size = 79691776"));
     let server = place.serve("--config nitro.toml");
     assert!(server.stop().0.success());
 }

@@ -140,7 +140,7 @@ fn names_that_serve_has_mean_the_same_in_sim() {
     let place = Place::new();
     place.write("table.csv", TABLE);
     for (option, instead) in [
-        ("--compression 2", "--compression-ratio"),
+        ("--compression 2", "unexpected argument"),
         ("--fingerprint-index 50", "--fingerprint-index-ratio"),
         ("--sequential 1M", "--sequential-threshold"),
     ] {
@@ -186,4 +186,45 @@ fn systemd_is_told_that_the_server_lives() {
     }
     server.signal(Signal::CONT);
     assert!(server.stop().0.success());
+}
+
+#[test]
+fn a_server_runs_for_a_command_and_ends_with_its_code() {
+    let place = Place::new();
+    let data = noise(5, 1 << 20);
+    place.write("vm.img", &data);
+    let serve = |command: &str| {
+        let mut server =
+            place.command("serve --origin vm.img --cache cache.img --cache-size 32M --mode write-back --run");
+        server.arg(command).output().unwrap()
+    };
+    let nitro = env!("CARGO_BIN_EXE_nitro");
+    let output = serve(&format!("echo \"is $NITRO_URI\"; '{nitro}' volume list -o csv; exit 7"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(7), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("is nbd+unix:///vm?socket=") && said.contains("vm,yes,write-back"), "{said}");
+    assert_eq!(serve("true").status.code(), Some(0));
+    assert_eq!(serve("kill -9 $$").status.code(), Some(137));
+    assert!(!place.path("vm.img.nitro-dirty").exists(), "it ended in order");
+}
+
+#[test]
+fn a_doctor_looks_at_machine_and_devices_and_names_remedies() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    let told: serde_json::Value = serde_json::from_str(&place.stdout("doctor vm.img -o json")).unwrap();
+    let all = told.as_array().unwrap();
+    for check in ["kernel", "io_uring", "locked memory", "available RAM", "huge pages", "clock", "path", "access"] {
+        assert!(all.iter().any(|one| one["check"] == check), "{check}: {told}");
+    }
+    for one in all.iter().filter(|one| one["state"] == "warn") {
+        assert!(!one["remedy"].as_str().unwrap().is_empty(), "{one}");
+    }
+    assert!(place.stdout("doctor -o csv").starts_with("subject,check,state,found,remedy"));
+    assert!(place.failure("doctor absent.img", 1).contains("would not work: path"));
+    // A limit that is too low is told.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 256; exec \"$0\" doctor -o csv", env!("CARGO_BIN_EXE_nitro")]);
+    let said = String::from_utf8(limited.output().unwrap().stdout).unwrap();
+    assert!(said.contains("open files,warn,256"), "{said}");
 }

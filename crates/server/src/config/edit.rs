@@ -67,7 +67,8 @@ fn value_of(text: &str) -> Value {
 /// # Errors
 /// The text is no TOML, or it has no such section.
 pub fn edited(text: &str, path: &KeyPath, value: &str) -> Result<String, Error> {
-    let mut document: DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| Error::new("configuration", e.message()))?;
+    let mut document: DocumentMut =
+        text.parse().map_err(|e: toml_edit::TomlError| Error::new("configuration", e.message()))?;
     let missing = || {
         Error::new(path, format_args!("there is no section [{}.{}]", path.scope, path.name))
             .or("name a section of the configuration file")
@@ -110,7 +111,10 @@ mod tests {
         assert!(listen.contains("listen = [\"unix:/a\", \"unix:/b\"]\n"), "{listen}");
         assert!(set("cache.fast.size", "4G").contains("size = \"4G\"\n"));
         assert!(set("server.socket_mode", "0660").contains("socket_mode = \"0660\"\n"));
-        assert!(set("cache.fast.dirty_age", "1979-05-27").contains("dirty_age = \"1979-05-27\"\n"), "a text, for the check to refuse");
+        assert!(
+            set("cache.fast.dirty_age", "1979-05-27").contains("dirty_age = \"1979-05-27\"\n"),
+            "a text, for the check to refuse"
+        );
     }
 
     #[test]

@@ -119,7 +119,13 @@ pub struct Setting {
     pub meaning: &'static str,
 }
 
-const fn of(scope: Scope, key: &'static str, kind: Kind, bounds: (&'static str, &'static str), effect: Effect) -> Setting {
+const fn of(
+    scope: Scope,
+    key: &'static str,
+    kind: Kind,
+    bounds: (&'static str, &'static str),
+    effect: Effect,
+) -> Setting {
     Setting { scope, key, kind, bounds, effect, option: "", meaning: "" }
 }
 
@@ -205,7 +211,10 @@ pub const SETTINGS: &[Setting] = &[
         "When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back) [default: as the cache says]",
     ),
     of(Volume, "read_only", Switch, FREE, Restart),
-    told(of(Volume, "description", Text, FREE, Restart), "Description shown to clients that list the exports [default: none]"),
+    told(
+        of(Volume, "description", Text, FREE, Restart),
+        "Description shown to clients that list the exports [default: none]",
+    ),
     of(Volume, "dedup_domain", Text, FREE, Restart),
     of(Volume, "class", Number, ("0", "31"), Live),
     of(Volume, "write_policy", Text, FREE, Live),
@@ -259,12 +268,14 @@ mod tests {
 
     /// Whether a configuration is taken in which a key has that value.
     fn accepts(setting: &Setting, value: &str) -> bool {
-        let value = if value.bytes().all(|b| b.is_ascii_digit()) && !value.starts_with("07") && !value.starts_with("06") {
+        let value = if value.bytes().all(|b| b.is_ascii_digit()) && !value.starts_with("07") && !value.starts_with("06")
+        {
             value.to_owned()
         } else {
             format!("{value:?}")
         };
-        let with = |scope: Scope| if setting.scope == scope { format!("{} = {value}\n", setting.key) } else { String::new() };
+        let with =
+            |scope: Scope| if setting.scope == scope { format!("{} = {value}\n", setting.key) } else { String::new() };
         // A start above the most is refused for itself.
         let room = if setting.key == "dirty_start" { "dirty_max = 90\n" } else { "" };
         let start = if setting.key == "dirty_max" { "dirty_start = 0\n" } else { "" };
@@ -290,7 +301,9 @@ mod tests {
     #[test]
     fn bounds_are_those_that_are_checked() {
         for setting in SETTINGS {
-            for (bound, step) in [(setting.bounds.0, -1), (setting.bounds.1, 1)].into_iter().filter(|(b, _)| !b.is_empty()) {
+            for (bound, step) in
+                [(setting.bounds.0, -1), (setting.bounds.1, 1)].into_iter().filter(|(b, _)| !b.is_empty())
+            {
                 assert!(accepts(setting, bound), "{} = {bound}", setting.key);
                 if let Some(out) = beside(bound, step) {
                     assert!(!accepts(setting, &out), "{} = {out}", setting.key);

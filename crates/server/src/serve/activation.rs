@@ -29,7 +29,8 @@ impl Activated {
         let (Some(count), names) = (count(), names()) else { return Ok(taken) };
         for (at, listener) in passed(count).into_iter().enumerate() {
             let listener = listener.map_err(|e| {
-                Error::with_sources(format_args!("socket {at} of LISTEN_FDS"), &e).or("a .socket unit listens with ListenStream=")
+                Error::with_sources(format_args!("socket {at} of LISTEN_FDS"), &e)
+                    .or("a .socket unit listens with ListenStream=")
             })?;
             match names.get(at).map(String::as_str) {
                 Some(CONTROL) if taken.control.is_none() => taken.control = Some(listener),

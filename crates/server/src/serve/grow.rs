@@ -38,7 +38,11 @@ impl Served {
         }
         export.volume.grow(size_bytes).await.map_err(fail)?;
         export.entry.cache.sync().await.map_err(fail)?;
-        let message = format!("{what}: {} from now on, {} before; clients see it when they connect again", Size(size_bytes), Size(before));
+        let message = format!(
+            "{what}: {} from now on, {} before; clients see it when they connect again",
+            Size(size_bytes),
+            Size(before)
+        );
         tracing::info!("{message}");
         Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() })
     }

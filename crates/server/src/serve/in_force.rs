@@ -73,7 +73,12 @@ impl InForce {
     }
 
     /// What is in force with one key changed; `volumes` and `caches` are those that are served, for a server without a file.
-    pub(super) fn with(&self, path: &KeyPath, value: &str, served: impl FnOnce() -> Table) -> Result<(Table, Config), Error> {
+    pub(super) fn with(
+        &self,
+        path: &KeyPath,
+        value: &str,
+        served: impl FnOnce() -> Table,
+    ) -> Result<(Table, Config), Error> {
         let table = match &self.source {
             Some(_) => self.table.lock().clone(),
             None => served(),
@@ -93,7 +98,12 @@ impl InForce {
         let now = self.table.lock();
         let mut found = Differences::default();
         let names = |table: &Table, scope: Scope| -> BTreeSet<String> {
-            table.get(scope.as_str()).and_then(Value::as_table).into_iter().flat_map(|all| all.keys().cloned()).collect()
+            table
+                .get(scope.as_str())
+                .and_then(Value::as_table)
+                .into_iter()
+                .flat_map(|all| all.keys().cloned())
+                .collect()
         };
         let (volumes, next_volumes) = (names(&now, Scope::Volume), names(next, Scope::Volume));
         found.volumes_gone = volumes.difference(&next_volumes).cloned().collect();
@@ -170,7 +180,8 @@ mod tests {
 
     #[test]
     fn what_changes_is_told_by_section_and_key_until_it_is_taken_over() {
-        let now = in_force("[cache.a]\npath = \"a\"\nram = 1\n[volume.v]\norigin = \"v\"\n[volume.w]\norigin = \"w\"\n");
+        let now =
+            in_force("[cache.a]\npath = \"a\"\nram = 1\n[volume.v]\norigin = \"v\"\n[volume.w]\norigin = \"w\"\n");
         let next = table_of(
             "[server]\nthreads = 1\n[cache.a]\npath = \"a\"\ndirty_max = 50\n[cache.b]\npath = \"b\"\n[volume.v]\norigin = \"v\"\n\
              mode = \"write-back\"\n[volume.x]\norigin = \"x\"\n",
@@ -179,7 +190,10 @@ mod tests {
         let found = now.differences(&next);
         let keys: Vec<_> = found.keys.iter().map(KeyPath::to_string).collect();
         assert_eq!(keys, ["server.threads", "cache.a.dirty_max", "cache.a.ram", "volume.v.mode"]);
-        assert_eq!((found.volumes_gone, found.volumes_new, found.caches), (vec!["w".into()], vec!["x".into()], vec!["b".into()]));
+        assert_eq!(
+            (found.volumes_gone, found.volumes_new, found.caches),
+            (vec!["w".into()], vec!["x".into()], vec!["b".into()])
+        );
         found.keys.iter().for_each(|path| now.adopt_key(&next, path));
         ["w", "x"].into_iter().for_each(|name| now.adopt_volume(&next, name));
         assert_eq!(now.differences(&next), Differences { caches: vec!["b".into()], ..Differences::default() });

@@ -6,6 +6,7 @@ mod classes;
 mod connections;
 mod detect;
 mod device;
+mod errand;
 mod file_id;
 mod flash_index;
 mod grow;
@@ -39,8 +40,8 @@ pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
 pub(crate) use connections::Count;
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
-pub use in_force::Source;
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
+pub use in_force::Source;
 pub(crate) use latch::Latch;
 pub(crate) use lease::mode_of_byte;
 pub use log::open_to_look as open_log_to_look;
@@ -56,6 +57,7 @@ use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
 use connections::{Connections, sleep};
+use errand::Errand;
 use futures_util::future::{Either, join, join3, select};
 use in_force::InForce;
 use nitro_console::error::Error;
@@ -76,8 +78,15 @@ use workers::CacheWorkers;
 /// Reactor threads at most unless configured.
 const THREADS_DEFAULT_MAX: usize = 4;
 
-/// Serves until a signal ends it; `source`: where the configuration is from, if it is from a file.
-pub fn run(config: Config, source: Option<Source>) -> Result<(), Error> {
+/// Serves until a signal ends it, or `command` has ended; `source`: where the configuration is from, if it is from a file. Gives
+/// the exit code: that of the command, else 0.
+pub fn run(config: Config, source: Option<Source>, command: Option<&str>) -> Result<u8, Error> {
+    let errand = command.map(Errand::new);
+    serve_for(config, source, errand.as_ref())?;
+    Ok(errand.map_or(0, |errand| errand.code()))
+}
+
+fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) -> Result<(), Error> {
     nitro_device::limit_allocator();
     panics::abort_on_panic();
     let signals = Signals::handle()?;
@@ -104,7 +113,7 @@ pub fn run(config: Config, source: Option<Source>) -> Result<(), Error> {
         let sockets = Sockets::bind(&places, config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
-        let served = serve_all(&config, in_force, prepared, sockets, tls, signals).await;
+        let served = serve_all(&config, in_force, prepared, sockets, tls, (signals, errand)).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -146,7 +155,7 @@ async fn serve_all(
     mut prepared: Prepared,
     mut sockets: Sockets,
     tls: TlsPolicy,
-    signals: &Signals,
+    (signals, errand): (&Signals, Option<&Errand>),
 ) -> Result<(), Error> {
     let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
     let volumes = prepared.admit(config).await?;
@@ -166,7 +175,7 @@ async fn serve_all(
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, threads)?;
-    accept(&served, &sockets, &reactors, signals).await;
+    accept(&served, &sockets, &reactors, (signals, errand)).await?;
     notify::stopping();
     sockets.close();
     // The control socket goes on answering: destage may take its time.
@@ -188,8 +197,13 @@ async fn tick(memory: Arc<RequestMemory>) {
     }
 }
 
-/// Accepts clients until a signal arrives.
-async fn accept(served: &Arc<Served>, sockets: &Sockets, reactors: &Reactors, signals: &Signals) {
+/// Accepts clients until a signal arrives, or the command has ended that is served.
+async fn accept(
+    served: &Arc<Served>,
+    sockets: &Sockets,
+    reactors: &Reactors,
+    (signals, errand): (&Signals, Option<&Errand>),
+) -> Result<(), Error> {
     let stop = pin!(signals.wait(Urgency::InOrder));
     let reloading = async {
         loop {
@@ -202,12 +216,26 @@ async fn accept(served: &Arc<Served>, sockets: &Sockets, reactors: &Reactors, si
         }
     };
     let accepting = pin!(async {
-        announce(&served.uris());
+        let uris = served.uris();
+        announce(&uris);
+        errand.map_or(Ok(()), |errand| errand.start(&uris))?;
         let (accept, control) = (sockets.accept(served, reactors), control::serve(&sockets.control, served));
         join3(accept, control, join(reloading, reactors.watch())).await;
+        Ok(())
     });
-    if let Either::Left((name, _)) = select(stop, accepting).await {
-        tracing::info!("{name}: finishing what clients have asked for");
+    let done = pin!(async {
+        match errand {
+            Some(errand) => errand.done().await,
+            None => std::future::pending().await,
+        }
+    });
+    match select(select(stop, done), accepting).await {
+        Either::Left((Either::Left((name, _)), _)) => {
+            tracing::info!("{name}: finishing what clients have asked for");
+            Ok(())
+        }
+        Either::Left(_) => Ok(()),
+        Either::Right((failed, _)) => failed,
     }
 }
 

@@ -11,8 +11,8 @@ use nitro_console::error::Error;
 use nitro_console::progress::eta;
 use nitro_console::size::Size;
 use nitro_engine::WriteMode;
-use std::sync::atomic::Ordering;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long clients may take to leave when the server ends.
