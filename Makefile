@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all set-up themselves, or name what they need.
 CARGO ?= cargo
-.PHONY: demo test test-long bench bench-index bench-cos bench-policies build setup lint unit clients readme cos reproduction faults clean help
+.PHONY: demo test test-long install deb rootfs package bench bench-index bench-cos bench-policies build setup lint unit clients readme cos reproduction faults clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,7 @@ test-long: ## the slow ones: long simulations, faults, kills, power cuts in a vi
 	scripts/test-clients --long
 	scripts/test-faults --minutes 30
 	scripts/test-long
+	scripts/test-package
 	for target in $$(ls fuzz/fuzz_targets | sed 's/\.rs//'); do fuzz/run $$target 60 || exit 1; done
 
 bench: ## figures beside qemu-nbd, nbdkit, the raw device and foyer, as ratios of one run
@@ -73,6 +74,17 @@ bench-cos: ## the deduplicating store beside restic, borg and casync, and on one
 	@scripts/setup bench
 	$(CARGO) build --release -p nitro -p nitro-bench
 	scripts/bench-cos
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+install: build ## program, manual pages, completions, units and a default configuration, below PREFIX (and DESTDIR)
+	scripts/install "$(DESTDIR)" "$(PREFIX)"
+
+deb: build ## a Debian package in target/deb
+	scripts/make-deb
+
+rootfs: deb ## a root file system with the package, for container runtimes, in target/deb; as root
+	scripts/make-rootfs $$(ls -t target/deb/*.deb | head -1) target/deb/nitro-rootfs.tar
 
 clean:
 	$(CARGO) clean

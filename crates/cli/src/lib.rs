@@ -8,7 +8,9 @@
 mod args;
 mod cache;
 mod classes;
+mod configure;
 mod cos;
+mod doctor;
 mod estimate;
 mod explain;
 mod generate;
@@ -27,25 +29,29 @@ pub use nitro_server::config::Config;
 use nitro_server::serve;
 
 use args::{Cli, Command};
-use clap::Parser;
 use std::process::ExitCode;
 
 /// Runs the command line. Exit codes: 0 done, 1 failed, 2 used wrongly.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::given();
     let ended =
         logging::start(&cli.log, cli.log_format, matches!(cli.command, Command::Serve(_))).and_then(|()| run(&cli));
     if let Err(error) = &ended {
         logging::print(format_args!("nitro: {error}"));
     }
     logging::end();
-    ExitCode::from(u8::from(ended.is_err()))
+    ExitCode::from(ended.unwrap_or(1))
 }
 
-fn run(cli: &Cli) -> Result<(), Error> {
+/// Runs a command; gives the exit code where it is not the command's failure.
+fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
-        Command::Serve(args) => serve::run(args.config()?),
+        Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Check(args) => configure::check(args),
+        Command::Reload { control, output } => configure::reload(control, *output),
+        Command::Set(args) => configure::set(args),
         Command::Status { control, output } => status::run(control, *output),
         Command::Iostat(args) => iostat::run(args),
         Command::Explain(args) => explain::run(args),
@@ -62,4 +68,5 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Man { folder } => generate::man(folder),
         Command::Completions { shell } => generate::completions(*shell),
     }
+    .map(|()| 0)
 }

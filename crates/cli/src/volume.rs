@@ -6,7 +6,7 @@ use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
-use nitro_server::control::protocol::{AddVolume, Command, KnownVolume, Outcome, Status};
+use nitro_server::control::protocol::{AddVolume, Changed, Command, Done, KnownVolume, Outcome, Status};
 use nitro_server::origins::origin_of;
 use serde::Serialize;
 use std::thread;
@@ -34,6 +34,10 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
             let force_discard_dirty = *force_discard_dirty;
             let command = Command::VolumeRemove { volume: volume.clone(), force_discard_dirty };
             print(&wait(control, volume, command)?, *output)
+        }
+        VolumeCommand::Resize { volume, control, output } => {
+            let command = Command::VolumeResize { volume: volume.clone() };
+            print(&Client::connect(control.path())?.execute(command)?, *output)
         }
         VolumeCommand::List { control, output } => list(&Client::connect(control.path())?.status()?, *output),
     }
@@ -100,7 +104,12 @@ pub(crate) fn print(done: &Outcome, output: OutputArgs) -> Result<(), Error> {
     let text = match output.format {
         Format::Table => {
             let uris = done.uris.iter().map(|uri| format!("{uri}\n"));
-            format!("{}\n{}", done.message, uris.collect::<String>())
+            let changes = done.changes.iter().map(|Changed { what, done, message }| match done {
+                Done::Applied => format!("  {what}: in force\n"),
+                Done::Restart => format!("  {what}: from the next start on: {message}\n"),
+                Done::Failed => format!("  {what}: not in force: {message}\n"),
+            });
+            format!("{}\n{}{}", done.message, uris.collect::<String>(), changes.collect::<String>())
         }
         Format::Json => output::json_pretty(done)?,
         Format::Csv => {

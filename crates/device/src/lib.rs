@@ -2,7 +2,7 @@
 //! faulty or slow on purpose; and the runtime and sockets they run on.
 //!
 //! This is the only crate with `unsafe` code, fenced into the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`
-//! and `net::credentials`, and the only one besides the
+//! `net::credentials` and `net::passed`, and the only one besides the
 //! binary that names the async runtime (compio).
 #![deny(unsafe_code)]
 

@@ -14,6 +14,7 @@ use crate::health::{Health, Watch};
 use crate::insert::{InsertQueue, Lanes};
 use crate::journal::{Area, Budget, Halves, Identity, Journal};
 use crate::kept::Meter;
+use crate::live::Live;
 use crate::metrics::{CacheCounters, CacheMetrics};
 use crate::recovery::State;
 use crate::resident::Resident;
@@ -78,6 +79,7 @@ pub struct CacheStatus {
 /// A cache in front of any number of volumes. Shared by all threads.
 pub struct Cache<F, C> {
     pub(crate) settings: EngineSettings,
+    pub(crate) live: Live,
     pub(crate) flash: F,
     pub(crate) clock: C,
     pub(crate) superblock: Superblock,
@@ -288,6 +290,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             zero_fingerprint: settings.fingerprint_hash.of(&zero_extent),
             zero_extent,
             metrics: CacheMetrics::default(),
+            live: Live::new(&settings),
             settings,
         })
     }

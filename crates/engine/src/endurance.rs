@@ -80,6 +80,13 @@ impl Spending {
         Self { state: Mutex::new(state), sparing: AtomicBool::new(false) }
     }
 
+    /// From now on, another budget, of which nothing is saved yet.
+    pub(crate) fn set(&self, endurance: Option<Endurance>) {
+        let budget = endurance.map(|endurance| (endurance, Budget::new(0, endurance.bytes_per_day)));
+        self.state.lock().budget = budget;
+        self.sparing.store(false, Relaxed);
+    }
+
     /// Whether writes are spared at the moment.
     pub(crate) fn is_sparing(&self) -> bool {
         self.sparing.load(Relaxed)

@@ -64,6 +64,14 @@ impl Compressor {
         Self { compression, zstd, out: Vec::new() }
     }
 
+    /// From now on, compresses that way.
+    pub fn use_codec(&mut self, compression: Compression) {
+        if self.compression != compression {
+            let out = std::mem::take(&mut self.out);
+            *self = Self { out, ..Self::new(compression) };
+        }
+    }
+
     /// Compresses an extent, into memory as large as the result; the extent itself where it does not shrink by a sixteenth.
     pub fn compress(&mut self, extent: &Bytes) -> (Encoding, Bytes) {
         let len_max = extent.len() - extent.len() / SAVING_MIN;

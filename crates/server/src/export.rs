@@ -1,6 +1,6 @@
 //! The engine's volumes as NBD exports.
 
-use crate::config::VolumeConfig;
+use crate::config::{Emulation, VolumeConfig};
 use crate::origins::Guard;
 use crate::record::{Arrival, VolumeRecorder};
 use crate::serve::{CacheDevice, CacheEntry, Count, Latch, OriginDevice, Served, VolumeDetector};
@@ -46,6 +46,8 @@ pub struct VolumeExport {
     pub entry: Arc<CacheEntry>,
     /// Where its origin is.
     pub origin: PathBuf,
+    /// The disk that its origin is made as slow as.
+    pub emulate_disk: Option<Emulation>,
     /// Its origin's mark; `None`: there is no cache that could have its newest data.
     pub guard: Option<Arc<Guard>>,
     /// Its clients are to leave.
@@ -56,6 +58,8 @@ pub struct VolumeExport {
     pub ended: Latch,
     /// A command is changing how it is served.
     pub busy: AtomicBool,
+    /// It was in write-back when it was detached from its cache.
+    pub was_write_back: AtomicBool,
     pub clients: Count,
     /// Where its requests are recorded, if they are.
     pub recorder: OnceLock<VolumeRecorder>,
@@ -82,11 +86,13 @@ impl VolumeExport {
             volume,
             entry: Arc::clone(entry),
             origin: config.origin.clone(),
+            emulate_disk: config.emulate_disk,
             guard,
             gone: Latch::default(),
             cut: Latch::default(),
             ended: Latch::default(),
             busy: AtomicBool::new(false),
+            was_write_back: AtomicBool::new(false),
             clients: Count::default(),
             recorder: OnceLock::new(),
             detector,
@@ -157,7 +163,7 @@ impl VolumeExport {
 
     /// How long an origin is waited for that does not answer while the server ends.
     pub fn silence_max(&self) -> Duration {
-        self.volume.cache().settings().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
+        self.volume.cache().live().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
     }
 
     /// In write-through, has the origin get what an earlier server left in the cache.

@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals as Arrivals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::thread;
 
 /// How urgently the process is to end.
@@ -31,6 +31,11 @@ pub struct Signals {
     /// The number of the last signal that raised the urgency.
     last: AtomicI32,
     raised: Event,
+    /// What `SIGHUP` means.
+    hang_up_reloads: AtomicBool,
+    /// The configuration is to be read again.
+    reload: AtomicBool,
+    reload_asked: Event,
 }
 
 static SIGNALS: OnceLock<Signals> = OnceLock::new();
@@ -54,6 +59,16 @@ impl Signals {
         Ok(signals)
     }
 
+    /// From now on, `SIGHUP` asks for the configuration to be read again, and does not end the process.
+    pub fn reload_on_hang_up(&self) {
+        self.hang_up_reloads.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until the configuration is to be read again; each request is told once.
+    pub async fn reload(&self) {
+        attempt_at(&self.reload_asked, || self.reload.swap(false, Ordering::SeqCst).then_some(())).await;
+    }
+
     /// Waits until the process is to end at least as urgently, and gives the name of the last signal that raised the urgency.
     pub async fn wait(&self, urgency: Urgency) -> &'static str {
         attempt_at(&self.raised, || self.get(urgency)).await
@@ -66,6 +81,11 @@ impl Signals {
     }
 
     fn arrived(&self, signal: i32) {
+        if signal == SIGHUP && self.hang_up_reloads.load(Ordering::SeqCst) {
+            self.reload.store(true, Ordering::SeqCst);
+            self.reload_asked.notify(usize::MAX);
+            return;
+        }
         let urgency = next(self.urgency.load(Ordering::SeqCst), signal);
         if urgency >= Urgency::AtOnce as u8 {
             // It fails only for signals that cannot be raised.
@@ -76,6 +96,25 @@ impl Signals {
         self.urgency.store(urgency, Ordering::SeqCst);
         self.raised.notify(usize::MAX);
     }
+}
+
+/// Has `clean` run when a signal ends a command that has no other handler of signals; then the signal does what it usually does.
+///
+/// # Errors
+/// If handlers cannot be installed, or their thread cannot be started.
+pub fn before_end(clean: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let fail = |e| Error::new("signals", e).or("raise the limits of threads and open files");
+    let handled: &[i32] = if ignores_hang_up() { &[SIGTERM, SIGINT] } else { &[SIGTERM, SIGINT, SIGHUP] };
+    let mut arrivals = Arrivals::new(handled).map_err(fail)?;
+    let receive = move || {
+        if let Some(signal) = arrivals.forever().next() {
+            clean();
+            // It fails only for signals that cannot be raised.
+            let _ = emulate_default_handler(signal);
+            std::process::abort();
+        }
+    };
+    thread::Builder::new().name("nitro-signals".to_owned()).spawn(receive).map(drop).map_err(fail)
 }
 
 /// The urgency after another signal. A terminal that is closed sends `SIGHUP` more than once (the kernel, then the shell), so

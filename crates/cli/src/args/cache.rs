@@ -35,7 +35,8 @@ Examples:
 
 A cache can grow to about twice the size that it was created with. A cache file is resized together with its cache; on a
 block device, the size is how much of the device the cache uses. When a cache shrinks, data that do not fit are evicted, and
-dirty data are written back first. If the configuration file sets a size, change it there, too.";
+dirty data are written back first.
+If the configuration file sets a size, it has to be changed there, too: with --persist it is.";
 
 const FSCK_EXAMPLES: &str = "\
 Example:
@@ -106,6 +107,9 @@ pub(crate) enum CacheCommand {
         /// New total size of the cache; a cache file is resized with it
         #[arg(long)]
         size: Size,
+        /// Also write the size to the server's configuration file
+        #[arg(long)]
+        persist: bool,
         #[command(flatten)]
         control: ControlArgs,
         #[command(flatten)]
@@ -181,8 +185,8 @@ impl CreateArgs {
 pub(crate) struct SalvageArgs {
     /// The cache's file or device
     pub(crate) path: PathBuf,
-    /// Only list the dirty ranges
-    #[arg(long, conflicts_with_all = ["volume", "to"], required_unless_present = "volume")]
+    /// Only list the dirty ranges, as without --volume
+    #[arg(long, conflicts_with_all = ["volume", "to"])]
     pub(crate) list: bool,
     /// The volume whose dirty data are extracted: its name, or the number that --list shows
     #[arg(long, value_name = "NAME", requires = "to")]

@@ -2,48 +2,64 @@
 
 mod cache;
 mod class;
+mod configure;
 mod cos;
+mod doctor;
 mod index;
 mod reproduce;
 mod serve;
 mod sim;
+mod text;
 mod trace;
 mod volume;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
+pub(crate) use configure::{CheckArgs, SetArgs};
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
+pub(crate) use text::command;
 pub(crate) use trace::{
     BadRecordsName, BootStormArgs, ConvertArgs, FiuArgs, InfoArgs, MakeArgs, RandomArgs, ReadArgs, SnapshotArgs,
     SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,
 };
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use nitro_console::logging::LogFormat;
 use nitro_console::output::Format;
 use nitro_console::size::Size;
 use std::path::{Path, PathBuf};
 
+/// The heading of options that every command has.
+const LOGGING: &str = "Logging";
+
 /// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD.
 #[derive(Debug, Parser)]
 #[command(name = "nitro", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Log level for standard error: error, warn, info, debug, trace, or a filter by target
-    #[arg(long, global = true, env = "NITRO_LOG", default_value = "info", value_name = "LEVEL")]
+    #[arg(long, global = true, env = "NITRO_LOG", default_value = "info", value_name = "LEVEL", help_heading = LOGGING)]
     pub(crate) log: String,
 
     /// Format of log lines
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, help_heading = LOGGING)]
     pub(crate) log_format: LogFormat,
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What this process was started with; ends it where that is wrong, or only help was asked for.
+    pub(crate) fn given() -> Self {
+        Self::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit())
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -61,6 +77,23 @@ pub(crate) enum Command {
     /// Show the I/O of each volume of a running server, interval by interval
     #[command(after_long_help = IOSTAT_EXAMPLES)]
     Iostat(IostatArgs),
+    /// Check a configuration file
+    #[command(after_long_help = configure::CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Have the running server take over what has changed in its configuration file
+    #[command(after_long_help = configure::RELOAD_EXAMPLES)]
+    Reload {
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Change one setting of the running server
+    #[command(after_long_help = configure::SET_EXAMPLES)]
+    Set(SetArgs),
+    /// Look whether this machine and its devices are fit for a server
+    #[command(after_long_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Say where the cache has one place of a volume, or why it has not
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),

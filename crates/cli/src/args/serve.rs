@@ -7,10 +7,11 @@ use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
-    Address, CacheConfig, CacheStore, CompressionName, Config, DriveEndurance, Emulation, FingerprintIndexName,
-    FingerprintName, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
+    Address, CacheConfig, CacheStore, CompressionName, Config, ConfigError, DriveEndurance, Emulation,
+    FingerprintIndexName, FingerprintName, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
 };
 use nitro_server::origins::origin_of;
+use nitro_server::serve::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,8 @@ Examples:
     nitro serve --origin cos:/srv/store#vm1 --cache /fast/cache.img --cache-size 4G
   Serve the origin without a cache, as slow as a 7200 rpm disk, for comparison:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
+  Look into an image through the cache, for as long as a command takes:
+    nitro serve --origin vm.img --cache none --run 'nbdinfo \"$NITRO_URI\"'
   Several caches and volumes:
     nitro serve --config /etc/nitro.toml
   where that file contains, for instance:
@@ -43,11 +46,12 @@ Examples:
     read_only = true
 
 The keys are the names of the options, with underscores. When clients can connect, the server prints a line on standard
-output that begins with \"ready\" and lists the NBD URIs, and notifies the service manager. SIGTERM, SIGINT and SIGHUP shut
-the server down in order; a second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
+output that begins with \"ready\" and lists the NBD URIs, and notifies the service manager. SIGTERM and SIGINT shut the server down in
+order, as does SIGHUP without a configuration file or on a terminal; otherwise SIGHUP has the file read again, as nitro reload does. A second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
+nitro.toml(5) has all keys; nitro check FILE checks a file.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it, options of
@@ -63,7 +67,7 @@ pub(crate) struct ServeArgs {
     server: ServerArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Volume")]
 struct VolumeArgs {
     /// The slow storage: a file or block device, or cos:STORE#OBJECT; file:PATH where a path has a colon
@@ -102,7 +106,7 @@ struct VolumeArgs {
     detect_scan: Option<Size>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cache")]
 struct CacheArgs {
     /// The cache: a file (created if it does not exist) or block device; "none" serves the origin alone
@@ -209,7 +213,7 @@ struct CacheArgs {
     format: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
     /// Address for NBD clients: unix:PATH or tcp:HOST:PORT; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
@@ -230,6 +234,9 @@ struct ServerArgs {
     /// Group of the control socket, by name or number [default: the server's]
     #[arg(long, value_name = "GROUP")]
     control_group: Option<String>,
+    /// Serve while this command runs, and end when it does, with its exit code; NITRO_URI has the first volume's URI, NITRO_URIS all
+    #[arg(long, value_name = "COMMAND")]
+    run: Option<String>,
     /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -294,10 +301,39 @@ const CACHE_NAME: &str = "cache";
 impl ServeArgs {
     /// The configuration that the file and the options make.
     pub(crate) fn config(&self) -> Result<Config, Error> {
-        let mut config = match &self.config {
-            Some(path) => read_file(path)?,
-            None => self.options_config()?,
-        };
+        match &self.config {
+            Some(path) => {
+                let text = fs::read_to_string(path)
+                    .map_err(|e| Error::new(path.display(), e).or("check the path given with --config"))?;
+                self.of_file(&text).map_err(|e| e.in_file(path))
+            }
+            None => self.with_options(self.options_config()?),
+        }
+    }
+
+    /// The command to be served, if it is for one.
+    pub(crate) fn command(&self) -> Option<&str> {
+        self.server.run.as_deref()
+    }
+
+    /// Where the configuration is from, if it is from a file.
+    pub(crate) fn source(&self) -> Result<Option<Source>, Error> {
+        let Some(path) = &self.config else { return Ok(None) };
+        let file = std::path::absolute(path).map_err(|e| Error::new(path.display(), e))?;
+        let args = self.clone();
+        Ok(Some(Source { file, parse: Box::new(move |text| args.of_file(text)) }))
+    }
+
+    /// What a file's text and the options make.
+    fn of_file(&self, text: &str) -> Result<Config, ConfigError> {
+        let config = Config::parse(text)?;
+        self.with_options(config).map_err(|error| {
+            let (problem, way_out) = error.into_parts();
+            ConfigError { line: None, problem, way_out }
+        })
+    }
+
+    fn with_options(&self, mut config: Config) -> Result<Config, Error> {
         self.server.apply(&mut config.server);
         config.force_discard_dirty = self.server.force_discard_dirty;
         config.check()?;
@@ -410,12 +446,6 @@ impl ServerArgs {
             server.destage_on_exit = Some(false);
         }
     }
-}
-
-fn read_file(path: &Path) -> Result<Config, Error> {
-    let text =
-        fs::read_to_string(path).map_err(|e| Error::new(path.display(), e).or("check the path given with --config"))?;
-    Config::parse(&text).map_err(|e| e.in_file(path))
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ pub(crate) struct CacheSettings {
     weu_size: Option<String>,
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]
     #[arg(long, value_name = "PCT")]
-    fingerprint_index: Option<String>,
+    fingerprint_index_ratio: Option<String>,
     /// Which new content is admitted to write-evict units: probation (all, in units of its own until it is used again), all,
     /// second-miss (extents at their second miss), by-source (all, with written content in separate units), two-level (metadata,
     /// and data that is accessed more often than what makes room for it) [default: probation for variant weu, as the server; else
@@ -163,12 +163,12 @@ pub(crate) struct CacheSettings {
     /// Rules of --classes also classify requests to which the trace gives a class [default: the trace's class stands]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
-    /// Consecutive bytes from which on the reads of a stream bypass the cache; 0: never [default: 0]
+    /// Consecutive bytes from which on a read stream is sequential and bypasses the cache; 0: never [default: 0; the server's is 1M]
     #[arg(long, value_name = "SIZE")]
-    sequential: Option<String>,
+    sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
     #[arg(long, value_name = "RATIO")]
-    compression: Option<String>,
+    compression_ratio: Option<String>,
     /// Exclude the beginning of the trace from the results: a time such as 16d or 90m, or a number of requests [default: 0]
     #[arg(long, value_name = "SPAN")]
     warmup: Option<String>,
@@ -209,7 +209,7 @@ impl SimArgs {
             (Knob::Compress, &cache.compress),
             (Knob::ExtentSize, &cache.extent_size),
             (Knob::WeuSize, &cache.weu_size),
-            (Knob::FingerprintIndex, &cache.fingerprint_index),
+            (Knob::FingerprintIndex, &cache.fingerprint_index_ratio),
             (Knob::Admission, &cache.admission),
             (Knob::Eviction, &cache.eviction),
             (Knob::Staging, &cache.staging),
@@ -222,8 +222,8 @@ impl SimArgs {
             (Knob::DirtyMax, &cache.dirty_max),
             (Knob::DirtyAge, &cache.dirty_age),
             (Knob::Destage, &cache.destage),
-            (Knob::Sequential, &cache.sequential),
-            (Knob::Compression, &cache.compression),
+            (Knob::Sequential, &cache.sequential_threshold),
+            (Knob::Compression, &cache.compression_ratio),
             (Knob::Warmup, &cache.warmup),
             (Knob::Period, &cache.period),
             (Knob::Seed, &cache.seed),

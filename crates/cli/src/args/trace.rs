@@ -23,10 +23,12 @@ const CONVERT_EXAMPLES: &str = "\
 Examples:
   nitro trace convert hm_0.csv.gz hm_0.parquet
   nitro trace convert sda.blktrace.* sda.parquet
+  A table, read again with --columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1:
+    nitro trace convert recorded.parquet recorded.csv
   A recording that was interrupted by a crash, up to its last complete part:
     nitro trace convert recorded.parquet whole.parquet
 
-The columns of the result: time (ns), op, object, offset and length (bytes), fingerprint (20 bytes for each block of the
+The columns of a table are time_ns, op, object, offset and len; it has no fingerprints. Those of Parquet: time (ns), op, object, offset and length (bytes), fingerprint (20 bytes for each block of the
 request), block (bytes covered by a fingerprint), compressed (bytes of the request when compressed).";
 
 const SYNTH_EXAMPLES: &str = "\
@@ -44,7 +46,7 @@ pub(crate) enum TraceCommand {
     /// Show information about a trace
     #[command(after_long_help = INFO_EXAMPLES)]
     Info(InfoArgs),
-    /// Convert a trace to Parquet
+    /// Convert a trace to Parquet, or to a table in CSV
     #[command(after_long_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
     /// Generate a synthetic trace
@@ -67,7 +69,7 @@ pub(crate) struct ReadArgs {
     /// Columns count from 0. Units of time: s (default), ms, us, ns, filetime; of op: words (default), read0 (0 reads, 1
     /// writes), read1, scsi; of offset, len and compressed: bytes (default), sectors, kib, 4kib, or a number of bytes; of
     /// fingerprint: md5 (default), 160. Other settings: sep=comma|tab|space|semicolon|pipe, skip=LINES.
-    #[arg(long, value_name = "MAP", value_parser = columns, verbatim_doc_comment)]
+    #[arg(long, value_name = "MAP", value_parser = columns)]
     pub(crate) columns: Option<Columns>,
     /// What to do with records that cannot be read
     #[arg(long, value_enum, default_value_t = BadRecordsName::Fail, value_name = "WHAT")]
@@ -130,7 +132,7 @@ pub(crate) struct ConvertArgs {
     /// Traces, merged in the order of their times; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// The file to create
+    /// The file to create: Parquet, or where the name ends with .csv a table of times, operations and addresses
     #[arg(value_name = "RESULT")]
     pub(crate) result: PathBuf,
     /// Replace an existing file

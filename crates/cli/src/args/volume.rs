@@ -50,6 +50,14 @@ The volume's dirty data are written back to its origin, its clients are asked to
 seconds, and its cached data are dropped. A volume that is not served but known to a cache is removed from the cache; if it
 has dirty data, only with --force-discard-dirty.";
 
+const RESIZE_EXAMPLES: &str = "\
+Example:
+  truncate -s 20G /slow/vm.img, or lvextend -L 20G /dev/slow/vm
+  nitro volume resize vm
+
+Clients see the new size when they connect again. What is cached stays, unless the volume ended within an extent. An origin that has \
+become smaller is refused.";
+
 /// `nitro volume ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum VolumeCommand {
@@ -85,6 +93,16 @@ pub(crate) enum VolumeCommand {
         /// Discard the volume's dirty data
         #[arg(long)]
         force_discard_dirty: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Take in what the volume's origin has gained at its end
+    #[command(after_long_help = RESIZE_EXAMPLES)]
+    Resize {
+        /// The volume's name
+        volume: String,
         #[command(flatten)]
         control: ControlArgs,
         #[command(flatten)]

@@ -5,6 +5,7 @@ mod salvage;
 mod show;
 
 use crate::args::{CacheCommand, CreateArgs};
+use crate::configure;
 use crate::volume;
 use nitro_console::error::Error;
 use nitro_device::Reactor;
@@ -26,9 +27,10 @@ pub(crate) fn run(command: &CacheCommand) -> Result<(), Error> {
             let command = Command::CacheAttach { cache: cache.clone(), volume: volume.clone() };
             volume::print(&Client::connect(control.path())?.execute(command)?, *output)
         }
-        CacheCommand::Resize { cache, size, control, output } => {
+        CacheCommand::Resize { cache, size, persist, control, output } => {
             let command = Command::CacheResize { cache: cache.clone(), size_bytes: size.0 };
-            volume::print(&Client::connect(control.path())?.execute(command)?, *output)
+            let done = Client::connect(control.path())?.execute(command)?;
+            configure::keep_size(done, cache, *size, *persist, *output)
         }
         CacheCommand::Fsck { path, output } => fsck::run(path, *output),
         CacheCommand::Salvage(args) => salvage::run(args),

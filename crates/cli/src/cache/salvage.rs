@@ -43,7 +43,13 @@ pub(super) fn run(args: &SalvageArgs) -> Result<(), Error> {
         tracing::warn!("{what}: the write log is damaged: what it held last cannot be read");
     }
     add(&mut dirty, &logged);
-    let (Some(name), Some(to)) = (&args.volume, &args.to) else { return list(&dirty, args.output) };
+    let (Some(name), Some(to)) = (&args.volume, &args.to) else {
+        list(&dirty, args.output)?;
+        if !args.list && !dirty.volumes.is_empty() {
+            output::note!("give --volume NAME --to FILE to write the dirty data of a volume to a file");
+        }
+        return Ok(());
+    };
     let volume = find(&dirty, name).ok_or_else(|| {
         let names: Vec<_> = dirty.volumes.iter().map(title).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };

@@ -76,8 +76,8 @@ mod tests {
     fn lists_and_ranges_are_spelt_out() {
         assert_eq!(values("dedup=on,off"), ["on", "off"]);
         assert_eq!(values("size=1G..4G:x2"), ["1073741824", "2147483648", "4294967296"]);
-        assert_eq!(values("fingerprint-index=50..100:+25"), ["50", "75", "100"]);
-        assert_eq!(values("compression=1.5..2:+0.25"), ["1.5", "1.75", "2"]);
+        assert_eq!(values("fingerprint-index-ratio=50..100:+25"), ["50", "75", "100"]);
+        assert_eq!(values("compression-ratio=1.5..2:+0.25"), ["1.5", "1.75", "2"]);
     }
 
     #[test]

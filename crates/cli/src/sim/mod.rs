@@ -76,6 +76,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
         outcomes = many(&source, args, &points)?;
         text = report::many(&outcomes, &knobs, known, args.output.format)?;
     }
+    outcomes.iter().try_for_each(check_measured)?;
     if let Some(path) = &args.parquet {
         nitro_sim::write_parquet(path, &outcomes).map_err(failed)?;
     }
@@ -107,6 +108,15 @@ fn adapt(args: &SimArgs, settings: &mut Settings) {
     if !settings.variant.has_class_policies() {
         settings.classes = Classes::default();
     }
+}
+
+/// Refuses what says nothing: all of the trace was left out of the results.
+fn check_measured(outcome: &Outcome) -> Result<(), Error> {
+    if outcome.measured.requests > 0 || outcome.warmup_requests == 0 {
+        return Ok(());
+    }
+    let why = format!("it is longer than the trace: all of its {} requests would be left out", outcome.warmup_requests);
+    Err(Error::new("--warmup", why).or("give a shorter one"))
 }
 
 fn single(source: &Source<'_>, settings: &Settings) -> Result<Outcome, Error> {

@@ -4,13 +4,16 @@ use super::chart::{self, Series};
 use super::classes;
 use super::knob::Knob;
 use super::source::Contents;
-use crate::shares::missed;
+use crate::shares::{missed, percent};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::classes::ClassTable;
-use nitro_sim::{Latency, Measures, Outcome, Pace, Settings};
+use nitro_sim::{Latency, Measures, Outcome, Pace, PartialWrites, Settings};
 use serde_json::Value;
+
+/// From one in so many on, extents that stayed uncached since they were written in part are told of.
+const PARTIAL_WRITES_TOLD: u64 = 50;
 
 /// The columns of a window, for tables of several.
 const COLUMNS: [&str; 14] = [
@@ -122,17 +125,20 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
         Size(settings.extent_bytes.into())
     );
     let mut line = |name: &str, text: String| out += &format!("{name:<13} {text}\n");
-    let percent = |ratio: f64| format!("{:.2} %", ratio * 100.0);
+    let of_all = |ratio: f64| format!("{:.2} %", ratio * 100.0);
     if outcome.warmup_requests > 0 {
         line("warm-up", format!("{} requests, not counted below", outcome.warmup_requests));
     }
     line("requests", format!("{}: {} reads, {} writes, {} trims", m.requests, m.reads, m.writes, m.trims));
     line(
         "read hits",
-        format!("{} of requests, {} of extents", percent(m.read_hit_ratio), percent(m.read_extent_hit_ratio)),
+        format!("{} of requests, {} of extents", of_all(m.read_hit_ratio), of_all(m.read_extent_hit_ratio)),
     );
     if m.missed.all() > 0 {
         line("missed", missed(&m.missed));
+    }
+    if let Some(text) = uncached_writes(outcome) {
+        line("part writes", text);
     }
     let dedup =
         dedup_of(settings, known).map(|words| format!("{words}: the trace does not tell which contents are the same"));
@@ -170,6 +176,16 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
         out += &periods(outcome, known).aligned();
     }
     out
+}
+
+/// Writes of parts of extents that were not cached, where they are many: another setting caches what they wrote.
+fn uncached_writes(outcome: &Outcome) -> Option<String> {
+    let m = &outcome.measured;
+    let is_many = m.partial_writes > 0 && m.partial_writes >= m.extents / PARTIAL_WRITES_TOLD;
+    (is_many && outcome.settings.partial_writes == PartialWrites::Merge).then(|| {
+        let part = percent(m.partial_writes, m.extents);
+        format!("{part} of extents; those not cached stay so, as in the server, unless --partial-writes fetch reads the rest of them")
+    })
 }
 
 /// What devices took, if their time was modelled.

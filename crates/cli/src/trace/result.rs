@@ -5,17 +5,43 @@ use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::size::Size;
 use nitro_server::files;
+use nitro_server::signals;
 use nitro_trace::parquet::{ParquetWriter, convert};
-use nitro_trace::{Reader, TraceError};
-use std::fs;
+use nitro_trace::{Place, Reader, Request, TraceError};
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// What the name of an unfinished file ends with.
 const PART_SUFFIX: &str = ".part";
 
+/// What a file is to be, by the end of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Parquet,
+    Csv,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Result<Self, Error> {
+        match path.extension().and_then(|end| end.to_str()).unwrap_or_default() {
+            "csv" => Ok(Self::Csv),
+            end
+            @ ("gz" | "zst" | "bz2" | "xz" | "txt" | "tsv" | "json" | "blkparse" | "blktrace" | "vscsi" | "lis") => {
+                let what = format!("result {}", path.display());
+                Err(Error::new(what, format_args!("nothing is written as .{end}"))
+                    .or("name it .parquet, or .csv for a table"))
+            }
+            _ => Ok(Self::Parquet),
+        }
+    }
+}
+
 pub(super) struct ResultFile {
     path: PathBuf,
     part: PathBuf,
+    kind: Kind,
 }
 
 impl ResultFile {
@@ -25,21 +51,38 @@ impl ResultFile {
         if path.is_dir() {
             return Err(Error::new(what, "it is a directory").or("name a file"));
         }
+        let kind = Kind::of(path)?;
         if path.exists() && !force {
             return Err(Error::new(what, "it exists").or("choose another name, or give --force to replace it"));
         }
         let mut part = path.as_os_str().to_owned();
         part.push(PART_SUFFIX);
-        Ok(Self { path: path.to_owned(), part: part.into() })
+        Ok(Self { path: path.to_owned(), part: part.into(), kind })
+    }
+
+    /// Refuses a table, for what has contents that a table cannot hold.
+    pub(super) fn only_parquet(self) -> Result<Self, Error> {
+        match self.kind {
+            Kind::Parquet => Ok(self),
+            Kind::Csv => Err(Error::new(format_args!("result {}", self.path.display()), "a table has no fingerprints")
+                .or("name it .parquet; nitro trace convert makes a table of it")),
+        }
     }
 
     /// Writes all of a trace, and tells how much that was.
     pub(super) fn fill(self, reader: &mut dyn Reader, notes: &[(&str, &str)]) -> Result<(), Error> {
         let what = format!("result {}", self.path.display());
-        let unusable =
-            |e: &dyn std::fmt::Display| Error::new(&what, e).or("name a file in a folder that can be written to");
+        let unusable = |e: &dyn Display| Error::new(&what, e).or("name a file in a folder that can be written to");
+        // Whoever interrupts the command wants nothing that it left.
+        let part = self.part.clone();
+        signals::before_end(move || drop(fs::remove_file(&part)))?;
         let file = files::create_anew(&self.part).map_err(|e| unusable(&e))?;
-        let mut writing = |file| -> Result<u64, TraceError> { convert(reader, ParquetWriter::new(file, notes)?) };
+        let mut writing = |file: File| -> Result<u64, TraceError> {
+            match self.kind {
+                Kind::Parquet => convert(reader, ParquetWriter::new(file, notes)?),
+                Kind::Csv => table(reader, file),
+            }
+        };
         let requests = writing(file).map_err(|e| {
             // A failure to remove it is not worth more words than the failure itself.
             let _ = fs::remove_file(&self.part);
@@ -49,4 +92,18 @@ impl ResultFile {
         let bytes = fs::metadata(&self.path).map_or(0, |found| found.len());
         output::print(&format!("{requests} requests in {}: {}\n", self.path.display(), Size(bytes))).map(|_| ())
     }
+}
+
+/// Writes a trace as CSV: `nitro trace` reads it with `--columns time=0:ns,op=1,object=2,offset=3,len=4,skip=1`.
+fn table(reader: &mut dyn Reader, file: File) -> Result<u64, TraceError> {
+    let fail = |e| TraceError::io(e, Place::Whole);
+    let (mut out, mut request, mut count) = (BufWriter::new(file), Request::default(), 0);
+    writeln!(out, "time_ns,op,object,offset,len").map_err(fail)?;
+    while reader.next(&mut request)? {
+        let Request { time_ns, op, object, offset, len, .. } = &request;
+        writeln!(out, "{time_ns},{},{object},{offset},{len}", op.as_str()).map_err(fail)?;
+        count += 1;
+    }
+    out.flush().map_err(fail)?;
+    Ok(count)
 }

@@ -37,7 +37,7 @@ pub(super) fn run(kind: &SynthCommand) -> Result<(), Error> {
     }?;
     let generator = format!("nitro trace synth {} --seed {}", made.generator, made.make.seed);
     let notes = [("source", made.source), ("generator", &generator)];
-    ResultFile::new(&made.make.result, made.make.force)?.fill(&mut made.reader, &notes)
+    ResultFile::new(&made.make.result, made.make.force)?.only_parquet()?.fill(&mut made.reader, &notes)
 }
 
 fn boxed<R: Reader + 'static>(reader: Result<R, TraceError>) -> Result<Box<dyn Reader>, Error> {

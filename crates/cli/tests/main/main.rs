@@ -3,6 +3,7 @@
 
 mod classes;
 mod commands;
+mod configuring;
 mod cos;
 mod costs;
 mod estimating;
@@ -11,6 +12,7 @@ mod fencing;
 mod flash_index;
 mod generated;
 mod hostile;
+mod operating;
 mod planted;
 mod promises;
 mod ram;

@@ -128,6 +128,14 @@ impl Listener {
         Ok(listener)
     }
 
+    /// A socket that somebody else has bound, and listens on; its file is not removed with it.
+    pub(super) fn adopted(socket: OwnedFd, address: ListenAddress) -> io::Result<Self> {
+        let listener = Self { socket: Arc::new(socket), address, file: None, tcp: TcpLimits::default() };
+        adopt(&listener.socket)?;
+        adopt_socket(&listener.socket);
+        Ok(listener)
+    }
+
     /// Where it listens; with the port that the kernel chose.
     #[must_use]
     pub fn address(&self) -> &ListenAddress {

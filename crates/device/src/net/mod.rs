@@ -2,9 +2,11 @@
 
 mod credentials;
 mod listener;
+mod passed;
 mod stream;
 
 pub use listener::{Accepted, Access, ListenAddress, Listener, Peer, TcpLimits};
+pub use passed::passed;
 pub use stream::{StreamReader, StreamWriter};
 
 use compio::runtime::Runtime;

@@ -78,11 +78,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     async fn clean_worker(&self, index: &impl FingerprintIndex) {
-        let compressor = Compressor::new(self.settings.compression);
+        let compressor = Compressor::new(self.live.compression());
         let mut worker = Worker { cache: self, compressor, writes: FuturesUnordered::new(), noted: Noted::default() };
         let mut looking = Looking { cache: self, index, jobs: FuturesOrdered::new(), is_last: false };
         let mut jobs = 0;
         while let Some((mut job, known)) = looking.next(&mut worker).await {
+            worker.compressor.use_codec(self.live.compression());
             if let Some(known) = known.filter(|_| self.watch.is_caching()) {
                 job.from = known.from;
                 worker.insert(&job, known, index).await;

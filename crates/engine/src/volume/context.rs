@@ -227,7 +227,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// # Errors
     /// As [`change`](Self::change).
     pub async fn change_as(self: &Arc<Self>, class: ClassId, change: Change) -> (Result<(), Error>, Option<Rest>) {
-        if self.cache.settings.origin_timeout.is_none() {
+        if self.cache.live.origin_timeout().is_none() {
             return (self.apply(change, &RequestContext::patient(class)).await, None);
         }
         let (volume, context, timed_out) = (Arc::clone(self), RequestContext::limited(class), change.timed_out());
@@ -270,7 +270,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         request: impl Future<Output = T> + 'static,
     ) -> Result<T, LocalBoxFuture<'static, T>> {
         let mut request = request.boxed_local();
-        let Some(timeout) = self.cache.settings.origin_timeout else { return Ok(request.await) };
+        let Some(timeout) = self.cache.live.origin_timeout() else { return Ok(request.await) };
         let begun = self.cache.clock.now();
         loop {
             // An origin that answers, however slowly, is waited for.
@@ -304,7 +304,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// [`Error::Origin`]: that takes too long.
     pub(super) async fn settled(&self, extents: &Range<u64>) -> Result<(), Error> {
         let settled = pin!(self.flights.settled_writes(extents));
-        let Some(timeout) = self.cache.settings.origin_timeout else {
+        let Some(timeout) = self.cache.live.origin_timeout() else {
             settled.await;
             return Ok(());
         };

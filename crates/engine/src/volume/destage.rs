@@ -136,7 +136,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             from = last.key.index().0 + 1;
             for extent in batch.iter().filter(|extent| extent.unreadable) {
                 let start = extent.key.index().0 * extent_bytes;
-                let end = (start + extent_bytes).min(self.size_bytes);
+                let end = (start + extent_bytes).min(self.size_bytes());
                 match ranges.last_mut() {
                     Some(range) if range.end == start => range.end = end,
                     _ => ranges.push(start..end),
@@ -417,7 +417,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         for readable in both.chunk_by(|a, b| a.1.is_some() == b.1.is_some()) {
             let [(first, Some(bytes)), rest @ ..] = readable else { continue };
             let offset = first.key.index().0 * self.extent_bytes();
-            let len = (self.size_bytes - offset).min(readable.len() as u64 * self.extent_bytes()) as usize;
+            let len = (self.size_bytes() - offset).min(readable.len() as u64 * self.extent_bytes()) as usize;
             let data = if rest.is_empty() {
                 bytes.slice(..len)
             } else {
@@ -465,7 +465,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             for extent in lost {
                 let index = extent.key.index().0;
                 let start = index * extent_bytes;
-                let end = (start + extent_bytes).min(self.size_bytes);
+                let end = (start + extent_bytes).min(self.size_bytes());
                 if start < offset || end > offset + len {
                     return Err(self.lost(index));
                 }

@@ -91,7 +91,7 @@ pub struct Volume<F, O, C> {
     pub(crate) cache: Arc<Cache<F, C>>,
     pub(crate) origin: O,
     options: VolumeOptions,
-    size_bytes: u64,
+    size_bytes: AtomicU64,
     /// The origin goes by the cache's fingerprints.
     has_recipes: bool,
     flights: Arc<Flights>,
@@ -139,7 +139,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             cache.shares.set_writes_back(options.object, true);
         }
         Arc::new(Self {
-            size_bytes,
+            size_bytes: AtomicU64::new(size_bytes),
             has_recipes,
             writes_back: AtomicBool::new(options.mode == WriteMode::WriteBack),
             may_be_dirty: AtomicBool::new(may_be_dirty),
@@ -169,7 +169,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Acquire)
     }
 
     /// Whether it refuses whatever would change it.
@@ -333,8 +333,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.size_bytes => Ok(()),
-            _ => Err(Error::OutOfRange { offset, len, size_bytes: self.size_bytes }),
+            Some(end) if end <= self.size_bytes() => Ok(()),
+            _ => Err(Error::OutOfRange { offset, len, size_bytes: self.size_bytes() }),
         }
     }
 

@@ -59,9 +59,31 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.attached.store(false, Ordering::SeqCst);
         // What was on its way when the flag fell is in the cache after that.
         self.cache.settled().await;
-        self.cache.forget_object(self.options.object, self.size_bytes).await;
+        self.cache.forget_object(self.options.object, self.size_bytes()).await;
         self.forget_all_ram();
         self.cache.commit().await
+    }
+
+    /// Takes in what the origin has gained at its end, which its device knows already. Where the volume ended within an extent,
+    /// that extent has other content from now on: then everything cached of the volume is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]: it has become shorter. [`Error::TooLarge`]: it is too large for this cache. As [`detach`](Self::detach).
+    pub async fn grow(&self, size_bytes: u64) -> Result<(), Error> {
+        let before = self.size_bytes();
+        if size_bytes < before {
+            return Err(Error::OutOfRange { offset: 0, len: before, size_bytes });
+        }
+        self.cache.check_origin_size(size_bytes)?;
+        if before.is_multiple_of(self.extent_bytes()) || !self.is_attached() {
+            self.size_bytes.store(size_bytes, Ordering::Release);
+            return Ok(());
+        }
+        let mode = self.mode();
+        self.detach().await?;
+        self.size_bytes.store(size_bytes, Ordering::Release);
+        self.attach();
+        self.set_mode(mode).await
     }
 
     /// Undoes [`detach`](Self::detach): the volume is cached again, from nothing.

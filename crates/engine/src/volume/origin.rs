@@ -48,7 +48,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     async fn read_in_time(&self, start: u64, len: usize) -> Result<Bytes, DeviceError> {
         let read = self.answered(self.origin.read(start, len));
-        let Some(timeout) = self.cache.settings.origin_timeout else { return read.await };
+        let Some(timeout) = self.cache.live.origin_timeout() else { return read.await };
         match select(pin!(read), pin!(self.cache.clock.sleep(timeout))).await {
             Either::Left((result, _)) => result,
             Either::Right(_) => {
@@ -61,7 +61,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Reads whole extents from the origin; one that hangs over the volume's end is filled up with zeroes.
     pub(super) async fn read_origin_extents(&self, extents: Range<u64>) -> Result<Vec<Bytes>, Error> {
         let extent_bytes = self.extent_bytes();
-        let end = (extents.end * extent_bytes).min(self.size_bytes);
+        let end = (extents.end * extent_bytes).min(self.size_bytes());
         let mut bytes = self.read_origin(extents.start * extent_bytes..end).await?;
         let each = extent_bytes as usize;
         let count = (extents.end - extents.start) as usize;

@@ -74,7 +74,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Asks for a range of bytes to be read ahead.
     pub(super) fn want_ahead(&self, (from, to): (u64, u64)) {
-        let to = to.min(self.size_bytes);
+        let to = to.min(self.size_bytes());
         if from < to {
             self.readahead.push(self.extents(from, to - from));
         }

@@ -59,7 +59,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Recipe::new();
         }
         let offset = extents.start * self.extent_bytes();
-        let len = (extents.end * self.extent_bytes()).min(self.size_bytes) - offset;
+        let len = (extents.end * self.extent_bytes()).min(self.size_bytes()) - offset;
         // An origin that cannot tell may still have them.
         let mut recipe = self.origin.recipe(offset, len).await.unwrap_or_default();
         if recipe.len() as u64 != extents.end - extents.start {

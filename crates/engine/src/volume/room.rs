@@ -184,7 +184,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Err(Error::Poisoned { reason: Arc::from("the cache device was given up") });
         }
         self.check_destageable()?;
-        match (self.destage_failure(), self.cache.settings.dirty_wait) {
+        match (self.destage_failure(), self.cache.live.dirty_wait()) {
             (Some(DestageFailure { error: Error::Origin(error), age, .. }), limit) if age >= limit => {
                 Err(Error::Destage(error))
             }

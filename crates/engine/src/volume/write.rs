@@ -321,7 +321,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let start = index * extent_bytes;
         let (from, to) = (offset.max(start), (offset + data.len() as u64).min(start + extent_bytes));
         let part = data.slice((from - offset) as usize..(to - offset) as usize);
-        if from == start && to == (start + extent_bytes).min(self.size_bytes) {
+        if from == start && to == (start + extent_bytes).min(self.size_bytes()) {
             let whole = part.len() as u64 == extent_bytes;
             let kept = match whole {
                 true => Kept::part(part, data.len() as u64, &self.cache.zero_extent),

@@ -96,7 +96,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if part.len() as u64 == extent_bytes {
             return Ok(Kept::part(part, data.len() as u64, &self.cache.zero_extent));
         }
-        if from == start && to == self.size_bytes {
+        if from == start && to == self.size_bytes() {
             return Ok(Kept::own(self.padded(&part)));
         }
         let mut merged = BufMut::copy_of(&self.present_content(index).await?);

@@ -75,9 +75,10 @@ enum Put {
 impl<F: Device, C: Clock> Cache<F, C> {
     /// Inserts dirty extents until the cache is closed and none is left.
     pub(crate) async fn dirty_worker(&self) {
-        let mut inserting = Inserting { compressor: Compressor::new(self.settings.compression), may_insert: 0 };
+        let mut inserting = Inserting { compressor: Compressor::new(self.live.compression()), may_insert: 0 };
         let mut jobs = 0;
         while let Some(job) = self.dirty_queue.take().await {
+            inserting.compressor.use_codec(self.live.compression());
             self.insert_newest(&mut inserting, &job).await;
             self.shares.release(job.key.object(), 1);
             self.dirty_queue.done();
@@ -313,10 +314,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
 
     /// When destage runs.
     pub(crate) fn watermarks(&self) -> Watermarks {
-        let age = self.settings.dirty_age.as_secs();
+        let age = self.live.dirty_age().as_secs();
         Watermarks {
-            start_percent: self.settings.dirty_start_percent,
-            max_percent: self.settings.dirty_max_percent,
+            start_percent: self.live.dirty_start_percent(),
+            max_percent: self.live.dirty_max_percent(),
             age_seconds: u32::try_from(age).unwrap_or(u32::MAX),
         }
     }

@@ -183,7 +183,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 
     fn part_for_dirty(&self, all: u64) -> u64 {
-        all * u64::from(self.settings.dirty_max_percent) / 100
+        all * u64::from(self.live.dirty_max_percent()) / 100
     }
 
     fn extents_dirty_max(&self) -> u64 {
@@ -202,7 +202,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let mut manager = self.manager.lock();
         let (pinned, after) = (u64::from(manager.pinned_count()), manager.pinned_after(admitted_by_all(&takers)));
         let admitted_max = (self.weus_dirty_max() + pinned).saturating_sub(after);
-        let start = self.weus_for_dirty() * u32::from(self.settings.dirty_start_percent) / 100;
+        let start = self.weus_for_dirty() * u32::from(self.live.dirty_start_percent()) / 100;
         insert(&mut manager, start.min(u32::try_from(admitted_max).unwrap_or(u32::MAX)))
     }
 

@@ -118,6 +118,20 @@ pub enum Command {
         /// The table: TOML, or Open-CAS's CSV.
         table: String,
     },
+    /// Takes over what has changed in the configuration file.
+    Reload,
+    /// Changes one key of the configuration until the server ends.
+    Set {
+        /// `server.KEY`, `cache.NAME.KEY` or `volume.NAME.KEY`.
+        key: String,
+        /// As a person writes it.
+        value: String,
+    },
+    /// Has a volume be as large as its origin has become.
+    VolumeResize {
+        /// Its name.
+        volume: String,
+    },
     /// Something with a deduplicating store that the server has open; the message is what is to be printed.
     Cos {
         /// The store's path.
@@ -175,6 +189,35 @@ pub struct Outcome {
     pub dirty_bytes: u64,
     /// Where a volume that was added is served.
     pub uris: Vec<String>,
+    /// What became of each change of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Changed>,
+    /// The configuration file, which does not say what was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_file: Option<PathBuf>,
+}
+
+/// A change of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The key, or the section.
+    pub what: String,
+    /// What became of it.
+    pub done: Done,
+    /// Why it is not in force; else empty.
+    pub message: String,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Done {
+    /// It is in force.
+    Applied,
+    /// It has effect at the next start.
+    Restart,
+    /// It is not in force, though it could be.
+    Failed,
 }
 
 /// What the server answers: one of the four.
@@ -245,6 +288,9 @@ pub struct Server {
     pub connections_total: u64,
     /// Where clients connect to.
     pub uris: Vec<String>,
+    /// The configuration file, if there is one.
+    #[serde(default)]
+    pub config_file: Option<PathBuf>,
     /// What clients ask for is recorded.
     #[serde(default)]
     pub recording: Option<Recording>,

@@ -30,6 +30,7 @@ pub fn status(served: &Served) -> Status {
             connections: served.connections.now() as u64,
             connections_total: served.connections.total() as u64,
             uris: served.uris(),
+            config_file: served.in_force.source.as_ref().map(|source| source.file.clone()),
             recording: served.recorder.as_ref().map(|recorder| {
                 let (path, requests, dropped) = recorder.progress();
                 Recording { path: path.display().to_string(), requests, dropped }

@@ -153,6 +153,25 @@ pub fn write_durably(path: &Path, links: Links, content: &[u8]) -> io::Result<()
     placed.and_then(|()| folder.sync())
 }
 
+/// Puts other content into an existing file, at once and durably. Its owner and permissions stay; a symbolic link stays one.
+pub fn rewrite_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let real = std::fs::canonicalize(path)?;
+    let (folder, name) = Folder::around(&real, Links::Refused)?;
+    let found = open_in(&folder, name, OFlags::RDONLY, Mode::empty())?.metadata()?;
+    let (draft, mut file) = draft(&folder, name)?;
+    let written = file.write_all(content).and_then(|()| {
+        std::os::unix::fs::fchown(&file, Some(found.uid()), Some(found.gid()))?;
+        file.set_permissions(Permissions::from_mode(found.mode() & 0o7777))?;
+        file.sync_all()
+    });
+    let placed = written.and_then(|()| Ok(renameat(&folder, &draft, &folder, name)?));
+    if placed.is_err() {
+        // The first error is the one to report.
+        let _ = unlinkat(&folder, &draft, AtFlags::empty());
+    }
+    placed.and_then(|()| folder.sync())
+}
+
 /// A new file under a name that nobody can foresee.
 fn draft(folder: &Folder, name: &OsStr) -> io::Result<(OsString, File)> {
     let mut failed = io::Error::from(io::ErrorKind::AlreadyExists);

@@ -1,13 +1,13 @@
 //! Files and block devices: `file:PATH`, or a path.
 
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme, aside};
-use crate::config::VolumeConfig;
+use crate::config::{Emulation, VolumeConfig};
 use crate::device_error::device_error;
 use crate::files::open_device_to_read;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
-use nitro_device::{AnyDevice, CompioClock, FileOptions, HddDevice};
+use nitro_device::{AnyDevice, CompioClock, FileDevice, FileOptions, HddDevice};
 use nitro_port::Device;
 use std::fs;
 use std::io;
@@ -61,6 +61,13 @@ impl NamedOrigin for AtPath {
         true
     }
 
+    fn open_again(&self, read_only: bool, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
+        let what = format!("origin {}", self.0.display());
+        let options = FileOptions::new(&self.0).read_only(read_only).exclusive(false);
+        let device = options.open().map_err(|e| device_error(&what, &e))?;
+        Ok(Some(Backing::Device(Box::new(emulated(device, disk)))))
+    }
+
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>> {
         open(&self.0, volume, config).boxed_local()
     }
@@ -78,6 +85,14 @@ impl Identity for AtPath {
             open_device_to_read(&self.0)?.sync_all()?;
         }
         Ok(look)
+    }
+}
+
+/// A device, as slow as a disk if it is to be.
+fn emulated(device: FileDevice, disk: Option<Emulation>) -> AnyDevice {
+    match disk {
+        Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
+        None => device.into(),
     }
 }
 
@@ -109,10 +124,7 @@ async fn open(path: &Path, volume: &str, config: &VolumeConfig) -> Result<OpenOr
     let at = path.to_owned();
     let fence = aside(move || Fence::of(&at)).await?.map_err(fail)?;
     nitro_console::output::note!("volume {volume}: {} at {}", Size(size_bytes), path.display());
-    let device: AnyDevice = match config.emulate_disk {
-        Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),
-        None => device.into(),
-    };
+    let device = emulated(device, config.emulate_disk);
     let identity = Arc::new(AtPath(path.to_owned()));
     Ok(OpenOrigin { device: Backing::Device(Box::new(device)), identity, look, fence })
 }

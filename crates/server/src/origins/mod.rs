@@ -22,7 +22,7 @@ pub use mark::Uuid;
 pub use stamp::Look;
 pub(crate) use stamp::{LEASE_SECONDS, Stamp, unix_seconds};
 
-use crate::config::VolumeConfig;
+use crate::config::{Emulation, VolumeConfig};
 use futures_util::future::LocalBoxFuture;
 use nitro_console::error::Error;
 use std::io;
@@ -63,6 +63,15 @@ pub trait NamedOrigin {
 
     /// Whether that file or block device is the origin itself, so that nothing else may be served from it.
     fn is_host(&self) -> bool;
+
+    /// Opens it again beside who has it open, after it has grown; `None`: it does not grow.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    fn open_again(&self, read_only: bool, disk: Option<Emulation>) -> Result<Option<Backing>, Error> {
+        let _ = (read_only, disk);
+        Ok(None)
+    }
 
     /// Opens it for a volume, and locks it against other programs where it can be.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;

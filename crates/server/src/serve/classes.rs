@@ -21,7 +21,7 @@ pub struct ServedClasses {
     /// Whether requests are to be looked at: the table need not be locked where it has no rules.
     has_rules: AtomicBool,
     /// The file that the configuration names, where changes are kept.
-    file: Option<PathBuf>,
+    file: RwLock<Option<PathBuf>>,
 }
 
 impl ServedClasses {
@@ -31,7 +31,7 @@ impl ServedClasses {
         let table = ClassTable::open(named).map_err(|error| error.within("classes"))?;
         let has_rules = AtomicBool::new(!table.rules.0.is_empty());
         let file = named.exists().then(|| named.clone());
-        Ok(Self { table: RwLock::new(table), has_rules, file })
+        Ok(Self { table: RwLock::new(table), has_rules, file: RwLock::new(file) })
     }
 
     /// Puts them into the settings of their cache.
@@ -74,9 +74,10 @@ impl CacheEntry {
     fn set_classes(&self, table: ClassTable, message: &str) -> Result<Outcome, Error> {
         let what = format!("cache {}", self.name);
         let settings = self.cache.settings();
-        let checked = table.classes.check(&settings.manager, settings.dirty_max_percent);
+        let checked = table.classes.check(&settings.manager, self.cache.live().dirty_max_percent);
         checked.map_err(|error| Error::new(&what, error))?;
-        let kept = match &self.classes.file {
+        let file = self.classes.file.read().clone();
+        let kept = match &file {
             Some(file) => {
                 let text = table.to_toml()?;
                 files::write_durably(file, Links::Followed, text.as_bytes())
@@ -88,6 +89,20 @@ impl CacheEntry {
         self.cache.set_classes(table.classes);
         self.classes.set(table);
         Ok(Outcome { message: format!("{what}: {message}{kept}"), ..Outcome::default() })
+    }
+}
+
+impl CacheEntry {
+    /// Goes by the table that the configuration names from now on.
+    pub(super) fn open_classes(&self, config: &CacheConfig) -> Result<(), Error> {
+        let opened = ServedClasses::open(config)?;
+        let (table, settings) = (opened.table(), self.cache.settings());
+        let checked = table.classes.check(&settings.manager, self.cache.live().dirty_max_percent);
+        checked.map_err(|error| Error::new(format_args!("cache {}", self.name), error))?;
+        self.cache.set_classes(table.classes);
+        self.classes.set(table);
+        *self.classes.file.write() = opened.file.into_inner();
+        Ok(())
     }
 }
 

@@ -21,15 +21,15 @@ use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// All clients of the server.
 #[derive(Debug)]
 pub struct Connections {
-    max: usize,
-    per_peer_max: usize,
-    handshake_max: Duration,
+    max: AtomicUsize,
+    per_peer_max: AtomicUsize,
+    handshake_max_ms: AtomicU64,
     open: Arc<Count>,
     members: Arc<Mutex<Members>>,
     stop: Latch,
@@ -151,16 +151,30 @@ pub(super) enum Drain {
 
 impl Connections {
     pub(super) fn new(config: &ServerConfig) -> Self {
-        Self {
-            max: config.connections_max(),
-            per_peer_max: config.connections_per_peer_max(),
-            handshake_max: config.handshake_max(),
+        let connections = Self {
+            max: AtomicUsize::new(0),
+            per_peer_max: AtomicUsize::new(0),
+            handshake_max_ms: AtomicU64::new(0),
             open: Arc::default(),
             members: Arc::default(),
             stop: Latch::default(),
             cut: Latch::default(),
             dropped: Repeats::default(),
-        }
+        };
+        connections.set_limits(config);
+        connections
+    }
+
+    /// Changes how many there may be, and how long they may take to choose an export.
+    pub(super) fn set_limits(&self, config: &ServerConfig) {
+        self.max.store(config.connections_max(), Ordering::Relaxed);
+        self.per_peer_max.store(config.connections_per_peer_max(), Ordering::Relaxed);
+        let handshake_ms = u64::try_from(config.handshake_max().as_millis()).unwrap_or(u64::MAX);
+        self.handshake_max_ms.store(handshake_ms, Ordering::Relaxed);
+    }
+
+    fn handshake_max(&self) -> Duration {
+        Duration::from_millis(self.handshake_max_ms.load(Ordering::Relaxed))
     }
 
     /// Clients connected now.
@@ -177,10 +191,10 @@ impl Connections {
     pub(super) fn admit(&self, peer: Peer) -> Result<Admission, &'static str> {
         let mut members = self.members.lock();
         let of_peer = members.all.iter().filter(|member| member.peer == peer).count();
-        if of_peer >= self.per_peer_max && !members.make_room(Some(peer)) {
+        if of_peer >= self.per_peer_max.load(Ordering::Relaxed) && !members.make_room(Some(peer)) {
             return Err("too many of its process or host are connected");
         }
-        if members.all.len() >= self.max && !members.make_room(None) {
+        if members.all.len() >= self.max.load(Ordering::Relaxed) && !members.make_room(None) {
             return Err("too many are connected");
         }
         let (number, dismissed) = (members.next, Arc::<Latch>::default());
@@ -222,7 +236,7 @@ pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Serv
     let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, options, stop);
     // Of the whole handshake, with TLS: whatever was sent of it.
     let dawdling = async {
-        select(pin!(sleep(connections.handshake_max)), pin!(admission.dismissed.wait())).await;
+        select(pin!(sleep(connections.handshake_max())), pin!(admission.dismissed.wait())).await;
         if list.has_begun() {
             std::future::pending::<()>().await;
         }

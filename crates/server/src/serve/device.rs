@@ -24,11 +24,42 @@ pub enum OriginDevice {
 pub struct ServedOrigin {
     device: Backing,
     lease: Option<OriginLease>,
+    /// The same, opened since it has grown: the first one keeps the lock.
+    grown: Chain,
+}
+
+/// Devices one after the other; the last one counts. A chain rather than a lock: each request looks at it.
+#[derive(Default)]
+struct Chain(OnceLock<Box<(Backing, Chain)>>);
+
+impl ServedOrigin {
+    fn device(&self) -> &Backing {
+        let (mut device, mut chain) = (&self.device, &self.grown);
+        while let Some(next) = chain.0.get() {
+            (device, chain) = (&next.0, &next.1);
+        }
+        device
+    }
 }
 
 impl OriginDevice {
     pub(super) fn new(device: Backing, lease: Option<OriginLease>) -> Self {
-        Self::Real(Box::new(ServedOrigin { device, lease }))
+        Self::Real(Box::new(ServedOrigin { device, lease, grown: Chain::default() }))
+    }
+
+    /// From now on, requests go to `device`: the same storage, opened since it has grown.
+    pub(super) fn replace(&self, device: Backing) {
+        let Self::Real(origin) = self else { return };
+        let mut next = Box::new((device, Chain::default()));
+        let mut chain = &origin.grown;
+        // Another may come first: then this one goes behind it.
+        while let Err(back) = chain.0.set(next) {
+            next = back;
+            match chain.0.get() {
+                Some(taken) => chain = &taken.1,
+                None => return,
+            }
+        }
     }
 
     /// What tells the cache of it.
@@ -46,7 +77,7 @@ impl OriginDevice {
                 if let Some(lease) = &origin.lease {
                     lease.renew().await;
                 }
-                Some(&origin.device)
+                Some(origin.device())
             }
             Self::Nowhere(_) => None,
         }
@@ -56,7 +87,7 @@ impl OriginDevice {
 impl Device for OriginDevice {
     fn geometry(&self) -> Geometry {
         match self {
-            Self::Real(origin) => origin.device.geometry(),
+            Self::Real(origin) => origin.device().geometry(),
             Self::Nowhere(size_bytes) => {
                 Geometry { size_bytes: *size_bytes, block_bytes: 1, preferred_bytes: 4096, rotational: false }
             }
@@ -65,7 +96,7 @@ impl Device for OriginDevice {
 
     async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
         match self {
-            Self::Real(origin) => origin.device.read(offset, len).await,
+            Self::Real(origin) => origin.device().read(offset, len).await,
             Self::Nowhere(_) => Ok(BufMut::zeroed(len).freeze()),
         }
     }
@@ -79,7 +110,7 @@ impl Device for OriginDevice {
 
     async fn flush(&self) -> Result<(), DeviceError> {
         match self {
-            Self::Real(origin) => origin.device.flush().await,
+            Self::Real(origin) => origin.device().flush().await,
             Self::Nowhere(_) => Ok(()),
         }
     }
@@ -100,7 +131,7 @@ impl Device for OriginDevice {
 
     async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
         match self {
-            Self::Real(origin) => origin.device.allocation(offset, len).await,
+            Self::Real(origin) => origin.device().allocation(offset, len).await,
             Self::Nowhere(_) => Ok(vec![Allocation { len, hole: true }]),
         }
     }
@@ -109,14 +140,14 @@ impl Device for OriginDevice {
 impl Origin for OriginDevice {
     fn recipe_extent_bytes(&self) -> Option<u32> {
         match self {
-            Self::Real(origin) => origin.device.recipe_extent_bytes(),
+            Self::Real(origin) => origin.device().recipe_extent_bytes(),
             Self::Nowhere(_) => None,
         }
     }
 
     async fn recipe(&self, offset: u64, len: u64) -> Result<Recipe, DeviceError> {
         match self {
-            Self::Real(origin) => origin.device.recipe(offset, len).await,
+            Self::Real(origin) => origin.device().recipe(offset, len).await,
             Self::Nowhere(_) => Err(DeviceError::new(ErrorKind::Unsupported, Operation::Read, offset, len)),
         }
     }

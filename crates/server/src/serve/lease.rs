@@ -124,6 +124,26 @@ impl OriginLease {
         Ok(())
     }
 
+    /// Notes that the origin has grown, as it is now.
+    ///
+    /// # Errors
+    /// The origin cannot be looked at.
+    pub(super) async fn grow(&self, size_bytes: u64) -> Result<(), Error> {
+        let origin = Arc::clone(&self.origin);
+        let look = aside(move || origin.look_durably(size_bytes)).await?;
+        let look = look.map_err(|e| Error::new("the origin's file", e).or("check its file system"))?;
+        *self.known.look.lock() = look;
+        let now = unix_seconds();
+        self.known.begun.store(now, Ordering::SeqCst);
+        self.remember(|entry| {
+            entry.origin_bytes = size_bytes;
+            entry.stamp = Stamp::in_use(look, now).encode();
+        });
+        // The next change says again that it is in use.
+        self.renewed.store(0, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Leaves the cache alone: it is to forget the volume.
     pub(super) fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);

@@ -1,12 +1,16 @@
 //! `nitro serve`: opens what is configured, serves it, and closes it in order.
 
+mod activation;
 mod caches;
 mod classes;
 mod connections;
 mod detect;
 mod device;
+mod errand;
 mod file_id;
 mod flash_index;
+mod grow;
+mod in_force;
 mod latch;
 mod lease;
 mod log;
@@ -20,6 +24,7 @@ mod panics;
 mod place;
 mod plan;
 mod reactors;
+mod reload;
 mod resize;
 mod scan;
 mod served;
@@ -36,6 +41,7 @@ pub(crate) use connections::Count;
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
+pub use in_force::Source;
 pub(crate) use latch::Latch;
 pub(crate) use lease::mode_of_byte;
 pub use log::open_to_look as open_log_to_look;
@@ -51,7 +57,9 @@ use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
 use connections::{Connections, sleep};
-use futures_util::future::{Either, join, select};
+use errand::Errand;
+use futures_util::future::{Either, join, join3, select};
+use in_force::InForce;
 use nitro_console::error::Error;
 use nitro_device::{Reactor, spawn_local};
 use nitro_nbd::{RequestMemory, ServerOptions, TlsFiles, TlsPolicy};
@@ -59,21 +67,34 @@ use open::Prepared;
 use place::Places;
 use reactors::Reactors;
 use sockets::Sockets;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use workers::CacheWorkers;
 
 /// Reactor threads at most unless configured.
 const THREADS_DEFAULT_MAX: usize = 4;
 
-/// Serves until a signal ends it.
-pub fn run(config: Config) -> Result<(), Error> {
+/// Serves until a signal ends it, or `command` has ended; `source`: where the configuration is from, if it is from a file. Gives
+/// the exit code: that of the command, else 0.
+pub fn run(config: Config, source: Option<Source>, command: Option<&str>) -> Result<u8, Error> {
+    let errand = command.map(Errand::new);
+    serve_for(config, source, errand.as_ref())?;
+    Ok(errand.map_or(0, |errand| errand.code()))
+}
+
+fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) -> Result<(), Error> {
     nitro_device::limit_allocator();
     panics::abort_on_panic();
     let signals = Signals::handle()?;
+    // Whoever closes a terminal wants what runs in it to end.
+    if source.is_some() && !std::io::stdin().is_terminal() {
+        signals.reload_on_hang_up();
+    }
+    let in_force = InForce::new(source)?;
     let places = Places::choose(&config)?;
     let tls = tls_policy(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
@@ -92,7 +113,7 @@ pub fn run(config: Config) -> Result<(), Error> {
         let sockets = Sockets::bind(&places, config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
-        let served = serve_all(&config, prepared, sockets, tls, signals).await;
+        let served = serve_all(&config, in_force, prepared, sockets, tls, (signals, errand)).await;
         // Whatever happened, what the caches have been told becomes durable.
         let finished = workers.finish();
         let closed = Box::pin(origins::close_all()).await;
@@ -130,10 +151,11 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
 
 async fn serve_all(
     config: &Config,
+    in_force: InForce,
     mut prepared: Prepared,
     mut sockets: Sockets,
     tls: TlsPolicy,
-    signals: &Signals,
+    (signals, errand): (&Signals, Option<&Errand>),
 ) -> Result<(), Error> {
     let recorder = config.server.record.as_deref().map(Recorder::start).transpose()?;
     let volumes = prepared.admit(config).await?;
@@ -147,16 +169,18 @@ async fn serve_all(
     let options = ServerOptions { memory, tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let limits = need::Limits { threads, connections: config.server.connections_max(), request_bytes };
-    let served = Served::new(prepared.caches, volumes, (addresses, needs_tls), connections, limits, recorder)?;
+    let mut served = Served::new(prepared.caches, volumes, (addresses, needs_tls), connections, limits, recorder)?;
+    served.in_force = in_force;
+    served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, threads)?;
-    accept(&served, &sockets, &reactors, signals).await;
+    accept(&served, &sockets, &reactors, (signals, errand)).await?;
     notify::stopping();
     sockets.close();
     // The control socket goes on answering: destage may take its time.
     let answering = pin!(control::serve(&sockets.control, &served));
-    let leaving = pin!(shutdown::leave(&served, reactors, config.server.destage_on_exit.unwrap_or(true), signals));
+    let leaving = pin!(shutdown::leave(&served, reactors, signals));
     let left = match select(leaving, answering).await {
         Either::Left((result, _)) => result,
         Either::Right(((), leaving)) => leaving.await,
@@ -173,15 +197,45 @@ async fn tick(memory: Arc<RequestMemory>) {
     }
 }
 
-/// Accepts clients until a signal arrives.
-async fn accept(served: &Arc<Served>, sockets: &Sockets, reactors: &Reactors, signals: &Signals) {
+/// Accepts clients until a signal arrives, or the command has ended that is served.
+async fn accept(
+    served: &Arc<Served>,
+    sockets: &Sockets,
+    reactors: &Reactors,
+    (signals, errand): (&Signals, Option<&Errand>),
+) -> Result<(), Error> {
     let stop = pin!(signals.wait(Urgency::InOrder));
+    let reloading = async {
+        loop {
+            signals.reload().await;
+            notify::reloading();
+            if let Err(error) = served.reload().await {
+                tracing::error!("{error}");
+            }
+            notify::ready();
+        }
+    };
     let accepting = pin!(async {
-        announce(&served.uris());
-        join(sockets.accept(served, reactors), control::serve(&sockets.control, served)).await;
+        let uris = served.uris();
+        announce(&uris);
+        errand.map_or(Ok(()), |errand| errand.start(&uris))?;
+        let (accept, control) = (sockets.accept(served, reactors), control::serve(&sockets.control, served));
+        join3(accept, control, join(reloading, reactors.watch())).await;
+        Ok(())
     });
-    if let Either::Left((name, _)) = select(stop, accepting).await {
-        tracing::info!("{name}: finishing what clients have asked for");
+    let done = pin!(async {
+        match errand {
+            Some(errand) => errand.done().await,
+            None => std::future::pending().await,
+        }
+    });
+    match select(select(stop, done), accepting).await {
+        Either::Left((Either::Left((name, _)), _)) => {
+            tracing::info!("{name}: finishing what clients have asked for");
+            Ok(())
+        }
+        Either::Left(_) => Ok(()),
+        Either::Right((failed, _)) => failed,
     }
 }
 

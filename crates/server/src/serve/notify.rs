@@ -15,6 +15,28 @@ pub(super) fn ready() {
     tell("READY=1\n");
 }
 
+/// The service takes another configuration over, and says [`ready`] after that.
+pub(super) fn reloading() {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let us = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+    tell(&format!("RELOADING=1\nMONOTONIC_USEC={us}\n"));
+}
+
+/// How often systemd wants to hear that the service is alive (sd_watchdog_enabled(3)): half of the time it waits.
+pub(super) fn watchdog_every() -> Option<Duration> {
+    let is_own = |pid: String| pid.parse() == Ok(std::process::id());
+    if !std::env::var("WATCHDOG_PID").map_or(true, is_own) {
+        return None;
+    }
+    let us: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    (us > 0).then(|| Duration::from_micros(us / 2))
+}
+
+/// The service is alive.
+pub(super) fn alive() {
+    tell("WATCHDOG=1\n");
+}
+
 /// The service is about to end.
 pub(super) fn stopping() {
     tell("STOPPING=1\n");

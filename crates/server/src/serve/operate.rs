@@ -23,10 +23,10 @@ use std::time::Duration;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// The right to change how a volume is served; only one command has it at a time.
-struct Turn(Arc<VolumeExport>);
+pub(super) struct Turn(Arc<VolumeExport>);
 
 impl Turn {
-    fn take(export: &Arc<VolumeExport>) -> Result<Self, Error> {
+    pub(super) fn take(export: &Arc<VolumeExport>) -> Result<Self, Error> {
         if export.busy.swap(true, Ordering::SeqCst) {
             let what = format!("volume {}", export.name);
             return Err(Error::new(what, "another command is changing it").or("wait for its end, and try again"));
@@ -46,7 +46,7 @@ fn failed(export: &VolumeExport, error: &nitro_engine::Error) -> Error {
 }
 
 fn outcome(export: &VolumeExport, message: impl Display) -> Outcome {
-    Outcome { message: message.to_string(), dirty_bytes: export.dirty_bytes(), uris: Vec::new() }
+    Outcome { message: message.to_string(), dirty_bytes: export.dirty_bytes(), ..Outcome::default() }
 }
 
 impl Served {
@@ -126,7 +126,7 @@ impl Served {
     }
 
     /// Changes how a volume writes; to write-through, ends when its origin is up to date.
-    async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
+    pub(super) async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         let _turn = Turn::take(&export)?;
         let what = format!("volume {name}");
@@ -141,6 +141,9 @@ impl Served {
         }
         if !export.volume.is_attached() && mode == WriteMode::WriteBack {
             return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
+        }
+        if mode == WriteMode::WriteThrough {
+            export.was_write_back.store(false, Ordering::SeqCst);
         }
         match mode {
             WriteMode::WriteBack => guard.raise().await?,
@@ -173,6 +176,9 @@ impl Served {
     pub async fn detach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
         let export = self.behind(cache, volume)?;
         let _turn = Turn::take(&export)?;
+        if export.volume.is_attached() {
+            export.was_write_back.store(export.volume.mode() == WriteMode::WriteBack, Ordering::SeqCst);
+        }
         if let Some(guard) = &export.guard {
             guard.release();
         }
@@ -187,16 +193,21 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
     }
 
-    /// Has a detached volume go through its cache again.
-    pub fn attach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
+    /// Has a detached volume go through its cache again, in the mode in which it was.
+    pub async fn attach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
         let export = self.behind(cache, volume)?;
-        let _turn = Turn::take(&export)?;
+        let turn = Turn::take(&export)?;
         if export.volume.is_attached() {
             return Ok(outcome(&export, format_args!("volume {volume}: it is attached already")));
         }
         export.volume.attach();
         tracing::info!("volume {volume}: attached to cache {cache}");
-        Ok(outcome(&export, format_args!("volume {volume}: goes through cache {cache} again, in write-through")))
+        drop(turn);
+        if export.was_write_back.swap(false, Ordering::SeqCst) {
+            self.set_mode(volume, WriteMode::WriteBack).await?;
+        }
+        let mode = export.volume.mode();
+        Ok(outcome(&export, format_args!("volume {volume}: goes through cache {cache} again, in {mode}")))
     }
 
     /// Changes a cache's size.
@@ -212,7 +223,8 @@ impl Served {
         let capacity = Size(entry.cache.status().manager.weus * u64::from(entry.cache.settings().manager.weu_bytes));
         tracing::info!("cache {cache}: {} in all from now on", Size(size_bytes));
         let message = format!("cache {cache}: {} in all from now on, {capacity} of them for data", Size(size_bytes));
-        Ok(Outcome { message, ..Outcome::default() })
+        let outlasts = self.in_force.source.as_ref().map(|source| source.file.clone());
+        Ok(Outcome { message, config_file: outlasts, ..Outcome::default() })
     }
 
     /// Does something with a store of which objects are served.
@@ -403,7 +415,7 @@ impl Served {
             _ => format!("volume {name}: cache {} has forgotten it; {} are discarded", entry.name, Size(dirty_bytes)),
         };
         tracing::info!("{message}");
-        Ok(Outcome { message, dirty_bytes: 0, uris: Vec::new() })
+        Ok(Outcome { message, ..Outcome::default() })
     }
 }
 

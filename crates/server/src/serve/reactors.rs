@@ -1,16 +1,27 @@
 //! The threads that serve clients.
 
 use super::Served;
-use super::connections::{self, Admission};
+use super::connections::{self, Admission, sleep};
+use super::notify;
 use super::workers::ended;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_channel::oneshot;
 use futures_util::StreamExt;
+use futures_util::future::{Either, join_all, select};
 use nitro_console::error::Error;
 use nitro_device::net::Accepted;
 use nitro_device::{ReactorThread, spawn_local, spawn_thread};
 use nitro_nbd::ServerOptions;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a thread is given to do.
+enum Task {
+    Serve(Assigned),
+    /// Say that it is alive.
+    Answer(oneshot::Sender<()>),
+}
 
 /// A client on its way to its thread.
 struct Assigned {
@@ -32,7 +43,15 @@ impl Drop for ClientGuard {
 struct Server {
     thread: ReactorThread<()>,
     clients: Arc<AtomicUsize>,
-    assign: UnboundedSender<Assigned>,
+    assign: UnboundedSender<Task>,
+}
+
+impl Server {
+    /// Has the thread answer, if it still runs.
+    fn ask(&self) -> Option<oneshot::Receiver<()>> {
+        let (answer, answered) = oneshot::channel();
+        self.assign.unbounded_send(Task::Answer(answer)).ok().map(|()| answered)
+    }
 }
 
 /// All of them.
@@ -58,8 +77,22 @@ impl Reactors {
         };
         server.clients.fetch_add(1, Ordering::Relaxed);
         let guard = ClientGuard(Arc::clone(&server.clients));
-        if server.assign.unbounded_send(Assigned { client, admission, guard }).is_err() {
+        if server.assign.unbounded_send(Task::Serve(Assigned { client, admission, guard })).is_err() {
             tracing::error!("a reactor thread has ended; a client is turned away");
+        }
+    }
+
+    /// Tells systemd that the service is alive, for as long as all threads answer, if it wants to know.
+    pub(super) async fn watch(&self) {
+        let Some(every) = notify::watchdog_every() else { return };
+        loop {
+            let asked: Vec<_> = self.servers.iter().filter_map(Server::ask).collect();
+            let (asked_all, answers) = (asked.len() == self.servers.len(), join_all(asked));
+            match select(pin!(answers), pin!(sleep(every))).await {
+                Either::Left((answers, _)) if asked_all && answers.iter().all(Result::is_ok) => notify::alive(),
+                _ => tracing::error!("not all threads that serve clients answer: systemd is not told that all is well"),
+            }
+            sleep(every).await;
         }
     }
 
@@ -77,10 +110,18 @@ fn start_server(
     served: &Arc<Served>,
     options: &Arc<ServerOptions>,
 ) -> Result<Server, nitro_device::Error> {
-    let (assign, mut assigned) = unbounded::<Assigned>();
+    let (assign, mut assigned) = unbounded::<Task>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
-        while let Some(Assigned { client, admission, guard }) = assigned.next().await {
+        while let Some(task) = assigned.next().await {
+            let Assigned { client, admission, guard } = match task {
+                Task::Serve(assigned) => assigned,
+                Task::Answer(answer) => {
+                    // Nobody may be waiting any more.
+                    let _ = answer.send(());
+                    continue;
+                }
+            };
             let (served, options) = (Arc::clone(&served), Arc::clone(&options));
             spawn_local(async move {
                 connections::serve(client, &admission, &served, &options).await;

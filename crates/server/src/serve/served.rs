@@ -1,6 +1,7 @@
 //! What is served: shared by all threads.
 
 use super::connections::Connections;
+use super::in_force::InForce;
 use super::need::Limits;
 use super::open::Caches;
 use super::sockets::uri;
@@ -11,6 +12,7 @@ use nitro_console::error::Error;
 use nitro_device::net::ListenAddress;
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 pub struct Served {
@@ -27,6 +29,10 @@ pub struct Served {
     pub(super) workers: VolumeWorkers,
     /// What clients ask for is recorded there.
     pub recorder: Option<Recorder>,
+    /// The configuration.
+    pub in_force: InForce,
+    /// Origins are brought up to date before the server ends.
+    pub(super) destage_on_exit: AtomicBool,
 }
 
 impl Served {
@@ -49,6 +55,8 @@ impl Served {
             needs_tls,
             workers,
             recorder,
+            in_force: InForce::new(None)?,
+            destage_on_exit: AtomicBool::new(true),
         };
         volumes.into_iter().for_each(|export| served.take(export));
         Ok(served)

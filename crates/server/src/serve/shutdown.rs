@@ -12,6 +12,7 @@ use nitro_console::progress::eta;
 use nitro_console::size::Size;
 use nitro_engine::WriteMode;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long clients may take to leave when the server ends.
@@ -23,7 +24,8 @@ const KEEP_HURRIED_MAX: Duration = Duration::from_secs(10);
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// Ends in order. A second signal leaves dirty data where they are, in the caches, flushed; a third ends the process at once.
-pub(super) async fn leave(served: &Served, reactors: Reactors, destage: bool, signals: &Signals) -> Result<(), Error> {
+pub(super) async fn leave(served: &Served, reactors: Reactors, signals: &Signals) -> Result<(), Error> {
+    let destage = served.destage_on_exit.load(Ordering::SeqCst);
     let hurry = Latch::default();
     let heed = async {
         let name = signals.wait(Urgency::Soon).await;

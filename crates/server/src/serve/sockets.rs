@@ -1,6 +1,7 @@
 //! The listening sockets.
 
 use super::Served;
+use super::activation::Activated;
 use super::place::Places;
 use super::reactors::Reactors;
 use futures_util::future::join_all;
@@ -22,9 +23,17 @@ pub(super) struct Sockets {
 
 impl Sockets {
     pub(super) fn bind(places: &Places, tcp: TcpLimits) -> Result<Self, Error> {
+        let Activated { nbd: passed, control: passed_control } = Activated::take()?;
         let listen = |address| bind(address, places.listen_access).map(|listener| listener.with_tcp(tcp));
-        let nbd = places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
-        let control = bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?;
+        let nbd = match passed.is_empty() {
+            true => places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?,
+            // What the unit says is what the service's administrator wants.
+            false => passed.into_iter().map(|listener| listener.with_tcp(tcp)).collect(),
+        };
+        let control = match passed_control {
+            Some(control) => control,
+            None => bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?,
+        };
         Ok(Self { nbd, control })
     }
 

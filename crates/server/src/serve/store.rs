@@ -46,7 +46,8 @@ pub(super) fn open(what: &str, path: &Path, config: &CacheConfig) -> Result<Stor
 pub(super) fn size_to_create(what: &str, wanted: Option<u64>) -> Result<u64, Error> {
     let wanted = wanted.ok_or_else(|| {
         Error::new(what, "it does not exist yet").or(
-            "give its size, as in --cache-size 4G (size = \"4G\"), to create it; of a write log, --write-log-size (write_log_size)",
+            "give its size to create it, as in --size 4G of nitro cache create, --cache-size 4G of nitro serve, or size = \"4G\" in a \
+             configuration file; of a write log, --write-log-size (write_log_size)",
         )
     })?;
     Ok(wanted / ALIGNMENT_BYTES * ALIGNMENT_BYTES)

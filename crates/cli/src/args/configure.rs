@@ -1,0 +1,68 @@
+//! `nitro check`, `nitro reload` and `nitro set`
+
+use super::{ControlArgs, OutputArgs};
+use clap::Args;
+use std::path::PathBuf;
+
+pub(super) const CHECK_EXAMPLES: &str = "\
+Examples:
+  nitro check /etc/nitro/nitro.toml
+  nitro check /etc/nitro/nitro.toml -o json
+
+Everything that can be checked without opening a device is checked: keys, values, and how they go together. Origins and caches that do \
+not exist are told, and are no failure. The exit code is 1 if the file cannot be used.";
+
+pub(super) const RELOAD_EXAMPLES: &str = "\
+Example:
+  nitro reload
+
+What has changed in the file since the server read it is taken over: volumes that are there now are served, volumes that are gone are \
+removed (their dirty data are written back first), and settings that can change at once do; see nitro set --list. All others are named, \
+and have effect when the server is started again. Nothing changes if the file cannot be used. SIGHUP does the same; what came of it is \
+in the log.";
+
+pub(super) const SET_EXAMPLES: &str = "\
+Examples:
+  Until the server ends:
+    nitro set cache.fast.dirty_max 40
+  Also in the configuration file, whose comments stay:
+    nitro set volume.vm.mode write-back --persist
+  In a file alone, without a server:
+    nitro set cache.fast.ram 1G --file /etc/nitro/nitro.toml
+  All keys, what they mean, and which can change at once:
+    nitro set --list
+
+The cache of a server without a configuration file is called \"cache\".";
+
+/// `nitro check`
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The configuration file, in TOML
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `nitro set`
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// server.KEY, cache.NAME.KEY or volume.NAME.KEY
+    #[arg(required_unless_present = "list")]
+    pub(crate) key: Option<String>,
+    /// The value: a number, a size such as 4G, a time such as 30s, true, false, or a text
+    #[arg(required_unless_present = "list")]
+    pub(crate) value: Option<String>,
+    /// Also change the server's configuration file
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) persist: bool,
+    /// Only change this file; no server is asked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "persist", "control"])]
+    pub(crate) file: Option<PathBuf>,
+    /// List all keys
+    #[arg(long, conflicts_with_all = ["key", "value"])]
+    pub(crate) list: bool,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,86 @@
+//! The command line's own description, with its texts as they are to be shown.
+
+use super::Cli;
+use clap::builder::StyledStr;
+use clap::{Command, CommandFactory};
+
+/// The description of the whole command line.
+pub(crate) fn command() -> Command {
+    flowing(Cli::command())
+}
+
+/// The same with the paragraphs of its closing texts in one line each: the terminal's width alone says where they are wrapped.
+fn flowing(command: Command) -> Command {
+    let text = command.get_after_long_help().map(StyledStr::to_string);
+    let command = match text {
+        Some(text) => command.after_long_help(unwrapped(&text)),
+        None => command,
+    };
+    command.mut_subcommands(flowing)
+}
+
+/// Joins the lines of each paragraph. What is indented, and what announces it, stays as it is.
+fn unwrapped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = "";
+    for line in text.lines() {
+        let is_plain = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        if !out.is_empty() {
+            let joins = is_plain(line) && is_plain(before) && !before.ends_with(':');
+            out.push(if joins { ' ' } else { '\n' });
+        }
+        out += line;
+        before = line;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn each(command: &mut Command, path: &str, check: &mut dyn FnMut(&str, &mut Command)) {
+        check(path, command);
+        for sub in command.get_subcommands_mut() {
+            let path = format!("{path} {}", sub.get_name());
+            each(sub, &path, check);
+        }
+    }
+
+    #[test]
+    fn paragraphs_are_joined_and_examples_stay() {
+        let text = "Examples:\n  one\n    two\n\nA paragraph\nof two lines.\n\nAnother:\n  three\nend";
+        assert_eq!(unwrapped(text), "Examples:\n  one\n    two\n\nA paragraph of two lines.\n\nAnother:\n  three\nend");
+    }
+
+    #[test]
+    fn no_help_has_a_link_of_the_code_or_a_line_that_is_wrapped_twice() {
+        let mut whole = command().term_width(72).disable_help_subcommand(true);
+        whole.build();
+        each(&mut whole, "nitro", &mut |path, command| {
+            let help = command.clone().term_width(72).render_long_help().to_string();
+            for leaked in ["[`", "`]", "crate::", "::Volume", "nitro_"] {
+                assert!(!help.contains(leaked), "{path}: {leaked}: {help}");
+            }
+            // A paragraph of the closing text that is wrapped once has no short line but its last.
+            let lines: Vec<&str> = help.lines().collect();
+            for pair in
+                lines.windows(2).filter(|pair| pair.iter().all(|line| !line.starts_with(' ') && !line.is_empty()))
+            {
+                let next = pair[1].split(' ').next().unwrap_or_default();
+                let is_heading = pair[0].ends_with(':') || pair[0].starts_with("Usage");
+                assert!(is_heading || pair[0].len() + next.len() >= 72, "{path}: {pair:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn options_of_the_log_have_a_heading_of_their_own() {
+        let mut whole = command();
+        whole.build();
+        let mut status = whole.find_subcommand("status").cloned().unwrap();
+        let text = status.render_long_help().to_string();
+        let (own, logging) = text.split_once("Logging:").expect("a heading");
+        assert!(!own.contains("--log") && logging.contains("--log-format"), "{text}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Origins that grow while they are served.
+
+use super::Served;
+use crate::control::protocol::Outcome;
+use crate::origins::origin_of;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use std::sync::Arc;
+
+impl Served {
+    /// Has a volume be as large as its origin is now. Clients see it when they connect again.
+    ///
+    /// # Errors
+    /// The origin cannot grow while it is served, has become smaller, or is too large for the cache.
+    pub async fn grow(self: &Arc<Self>, name: &str) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        let _turn = super::operate::Turn::take(&export)?;
+        let what = format!("volume {name}");
+        let before = export.volume.size_bytes();
+        let named = origin_of(&export.origin)?;
+        let Some(device) = named.open_again(export.volume.read_only(), export.emulate_disk)? else {
+            return Err(Error::new(what, "objects of a store do not grow").or("copy it to a larger one: nitro cos"));
+        };
+        let size_bytes = nitro_port::Device::geometry(&device).size_bytes;
+        if size_bytes < before {
+            let why = format!("its origin had {before} bytes and has {size_bytes}");
+            return Err(Error::new(what, why).or("give it back what was cut off"));
+        }
+        if size_bytes == before {
+            let message = format!("{what}: its origin has {} as before", Size(before));
+            return Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() });
+        }
+        let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("see nitro status");
+        export.entry.cache.check_origin_size(size_bytes).map_err(fail)?;
+        export.volume.origin().replace(device);
+        if let Some(lease) = export.volume.origin().lease() {
+            lease.grow(size_bytes).await?;
+        }
+        export.volume.grow(size_bytes).await.map_err(fail)?;
+        export.entry.cache.sync().await.map_err(fail)?;
+        let message = format!(
+            "{what}: {} from now on, {} before; clients see it when they connect again",
+            Size(size_bytes),
+            Size(before)
+        );
+        tracing::info!("{message}");
+        Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() })
+    }
+}

@@ -1,0 +1,201 @@
+//! The configuration that is in force, and where it came from.
+
+use crate::config::{Config, ConfigError, KeyPath, Scope, edited};
+use nitro_console::error::Error;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use toml::{Table, Value};
+
+/// Where a server has its configuration from.
+pub struct Source {
+    /// The file.
+    pub file: PathBuf,
+    /// Makes a configuration of its text, as the server was told to: with what its command line overrides.
+    #[expect(clippy::type_complexity, reason = "a function that is kept")]
+    pub parse: Box<dyn Fn(&str) -> Result<Config, ConfigError> + Send + Sync>,
+}
+
+impl Source {
+    fn read(&self) -> Result<String, Error> {
+        fs::read_to_string(&self.file).map_err(|e| Error::new(self.file.display(), e).or("nothing was changed"))
+    }
+
+    fn config(&self, text: &str) -> Result<Config, Error> {
+        (self.parse)(text).map_err(|e| e.in_file(&self.file))
+    }
+}
+
+/// What is in force, section by section.
+pub struct InForce {
+    /// `None`: all was said on the command line.
+    pub source: Option<Source>,
+    table: Mutex<Table>,
+    /// One change at a time.
+    pub(super) turn: futures_util::lock::Mutex<()>,
+}
+
+/// What a configuration would change.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Differences {
+    /// Volumes that are not there any more.
+    pub(super) volumes_gone: Vec<String>,
+    /// Volumes that are there now.
+    pub(super) volumes_new: Vec<String>,
+    /// Caches that are there now, or not any more.
+    pub(super) caches: Vec<String>,
+    /// Keys with another value, of sections that stay.
+    pub(super) keys: Vec<KeyPath>,
+}
+
+impl InForce {
+    /// What `text` says is in force; empty where all was said on the command line.
+    pub(super) fn new(source: Option<Source>) -> Result<Self, Error> {
+        let table = match &source {
+            Some(source) => table_of(&source.read()?)?,
+            None => Table::new(),
+        };
+        Ok(Self { source, table: Mutex::new(table), turn: futures_util::lock::Mutex::new(()) })
+    }
+
+    /// The file as it is now.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be used.
+    pub(super) fn read_again(&self) -> Result<(Table, Config), Error> {
+        let source = self.source.as_ref().ok_or_else(|| {
+            Error::new("configuration", "the server was started without a configuration file")
+                .or("change it with nitro set, nitro volume and nitro cache")
+        })?;
+        let text = source.read()?;
+        Ok((table_of(&text)?, source.config(&text)?))
+    }
+
+    /// What is in force with one key changed; `volumes` and `caches` are those that are served, for a server without a file.
+    pub(super) fn with(
+        &self,
+        path: &KeyPath,
+        value: &str,
+        served: impl FnOnce() -> Table,
+    ) -> Result<(Table, Config), Error> {
+        let table = match &self.source {
+            Some(_) => self.table.lock().clone(),
+            None => served(),
+        };
+        let text = toml::to_string(&table).map_err(|e| Error::new("configuration", e))?;
+        let text = edited(&text, path, value)?;
+        let config = match &self.source {
+            Some(source) => (source.parse)(&text),
+            None => Config::parse(&text),
+        };
+        let config = config.map_err(|e| Error::new(path, ConfigError { line: None, ..e }))?;
+        Ok((table_of(&text)?, config))
+    }
+
+    /// What would change if `next` were in force.
+    pub(super) fn differences(&self, next: &Table) -> Differences {
+        let now = self.table.lock();
+        let mut found = Differences::default();
+        let names = |table: &Table, scope: Scope| -> BTreeSet<String> {
+            table
+                .get(scope.as_str())
+                .and_then(Value::as_table)
+                .into_iter()
+                .flat_map(|all| all.keys().cloned())
+                .collect()
+        };
+        let (volumes, next_volumes) = (names(&now, Scope::Volume), names(next, Scope::Volume));
+        found.volumes_gone = volumes.difference(&next_volumes).cloned().collect();
+        found.volumes_new = next_volumes.difference(&volumes).cloned().collect();
+        let (caches, next_caches) = (names(&now, Scope::Cache), names(next, Scope::Cache));
+        found.caches = caches.symmetric_difference(&next_caches).cloned().collect();
+        let sections = [(Scope::Server, vec![String::new()])].into_iter().chain([
+            (Scope::Cache, caches.intersection(&next_caches).cloned().collect()),
+            (Scope::Volume, volumes.intersection(&next_volumes).cloned().collect::<Vec<_>>()),
+        ]);
+        for (scope, names) in sections {
+            for name in names {
+                let (before, after) = (section(&now, scope, &name), section(next, scope, &name));
+                let keys: BTreeSet<_> = before.into_iter().chain(after).flat_map(Table::keys).collect();
+                let differs = |key: &&String| before.and_then(|t| t.get(*key)) != after.and_then(|t| t.get(*key));
+                let paths = keys.into_iter().filter(differs).filter_map(|key| {
+                    let setting = crate::config::Setting::find(scope, key)?;
+                    Some(KeyPath { scope, name: name.clone(), setting })
+                });
+                found.keys.extend(paths);
+            }
+        }
+        found
+    }
+
+    /// Takes a key over that has changed.
+    pub(super) fn adopt_key(&self, next: &Table, path: &KeyPath) {
+        let value = section(next, path.scope, &path.name).and_then(|table| table.get(path.setting.key)).cloned();
+        let mut now = self.table.lock();
+        let scope = now.entry(path.scope.as_str()).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(scope) = scope else { return };
+        let table = match path.scope {
+            Scope::Server => scope,
+            _ => match scope.entry(path.name.clone()).or_insert_with(|| Value::Table(Table::new())) {
+                Value::Table(table) => table,
+                _ => return,
+            },
+        };
+        match value {
+            Some(value) => drop(table.insert(path.setting.key.to_owned(), value)),
+            None => drop(table.remove(path.setting.key)),
+        }
+    }
+
+    /// Takes a volume over that has come or gone.
+    pub(super) fn adopt_volume(&self, next: &Table, name: &str) {
+        let volume = section(next, Scope::Volume, name).cloned();
+        let mut now = self.table.lock();
+        let all = now.entry(Scope::Volume.as_str()).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(all) = all else { return };
+        match volume {
+            Some(volume) => drop(all.insert(name.to_owned(), Value::Table(volume))),
+            None => drop(all.remove(name)),
+        }
+    }
+}
+
+fn table_of(text: &str) -> Result<Table, Error> {
+    text.parse().map_err(|e: toml::de::Error| Error::new("configuration", e.message()))
+}
+
+fn section<'a>(table: &'a Table, scope: Scope, name: &str) -> Option<&'a Table> {
+    let all = table.get(scope.as_str())?.as_table()?;
+    if scope == Scope::Server { Some(all) } else { all.get(name)?.as_table() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_force(text: &str) -> InForce {
+        InForce { source: None, table: Mutex::new(table_of(text).unwrap()), turn: futures_util::lock::Mutex::new(()) }
+    }
+
+    #[test]
+    fn what_changes_is_told_by_section_and_key_until_it_is_taken_over() {
+        let now =
+            in_force("[cache.a]\npath = \"a\"\nram = 1\n[volume.v]\norigin = \"v\"\n[volume.w]\norigin = \"w\"\n");
+        let next = table_of(
+            "[server]\nthreads = 1\n[cache.a]\npath = \"a\"\ndirty_max = 50\n[cache.b]\npath = \"b\"\n[volume.v]\norigin = \"v\"\n\
+             mode = \"write-back\"\n[volume.x]\norigin = \"x\"\n",
+        )
+        .unwrap();
+        let found = now.differences(&next);
+        let keys: Vec<_> = found.keys.iter().map(KeyPath::to_string).collect();
+        assert_eq!(keys, ["server.threads", "cache.a.dirty_max", "cache.a.ram", "volume.v.mode"]);
+        assert_eq!(
+            (found.volumes_gone, found.volumes_new, found.caches),
+            (vec!["w".into()], vec!["x".into()], vec!["b".into()])
+        );
+        found.keys.iter().for_each(|path| now.adopt_key(&next, path));
+        ["w", "x"].into_iter().for_each(|name| now.adopt_volume(&next, name));
+        assert_eq!(now.differences(&next), Differences { caches: vec!["b".into()], ..Differences::default() });
+    }
+}

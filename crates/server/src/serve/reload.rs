@@ -1,0 +1,300 @@
+//! Taking over what has changed in the configuration while it is in force.
+
+use super::Served;
+use super::caches::CacheEntry;
+use super::in_force::Differences;
+use super::volumes;
+use crate::classes::ClassTable;
+use crate::config::{CacheConfig, CacheStore, Config, Effect, KeyPath, Scope};
+use crate::control::protocol::{Changed, Done, Outcome};
+use crate::origins::origin_of;
+use nitro_console::error::Error;
+use nitro_engine::WriteMode;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use toml::{Table, Value};
+
+/// How a change went, for those who asked for it.
+fn changed(what: impl ToString, done: Result<(), Error>) -> Changed {
+    match done {
+        Ok(()) => Changed { what: what.to_string(), done: Done::Applied, message: String::new() },
+        Err(error) => Changed { what: what.to_string(), done: Done::Failed, message: error.to_string() },
+    }
+}
+
+fn needs_restart(what: impl ToString, why: &str) -> Changed {
+    Changed { what: what.to_string(), done: Done::Restart, message: why.to_owned() }
+}
+
+/// What became of all changes, in a line.
+fn summary(changes: Vec<Changed>) -> Outcome {
+    let count = |done| changes.iter().filter(|change| change.done == done).count();
+    let message = match (count(Done::Applied), count(Done::Restart), count(Done::Failed)) {
+        (0, 0, 0) => "configuration: nothing has changed".to_owned(),
+        (applied, restart, failed) => {
+            let mut parts = vec![format!("{applied} applied")];
+            parts.extend((restart > 0).then(|| format!("{restart} need a restart")));
+            parts.extend((failed > 0).then(|| format!("{failed} failed")));
+            format!("configuration: {}", parts.join(", "))
+        }
+    };
+    Outcome { message, changes, ..Outcome::default() }
+}
+
+impl Served {
+    /// Reads the configuration file again, and takes over what has changed in it.
+    ///
+    /// # Errors
+    /// There is no file, or it cannot be used: then nothing has changed.
+    pub async fn reload(self: &Arc<Self>) -> Result<Outcome, Error> {
+        let _turn = self.in_force.turn.lock().await;
+        let (table, config) = self.in_force.read_again()?;
+        let mut changes = Box::pin(self.take_over(&table, &config)).await;
+        changes.extend(self.reload_classes(&config));
+        let outcome = summary(changes);
+        tracing::info!("{}", outcome.message);
+        for change in &outcome.changes {
+            match change.done {
+                Done::Applied => tracing::info!("{}: in force", change.what),
+                Done::Restart => tracing::warn!("{}: from the next start on: {}", change.what, change.message),
+                Done::Failed => tracing::error!("{}: {}", change.what, change.message),
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn take_over(self: &Arc<Self>, table: &Table, config: &Config) -> Vec<Changed> {
+        let Differences { volumes_gone, volumes_new, caches, keys } = self.in_force.differences(table);
+        let mut changes: Vec<_> = caches
+            .into_iter()
+            .map(|name| needs_restart(format_args!("cache.{name}"), "caches are opened when the server starts"))
+            .collect();
+        for name in volumes_gone {
+            let removed = match self.volume(&name) {
+                Some(_) => self.remove(&name, false).await.map(drop),
+                None => Ok(()),
+            };
+            if removed.is_ok() {
+                self.in_force.adopt_volume(table, &name);
+            }
+            changes.push(changed(format_args!("volume.{name}: removed"), removed));
+        }
+        for name in volumes_new {
+            let added = self.add_configured(&name, config).await;
+            if added.is_ok() {
+                self.in_force.adopt_volume(table, &name);
+            }
+            changes.push(changed(format_args!("volume.{name}: added"), added));
+        }
+        for path in keys {
+            changes.push(self.take_over_key(&path, table, config).await);
+        }
+        changes
+    }
+
+    async fn take_over_key(self: &Arc<Self>, path: &KeyPath, table: &Table, config: &Config) -> Changed {
+        match path.setting.effect {
+            Effect::Live => {}
+            Effect::Restart => return needs_restart(path, "it is read when the server starts"),
+            Effect::Made => return needs_restart(path, "a cache keeps what it was made with; format makes it anew"),
+        }
+        match Box::pin(self.apply(path, config)).await {
+            Ok(()) => {
+                self.in_force.adopt_key(table, path);
+                changed(path, Ok(()))
+            }
+            Err(Refused::Restart(why)) => needs_restart(path, why),
+            Err(Refused::Failed(error)) => changed(path, Err(error)),
+        }
+    }
+
+    /// Changes one setting until the server ends.
+    ///
+    /// # Errors
+    /// There is no such section, or no such value.
+    pub async fn set_key(self: &Arc<Self>, path: &KeyPath, value: &str) -> Result<Outcome, Error> {
+        let _turn = self.in_force.turn.lock().await;
+        let (table, config) = self.in_force.with(path, value, || self.as_table())?;
+        let change = self.take_over_key(path, &table, &config).await;
+        if change.done == Done::Failed {
+            return Err(Error::told(&change.message));
+        }
+        let message = match change.done {
+            Done::Applied => format!("{path} = {value}, until the server ends"),
+            _ => format!("{path}: {}", change.message),
+        };
+        tracing::info!("{message}");
+        Ok(Outcome { message, changes: vec![change], ..Outcome::default() })
+    }
+
+    /// What is served, for a server whose command line said all.
+    fn as_table(&self) -> Table {
+        let text = |path: &PathBuf| Value::from(path.display().to_string());
+        let caches = self.caches.iter().map(|(name, entry)| {
+            let live = entry.cache.live();
+            let mut table = Table::from_iter([
+                ("path".to_owned(), entry.path.as_ref().map_or(Value::from("none"), text)),
+                ("dirty_start".to_owned(), Value::from(i64::from(live.dirty_start_percent))),
+                ("dirty_max".to_owned(), Value::from(i64::from(live.dirty_max_percent))),
+            ]);
+            if let Some(endurance) = live.endurance {
+                let rated = format!("{}TBW", endurance.rated_bytes as f64 / 1e12);
+                table.insert("endurance".to_owned(), Value::from(rated));
+            }
+            (name.clone(), Value::Table(table))
+        });
+        let volumes = self.all().into_iter().map(|export| {
+            let share = export.volume.dirty_share();
+            let mut table = Table::from_iter([
+                ("origin".to_owned(), text(&export.origin)),
+                ("cache".to_owned(), Value::from(export.entry.name.clone())),
+                ("dirty_share_max".to_owned(), Value::from(i64::from(share.max_percent))),
+            ]);
+            if let Some(min) = share.min_percent {
+                table.insert("dirty_share_min".to_owned(), Value::from(i64::from(min)));
+            }
+            (export.name.clone(), Value::Table(table))
+        });
+        Table::from_iter([
+            ("cache".to_owned(), Value::Table(Table::from_iter(caches))),
+            ("volume".to_owned(), Value::Table(Table::from_iter(volumes))),
+        ])
+    }
+
+    /// Serves a volume that the configuration has now.
+    async fn add_configured(self: &Arc<Self>, name: &str, config: &Config) -> Result<(), Error> {
+        if self.volume(name).is_some() {
+            return Ok(());
+        }
+        let entry = self.cache(config.cache_of(name)?)?;
+        let Some(volume) = config.volumes.get(name) else { return Ok(()) };
+        let mode = config.mode_of(name);
+        let origin = origin_of(&volume.origin)?.open(name, volume).await?;
+        let verdict = volumes::judge(&entry, name, volume, &origin, false).await?;
+        let export = volumes::admit(&entry, name, volume, mode, origin, verdict).await?;
+        self.take(Arc::new(export));
+        Ok(())
+    }
+
+    async fn apply(self: &Arc<Self>, path: &KeyPath, config: &Config) -> Result<(), Refused> {
+        match path.scope {
+            Scope::Server => self.apply_server(path.setting.key, config),
+            Scope::Cache => self.apply_cache(&path.name, path.setting.key, config).await,
+            Scope::Volume => self.apply_volume(&path.name, path.setting.key, config).await,
+        }
+    }
+
+    fn apply_server(&self, key: &str, config: &Config) -> Result<(), Refused> {
+        let server = &config.server;
+        match key {
+            "destage_on_exit" => {
+                self.destage_on_exit.store(server.destage_on_exit.unwrap_or(true), Ordering::SeqCst);
+                Ok(())
+            }
+            // RAM for more was not set aside.
+            "max_connections" if server.connections_max() > self.limits.connections => {
+                Err(Refused::Restart("RAM is set aside for the clients that there may be when the server starts"))
+            }
+            _ => {
+                self.connections.set_limits(server);
+                Ok(())
+            }
+        }
+    }
+
+    async fn apply_cache(self: &Arc<Self>, name: &str, key: &str, config: &Config) -> Result<(), Refused> {
+        let entry = self.cache(name)?;
+        let Some(wanted) = config.caches.get(name) else { return Ok(()) };
+        match key {
+            "mode" => {
+                for export in self.all().iter().filter(|export| export.entry.name == name) {
+                    let own = config.volumes.get(&export.name).is_none_or(|volume| volume.mode.is_some());
+                    if !own {
+                        self.go_to(&export.name, config).await?;
+                    }
+                }
+                Ok(())
+            }
+            "size" => match wanted.size {
+                Some(size) => Ok(self.resize(name, size.0).await.map(drop)?),
+                None => Ok(()),
+            },
+            "classes" => Ok(entry.open_classes(wanted)?),
+            _ => Ok(entry.set_live(key, wanted)?),
+        }
+    }
+
+    async fn apply_volume(self: &Arc<Self>, name: &str, key: &str, config: &Config) -> Result<(), Refused> {
+        let export = self.named(name)?;
+        let Some(wanted) = config.volumes.get(name) else { return Ok(()) };
+        match key {
+            "mode" => return Ok(self.go_to(name, config).await?),
+            "class" => export.volume.set_class(wanted.class()),
+            "write_policy" => export.volume.set_write_policy(wanted.write_policy.unwrap_or_default()),
+            _ => export.volume.set_dirty_share(wanted.dirty_share()),
+        }
+        Ok(())
+    }
+
+    /// Has a volume write as the configuration says.
+    async fn go_to(&self, name: &str, config: &Config) -> Result<(), Error> {
+        let mode = WriteMode::from(config.mode_of(name));
+        match self.named(name)?.volume.mode() == mode {
+            true => Ok(()),
+            false => self.set_mode(name, mode).await.map(drop),
+        }
+    }
+
+    /// Takes over what has changed in the files of classes.
+    fn reload_classes(&self, config: &Config) -> Vec<Changed> {
+        let named = self.caches.values().filter_map(|entry| Some((entry, config.caches.get(&entry.name)?)));
+        let reloaded = named.filter(|(_, wanted)| wanted.classes.is_some()).filter_map(|(entry, wanted)| {
+            let what = format!("cache.{}.classes", entry.name);
+            match ClassTable::open(wanted.classes.as_deref()?) {
+                Ok(table) if table == entry.classes.table() => None,
+                Ok(_) => Some(changed(what, entry.open_classes(wanted))),
+                Err(error) => Some(changed(what, Err(error))),
+            }
+        });
+        reloaded.collect()
+    }
+}
+
+/// Why a setting is not changed.
+enum Refused {
+    Restart(&'static str),
+    Failed(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl CacheEntry {
+    /// Changes one of the settings that the cache looks at while it is in use.
+    fn set_live(&self, key: &str, wanted: &CacheConfig) -> Result<(), Error> {
+        let settings = self.cache.settings();
+        let other = wanted.engine_settings(settings.manager.cache_bytes);
+        let mut live = self.cache.live();
+        match key {
+            "compression" => live.compression = other.compression,
+            "dirty_start" => live.dirty_start_percent = other.dirty_start_percent,
+            "dirty_max" => live.dirty_max_percent = other.dirty_max_percent,
+            "dirty_age" => live.dirty_age = other.dirty_age,
+            "dirty_wait" => live.dirty_wait = other.dirty_wait,
+            "origin_timeout" => live.origin_timeout = other.origin_timeout,
+            "endurance" | "drive_size" => live.endurance = other.endurance,
+            _ => return Err(Error::new(key, "it cannot be changed while it is in force").or("restart the server")),
+        }
+        let classes = self.classes.table().classes;
+        let checked = classes.check(&settings.manager, live.dirty_max_percent);
+        checked.map_err(|error| Error::new(format_args!("cache {}", self.name), error))?;
+        if wanted.path != CacheStore::None {
+            self.cache.set_live(&live);
+        }
+        Ok(())
+    }
+}
