@@ -181,9 +181,10 @@ impl CacheManager {
     }
 
     /// Leaves of all survivors of a unit what may be copied forward: the hottest, in the order in which they lie.
-    pub fn choose_survivors(&self, found: &mut Vec<Survivor>) {
+    pub fn choose_survivors(&self, leaving: &Leaving, found: &mut Vec<Survivor>) {
         let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
-        let bytes_max = u64::from(self.settings.weu_bytes) * u64::from(self.thrift.forward_percent) / 100;
+        let percent = self.thrift.forward_percent_of(leaving.shelf.lane);
+        let bytes_max = u64::from(self.settings.weu_bytes) * u64::from(percent) / 100;
         if found.iter().map(bytes).sum::<u64>() <= bytes_max {
             return;
         }
