@@ -74,7 +74,8 @@ impl CacheEntry {
     fn set_classes(&self, table: ClassTable, message: &str) -> Result<Outcome, Error> {
         let what = format!("cache {}", self.name);
         let settings = self.cache.settings();
-        let checked = table.classes.check(&settings.manager, settings.dirty_max_percent);
+        let pinned = self.cache.pinned_extents().0;
+        let checked = table.classes.check_with_pins(&settings.manager, settings.dirty_max_percent, pinned);
         checked.map_err(|error| Error::new(&what, error))?;
         let kept = match &self.classes.file {
             Some(file) => {
