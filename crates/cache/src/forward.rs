@@ -65,20 +65,22 @@ pub struct Leaving {
     shelf: Shelf,
     /// Whether classes may have something survive that the policy of eviction gives up.
     has_bands: bool,
+    /// Whether it holds pinned extents.
+    has_pinned: bool,
 }
 
 impl Leaving {
     /// Whether anything may survive.
     #[must_use]
     pub const fn keeps_any(&self) -> bool {
-        self.keep.heat_min <= HEAT_MAX || self.has_bands
+        self.keep.heat_min <= HEAT_MAX || self.has_bands || self.has_pinned
     }
 
     /// Where a survivor goes.
     #[must_use]
     pub fn shelf_of(&self, survivor: &Survivor) -> Shelf {
         let lane = match self.shelf.lane {
-            Lane::Side | Lane::Dirty if survivor.heat < self.keep.main_min => Lane::Side,
+            Lane::Side | Lane::Dirty if survivor.heat < self.keep.main_min && !survivor.pinned => Lane::Side,
             Lane::Main | Lane::Side | Lane::Dirty => Lane::Main,
         };
         Shelf { lane, band: survivor.band }
@@ -95,6 +97,8 @@ pub struct Survivor {
     heat: u8,
     /// The band of its class.
     band: Band,
+    /// It is copied whatever it is worth.
+    pinned: bool,
 }
 
 /// Where the extents of a filling went that is gone.
@@ -158,7 +162,8 @@ impl CacheManager {
         let shelf = Shelf { lane: if has_lanes { lane } else { Lane::Main }, band };
         let keep = if self.thrift.forward_percent == 0 { Keep::NOTHING } else { victim.keep };
         let has_bands = self.rules.bands() > 1 && self.thrift.forward_percent > 0;
-        Some(Leaving { weu, generation: self.weus.generation(weu), keep, shelf, has_bands })
+        let has_pinned = self.weus.kept(weu) > 0;
+        Some(Leaving { weu, generation: self.weus.generation(weu), keep, shelf, has_bands, has_pinned })
     }
 
     /// Adds what survives among the next entries of a leaving unit from `from` on; says where to go on, `None`: there are no more.
@@ -169,29 +174,34 @@ impl CacheManager {
             let (heat, band) = (self.weus.heat(weu, entry), self.band(self.weus.class_of(weu, entry)));
             // What is in a unit of a lower band than its own, as dirty extents are, comes to its own.
             let is_above = leaving.has_bands && band > leaving.shelf.band;
-            if (heat >= leaving.keep.heat_min && band >= leaving.shelf.band || is_above)
+            let is_worth_it = heat >= leaving.keep.heat_min && band >= leaving.shelf.band || is_above;
+            if (is_worth_it || leaving.has_pinned)
                 && let Some(key) = self.weus.key(weu, entry)
+                && let pinned = leaving.has_pinned
+                && self.is_pinned(key)
+                && (is_worth_it || pinned)
                 && self.find(key) == Some(Reference::Base(weu, entry))
                 && let Some(location) = self.weus.location(weu, entry)
             {
-                found.push(Survivor { key, location, heat, band });
+                found.push(Survivor { key, location, heat, band, pinned });
             }
         }
         (from < end).then_some(end)
     }
 
-    /// Leaves of all survivors of a unit what may be copied forward: the hottest, in the order in which they lie.
-    pub fn choose_survivors(&self, found: &mut Vec<Survivor>) {
+    /// Leaves of all survivors of a unit what may be copied forward: the pinned ones and the hottest, in the order in which they lie.
+    pub fn choose_survivors(&self, leaving: &Leaving, found: &mut Vec<Survivor>) {
         let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
-        let bytes_max = u64::from(self.settings.weu_bytes) * u64::from(self.thrift.forward_percent) / 100;
+        let percent = self.thrift.forward_percent_of(leaving.shelf.lane);
+        let bytes_max = u64::from(self.settings.weu_bytes) * u64::from(percent) / 100;
         if found.iter().map(bytes).sum::<u64>() <= bytes_max {
             return;
         }
-        found.sort_by_key(|survivor| std::cmp::Reverse(survivor.heat));
+        found.sort_by_key(|survivor| std::cmp::Reverse((survivor.pinned, survivor.heat)));
         let mut taken = 0;
         found.retain(|survivor| {
             taken += bytes(survivor);
-            taken <= bytes_max
+            survivor.pinned || taken <= bytes_max
         });
         found.sort_by_key(|survivor| survivor.location.entry);
     }
@@ -228,6 +238,8 @@ impl CacheManager {
         self.files.insert(survivor.key, Reference::Base(into, location.entry));
         self.weus.unrefer(old.weu, old.entry, |_| true);
         self.weus.refer(into, location.entry);
+        self.note_base(survivor.key, old.weu, false);
+        self.note_base(survivor.key, into, true);
         self.classify(&location, class);
         let heat = match leaving.keep.cooling {
             Cooling::None => survivor.heat,

@@ -18,6 +18,7 @@ mod location;
 mod lru_map;
 mod manager;
 pub mod pattern;
+pub mod pins;
 mod resize;
 mod restore;
 pub mod settings;

@@ -11,6 +11,7 @@ use crate::fingerprint_index::{FingerprintIndex, Target};
 use crate::forward::Forwardings;
 use crate::gone::{Departed, Gone};
 use crate::location::Location;
+use crate::pins::Pins;
 use crate::restore::Restore;
 use crate::settings::{SettingError, Settings};
 use crate::stats::Stats;
@@ -56,6 +57,7 @@ pub struct CacheManager {
     pub(crate) restore: Restore,
     pub(crate) thrift: Thrift,
     pub(crate) rules: ClassRules,
+    pub(crate) pins: Pins,
     /// Contents that were asked for admission, which chance goes by.
     pub(crate) asked: u64,
     /// The version of the last change.
@@ -104,6 +106,7 @@ impl CacheManager {
             restore: Restore::default(),
             thrift: Thrift::NONE,
             rules: ClassRules::default(),
+            pins: Pins::default(),
             asked: 0,
             version: 0,
             admission,
@@ -184,8 +187,11 @@ impl CacheManager {
     }
 
     /// Steps 2 and 5 of the insertion for a duplicate: if content of that fingerprint is cached, points `key` to it
-    /// and refreshes its place in both replacement orders.
+    /// and refreshes its place in both replacement orders. A [pinned](crate::pins) extent has content of its own.
     pub fn insert_duplicate(&mut self, key: ExtentKey, fingerprint: &Fingerprint) -> Option<Location> {
+        if self.pins.has(key) {
+            return None;
+        }
         let location = self.lookup_fingerprint(fingerprint)?;
         self.count_duplicate(key, location);
         Some(location)
@@ -199,7 +205,7 @@ impl CacheManager {
         fingerprint: &Fingerprint,
         (weu, generation, entry): (WeuId, Generation, u16),
     ) -> Option<Location> {
-        let location = self.location(weu, generation, entry)?;
+        let location = self.location(weu, generation, entry).filter(|_| !self.pins.has(key))?;
         self.note_fingerprint(fingerprint, Target::new(weu, entry, generation));
         self.weus.touch(weu, entry);
         self.count_duplicate(key, location);
@@ -344,7 +350,8 @@ impl CacheManager {
     /// Begins to forget a WEU that could not be written; its slot is not used again. To be followed by
     /// [`evict_step`](Self::evict_step)s.
     pub fn begin_retiring(&mut self, weu: WeuId) {
-        self.weus.begin_clearing(weu, SlotState::Retired);
+        let kept = self.weus.begin_clearing(weu, SlotState::Retired);
+        self.pins.note_gone(kept);
     }
 
     /// Counters and gauges as of now.
@@ -404,6 +411,7 @@ impl CacheManager {
         }
         self.weus.refer(weu, entry);
         if base {
+            self.note_base(key, weu, true);
             return self.files.insert(key, Reference::Base(weu, entry));
         }
         let dirty = &self.dirty;
@@ -431,6 +439,9 @@ impl CacheManager {
             Reference::Base(weu, entry) => {
                 self.weus.unrefer(weu, entry, |_| true);
                 self.weus.set_heat(weu, entry, 0);
+                if self.weus.is_filled(weu) {
+                    self.note_base(key, weu, false);
+                }
                 self.note_forgotten(key);
             }
         }

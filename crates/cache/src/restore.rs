@@ -193,10 +193,12 @@ impl CacheManager {
             }
             return false;
         }
+        let key = entry.key;
         if let Reference::Base(weu, entry) = reference {
             self.weus.refer(weu, entry);
+            self.note_base(key, weu, true);
         }
-        self.files.insert(entry.key, reference);
+        self.files.insert(key, reference);
         true
     }
 
@@ -213,12 +215,14 @@ impl CacheManager {
                         Some(old @ Reference::Base(weu, entry)) => {
                             self.files.remove(key, old);
                             self.weus.unrefer(weu, entry, |_| true);
+                            self.note_base(key, weu, false);
                             self.restore.untold.insert(weu);
                         }
                         Some(old) => self.drop_reference(key, old),
                         None => {}
                     }
                     let reference = if base {
+                        self.note_base(key, weu, true);
                         Reference::Base(weu, entry)
                     } else {
                         self.weus.share(weu, entry);

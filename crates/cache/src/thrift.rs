@@ -3,10 +3,14 @@
 //! What costs the fewest hits is given up first: new content that nobody used again while it waited in RAM (Kangaroo, SOSP'21, §4.2:
 //! admission before the flash), then what is copied forward, and then other content by chance. docs/PERFORMANCE.md has what that costs.
 
+use crate::admission::Lane;
+
 /// Shares are of so many.
 const WHOLE: u16 = 256;
-/// The most that is copied forward of a unit, in percent of its bytes: each new byte then costs at most four.
-const FORWARD_PERCENT_MAX: u8 = 75;
+/// The most that is copied forward of a main unit, in percent of its bytes: each new byte then costs at most seven.
+const FORWARD_PERCENT_MAX: u8 = 85;
+/// The most of one on probation.
+const FORWARD_NEW_PERCENT_MAX: u8 = 75;
 /// Above it only new content is refused that nobody used again; below, less is copied forward.
 const NEW_UNTIL: f64 = 0.4;
 /// Below it, other content is refused, too.
@@ -46,6 +50,14 @@ impl Thrift {
             new_refused: refused(part(1.0, NEW_UNTIL)),
             known_refused: refused(part(FORWARD_UNTIL, 0.0)),
             forward_percent: (part(NEW_UNTIL, FORWARD_UNTIL) * f64::from(FORWARD_PERCENT_MAX)) as u8,
+        }
+    }
+
+    /// The most that is copied forward of a unit of a lane, in percent of its bytes.
+    pub(crate) fn forward_percent_of(self, lane: Lane) -> u8 {
+        match lane {
+            Lane::Main => self.forward_percent,
+            Lane::Side | Lane::Dirty => self.forward_percent.min(FORWARD_NEW_PERCENT_MAX),
         }
     }
 

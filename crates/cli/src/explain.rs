@@ -37,6 +37,9 @@ fn render(explained: &Explanation) -> String {
     if *in_ram {
         lines.push(("RAM cache", "has it".to_owned()));
     }
+    if explained.pinned {
+        lines.push(("pinned", "it stays in the cache once it is there".to_owned()));
+    }
     if *pending {
         lines.push(("insertion", "it is on its way into the cache".to_owned()));
     }

@@ -16,6 +16,7 @@ mod explain;
 mod generate;
 mod index;
 mod iostat;
+mod pins;
 mod reproduce;
 mod shares;
 mod sim;
@@ -56,6 +57,9 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Iostat(args) => iostat::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Flush(args) => volume::flush(args),
+        Command::Pin(args) => pins::pin(args, true),
+        Command::Unpin(args) => pins::pin(args, false),
+        Command::Pins { control, output } => pins::list(control, *output),
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),
         Command::Class { command } => classes::run(command),

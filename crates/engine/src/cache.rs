@@ -121,6 +121,8 @@ pub struct Cache<F, C> {
     pub(crate) regions: Regions,
     pub(crate) doubts: Doubts,
     pub(crate) volumes: Registry,
+    /// Held while pins change.
+    pub(crate) pinning: futures_util::lock::Mutex<()>,
     /// What a restart has yet to bring back.
     pub(crate) recovery: Mutex<Option<State>>,
     witness: Mutex<Option<Witness>>,
@@ -280,6 +282,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             regions: Regions::new(budget.regions_max),
             doubts: Doubts::new(settings.crash_memory),
             volumes: Registry::default(),
+            pinning: futures_util::lock::Mutex::default(),
             recovery: Mutex::default(),
             witness: Mutex::default(),
             classifiers: Classifiers::default(),

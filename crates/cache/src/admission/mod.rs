@@ -257,11 +257,14 @@ impl CacheManager {
             self.show_victim();
         }
         let has_lanes = self.settings.admission.lanes(self.weus.len()) > 1;
-        let admitted = self
-            .is_allocated(key, from)
-            .then(|| self.admission.admit(key, from))
-            .flatten()
-            .filter(|admitted| !self.is_spared(key, from, *admitted));
+        let admitted = match self.pins.has(key) {
+            true => Some(Admitted::MAIN),
+            false => self
+                .is_allocated(key, from)
+                .then(|| self.admission.admit(key, from))
+                .flatten()
+                .filter(|admitted| !self.is_spared(key, from, *admitted)),
+        };
         if admitted.is_none() {
             self.stats.rejections += 1;
             self.note_gone(key, Gone::Refused);

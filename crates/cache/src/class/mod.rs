@@ -213,6 +213,14 @@ impl Classes {
     /// # Errors
     /// [`ClassError`].
     pub fn check(&self, settings: &Settings, dirty_percent: u8) -> Result<(), ClassError> {
+        self.check_with_pins(settings, dirty_percent, 0)
+    }
+
+    /// As [`check`](Self::check), beside so many pinned extents.
+    ///
+    /// # Errors
+    /// [`ClassError`].
+    pub fn check_with_pins(&self, settings: &Settings, dirty_percent: u8, pinned: u64) -> Result<(), ClassError> {
         for class in ClassId::all() {
             let ClassPolicy { min_percent, max_percent, .. } = *self.of(class);
             if min_percent > max_percent || max_percent > 100 || max_percent == 0 {
@@ -220,13 +228,14 @@ impl Classes {
             }
         }
         let minimums = self.0.iter().map(|policy| u64::from(policy.min_percent)).sum::<u64>();
-        if minimums == 0 {
+        if minimums == 0 && pinned == 0 {
             return Ok(());
         }
         let open = Settings { classes: *self, ..*settings }.open_max(settings.weu_count()) + 1;
         let open = (u64::from(open) * 100).div_ceil(u64::from(settings.weu_count()));
-        if minimums + u64::from(dirty_percent) + open > RESERVED_PERCENT_MAX {
-            return Err(ClassError::Promised { minimums, dirty: dirty_percent, open });
+        let pins = crate::pins::percent(pinned, settings.extents_raw());
+        if minimums.saturating_add(pins) + u64::from(dirty_percent) + open > RESERVED_PERCENT_MAX {
+            return Err(ClassError::Promised { minimums, pins, dirty: dirty_percent, open });
         }
         Ok(())
     }
@@ -263,6 +272,8 @@ pub enum ClassError {
     Promised {
         /// All minimums.
         minimums: u64,
+        /// What is pinned.
+        pins: u64,
         /// What dirty extents may take.
         dirty: u8,
         /// What open units take.
@@ -278,10 +289,15 @@ impl fmt::Display for ClassError {
                 "class {class}: a minimum of {min_percent} % and a maximum of {max_percent} % are no bounds; \
                  they are percents of the cache, the maximum at least 1 and no less than the minimum"
             ),
-            Self::Promised { minimums, dirty, open } => write!(
+            Self::Promised { minimums, pins: 0, dirty, open } => write!(
                 f,
                 "the minimums of the classes are {minimums} % of the cache together, dirty data may take {dirty} % and open units \
                  {open} %: more than {RESERVED_PERCENT_MAX} % cannot be promised; lower the minimums, or dirty_max"
+            ),
+            Self::Promised { minimums, pins, dirty, open } => write!(
+                f,
+                "pins would take {pins} % of the cache, the minimums of classes {minimums} %, dirty data may take {dirty} % and open \
+                 units {open} %: more than {RESERVED_PERCENT_MAX} % cannot be promised; pin less, lower the minimums, or dirty_max"
             ),
         }
     }

@@ -9,13 +9,16 @@ use crate::forward::{Cooling, Keep};
 use nitro_units::{ExtentKey, WeuId};
 
 /// The share of the units that are on probation, one part in so many.
-const PROBATION_PART: u32 = 10;
-/// Uses on probation from which on an extent is promoted to a main unit.
-const PROMOTED: u8 = 2;
+const PROBATION_PART: u32 = 13;
+/// Uses on probation from which on an extent is promoted to a main unit, where frequency is the better order. Those while it waited in
+/// RAM and while its unit was filled are not counted.
+const PROMOTED: u8 = 1;
+/// The same where recency is, and of units with holes: they go before their time.
+const PROMOTED_EARLY: u8 = 2;
 /// Main units among which the coldest is the victim: those that were filled first.
 const COMPARED: usize = 8;
 /// Units of which at least so many sixteenths of the extents are gone are evicted before others.
-const HOLES_MIN: u32 = 5;
+const HOLES_MIN: u32 = 4;
 const SIXTEENTHS: u32 = 16;
 /// Of units of which at most one extent in so many is left, only what was used again is copied forward.
 const NEARLY_EMPTY_PART: u32 = 4;
@@ -100,11 +103,12 @@ impl Heat {
 
     /// What of a unit with holes is copied forward: it is evicted before its time.
     fn keep_of_holey(&self, weu: WeuId) -> Keep {
-        let main_min = if self.lanes[weu.0 as usize] == Lane::Main { 0 } else { PROMOTED };
+        let is_main = self.lanes[weu.0 as usize] == Lane::Main;
+        let main_min = if is_main { 0 } else { PROMOTED_EARLY };
         let (live, entries) = self.live[weu.0 as usize];
         // To read a unit for a few extents that nobody has read again costs more than they are worth.
         let is_nearly_empty = live * NEARLY_EMPTY_PART <= entries;
-        self.keep(u8::from(self.duel.is_recency() || is_nearly_empty), Cooling::None, main_min)
+        self.keep(u8::from(!is_main || self.duel.is_recency() || is_nearly_empty), Cooling::None, main_min)
     }
 }
 
@@ -160,7 +164,7 @@ impl Eviction for Heat {
         if self.duel.is_recency() {
             let weu = allowed(&self.recent)?;
             let is_main = self.lanes[weu.0 as usize] == Lane::Main;
-            let heat_min = if is_main { 1 } else { PROMOTED };
+            let heat_min = if is_main { 1 } else { PROMOTED_EARLY };
             return Some(Victim { weu, keep: self.keep(heat_min, Cooling::All, 0) });
         }
         let main = self.main.oldest().take(LOOKED_AT_MAX).map(WeuId).filter(|weu| !units.is_kept(*weu)).take(COMPARED);

@@ -185,7 +185,8 @@ impl CacheManager {
         let generation = self.weus.generation(weu);
         self.stats.weus_evicted += 1;
         self.stats.extents_evicted += self.weus.entry_count(weu) as u64;
-        self.weus.begin_clearing(weu, then);
+        let kept = self.weus.begin_clearing(weu, then);
+        self.pins.note_gone(kept);
         self.sweep.owe(self.sweep_units());
         Evicted { weu, generation }
     }

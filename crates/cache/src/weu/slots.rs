@@ -49,6 +49,8 @@ pub(super) struct Slot {
     pub(super) leaving: bool,
     /// Extents that refer to its entries.
     pub(super) live: u32,
+    /// Of them, pinned ones.
+    kept: u32,
     /// Where any entry was classified.
     classes: Option<Box<Classes>>,
     /// Reasons not to evict it: extents that the origin has not got, or that the journal still names.
@@ -71,6 +73,7 @@ impl Slot {
             shelf: Shelf::default(),
             leaving: false,
             live: 0,
+            kept: 0,
             classes: None,
             pins: 0,
             for_dirty: false,
@@ -128,6 +131,8 @@ impl Slot {
 struct View<'a> {
     slots: &'a [Slot],
     wanted: Wanted<'a>,
+    /// Those that hold mostly pinned extents are allowed, too.
+    with_pinned: bool,
 }
 
 /// Which slots a class allows to be evicted.
@@ -148,6 +153,9 @@ impl Units for View<'_> {
 
     fn is_kept(&self, weu: WeuId) -> bool {
         let Some(slot) = self.slots.get(weu.0 as usize) else { return true };
+        if !self.with_pinned && slot.kept * 2 > slot.live {
+            return true;
+        }
         match self.wanted {
             Wanted::Any => false,
             Wanted::Of(class) => slot.live_of(class) * 2 < u64::from(slot.live) || slot.live_of(class) == 0,
@@ -260,7 +268,7 @@ impl WeuTable {
         let slot = self.slot_mut(weu);
         slot.generation = slot.generation.next();
         slot.state = SlotState::Open;
-        (slot.for_dirty, slot.restored, slot.live) = (false, false, 0);
+        (slot.for_dirty, slot.restored, slot.live, slot.kept) = (false, false, 0, 0);
         slot.shelf = shelf;
         let generation = slot.generation;
         self.order.opened(weu, shelf);
@@ -530,7 +538,7 @@ impl WeuTable {
             slot.entries.push(key, position, stored);
         }
         slot.entries.shrink_to_fit();
-        slot.live = 0;
+        (slot.live, slot.kept) = (0, 0);
         slot.shelf = Shelf { band, ..Shelf::default() };
         self.order.restored(weu, band);
     }
@@ -591,9 +599,13 @@ impl WeuTable {
 
     /// The slot that is to be evicted next.
     pub(crate) fn victim(&mut self, rules: &ClassRules) -> Option<Victim> {
+        self.allowed_victim(rules, false).or_else(|| self.any_victim(Wanted::Any, true))
+    }
+
+    fn allowed_victim(&mut self, rules: &ClassRules, with_pinned: bool) -> Option<Victim> {
         for (class, max) in rules.maximums() {
             if self.live_of(*class) > *max
-                && let Some(victim) = self.order.victim(&View { slots: &self.slots, wanted: Wanted::Of(*class) })
+                && let Some(victim) = self.any_victim(Wanted::Of(*class), with_pinned)
             {
                 return Some(victim);
             }
@@ -602,24 +614,46 @@ impl WeuTable {
             let live = self.live_by_class();
             let spare = |(class, min): &(ClassId, u64)| (*class, live[class.index()].saturating_sub(*min));
             let spare: Vec<_> = rules.minimums().iter().map(spare).collect();
-            let victim = self.order.victim(&View { slots: &self.slots, wanted: Wanted::Beyond(&spare) });
+            let victim = self.any_victim(Wanted::Beyond(&spare), with_pinned);
             if victim.is_some() {
                 return victim;
             }
         }
-        self.order.victim(&View { slots: &self.slots, wanted: Wanted::Any })
+        self.any_victim(Wanted::Any, with_pinned)
+    }
+
+    fn any_victim(&mut self, wanted: Wanted<'_>, with_pinned: bool) -> Option<Victim> {
+        self.order.victim(&View { slots: &self.slots, wanted, with_pinned })
+    }
+
+    /// Pinned extents that refer to a slot.
+    pub(crate) fn kept(&self, weu: WeuId) -> u32 {
+        self.slot(weu).kept
+    }
+
+    /// One pinned extent more refers to a slot, or one less.
+    pub(crate) fn note_kept(&mut self, weu: WeuId, is_more: bool) {
+        let slot = self.slot_mut(weu);
+        slot.kept = if is_more { slot.kept + 1 } else { slot.kept.saturating_sub(1) };
+    }
+
+    /// Whether a slot's entries can be found.
+    pub(crate) fn is_filled(&self, weu: WeuId) -> bool {
+        matches!(self.slot(weu).state, SlotState::Open | SlotState::Sealed | SlotState::Stored)
     }
 
     /// Begins to empty a slot: no entry is current any more. [`next_to_clear`](Self::next_to_clear) tells the entries that
     /// have to leave the indexes; when there are no more the slot is free, discarding or retired. Its generation stands until it
     /// is opened again.
-    pub(crate) fn begin_clearing(&mut self, weu: WeuId, then: SlotState) {
+    /// Gives the number of pinned extents that it held.
+    pub(crate) fn begin_clearing(&mut self, weu: WeuId, then: SlotState) -> u32 {
         self.order.leave(weu);
         self.open.retain(|(id, _)| *id != weu);
         let slot = self.slot_mut(weu);
         slot.state = SlotState::Clearing;
         slot.leaving = false;
         let (live, classes) = (std::mem::take(&mut slot.live), slot.classes.take());
+        let kept = std::mem::take(&mut slot.kept);
         let pinned = std::mem::take(&mut slot.pins) > 0;
         self.pinned -= u32::from(pinned);
         self.live -= u64::from(live);
@@ -629,6 +663,7 @@ impl WeuTable {
             *all -= u64::from(gone);
         }
         self.clearing.push(Clearing { weu, then, next: 0 });
+        kept
     }
 
     /// Fills `keys` with those of the next entries of a slot that is being emptied. Gives the first one's number and how many they

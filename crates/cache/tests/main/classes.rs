@@ -93,7 +93,7 @@ fn promises_that_cannot_be_kept_are_refused() {
     let policy = ClassPolicy { min_percent: 20, ..ClassPolicy::default() };
     assert_eq!(check(policy, 30), Ok(()));
     let refused = check(policy, 60).unwrap_err();
-    assert!(matches!(refused, ClassError::Promised { minimums: 50, dirty: 60, .. }), "{refused}");
+    assert!(matches!(refused, ClassError::Promised { minimums: 50, pins: 0, dirty: 60, .. }), "{refused}");
     let refused = check(ClassPolicy { min_percent: 40, max_percent: 39, ..policy }, 0).unwrap_err();
     assert!(refused.to_string().contains("class 1: a minimum of 40 % and a maximum of 39 %"), "{refused}");
     assert!(check(ClassPolicy { min_percent: 0, max_percent: 0, ..policy }, 0).is_err());

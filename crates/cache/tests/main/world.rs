@@ -66,7 +66,7 @@ impl World {
         while let Some(from) = next {
             next = self.manager.survivors(&leaving, from, &mut survivors);
         }
-        self.manager.choose_survivors(&mut survivors);
+        self.manager.choose_survivors(&leaving, &mut survivors);
         'all: for survivor in &survivors {
             meddle(&mut self.manager, survivor);
             let (shelf, content) = (leaving.shelf_of(survivor), self.content_at(&survivor.location));

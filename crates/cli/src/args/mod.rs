@@ -6,6 +6,7 @@ mod configure;
 mod cos;
 mod doctor;
 mod index;
+mod pin;
 mod reproduce;
 mod serve;
 mod sim;
@@ -19,6 +20,7 @@ pub(crate) use configure::{CheckArgs, SetArgs};
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
+pub(crate) use pin::PinArgs;
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::SimArgs;
@@ -100,6 +102,20 @@ pub(crate) enum Command {
     /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),
+    /// Keep a volume, or a part of it, in the cache from when it is there
+    #[command(after_long_help = pin::PIN_EXAMPLES)]
+    Pin(PinArgs),
+    /// Undo nitro pin, for a volume or a part of it
+    #[command(after_long_help = pin::UNPIN_EXAMPLES)]
+    Unpin(PinArgs),
+    /// List what is pinned in the caches of a running server
+    #[command(after_long_help = pin::LIST_EXAMPLES)]
+    Pins {
+        #[command(flatten)]
+        control: ControlArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Add, change, remove and list the volumes of a running server
     Volume {
         #[command(subcommand)]

@@ -253,6 +253,10 @@ fn cache(cache: &Cache) -> String {
             ),
         ),
     ];
+    if cache.pins_bytes > 0 {
+        let (cached, all) = (Size(cache.pins_cached_bytes), Size(cache.pins_bytes));
+        lines.push(("pinned", format!("{all} in {} ranges, {cached} of them cached", cache.pins.len())));
+    }
     lines.extend(flash_index(cache).map(|text| ("fingerprints", text)));
     if cache.classes.iter().any(|held| held.cached_bytes > 0) {
         let held = |held: &ClassOfContents| format!("{}: {}", held.name, Size(held.cached_bytes));

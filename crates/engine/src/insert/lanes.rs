@@ -90,7 +90,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         while let Some(from) = next {
             next = self.manager.lock().survivors(leaving, from, &mut survivors);
         }
-        self.manager.lock().choose_survivors(&mut survivors);
+        self.manager.lock().choose_survivors(leaving, &mut survivors);
         survivors
     }
 

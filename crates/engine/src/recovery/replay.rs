@@ -4,6 +4,7 @@ use crate::format::journal::{LogPosition, Record};
 use crate::volume::WHOLE;
 use crate::volume::registry::VolumeEntry;
 use nitro_cache::FORGOTTEN_RUN_MAX;
+use nitro_cache::pins::PinRanges;
 use nitro_cache::settings::WEU_BYTES;
 use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
@@ -64,6 +65,8 @@ pub(crate) struct State {
     pub(crate) limits: BTreeMap<u32, u64>,
     pub(crate) regions: BTreeSet<(ObjectId, u64)>,
     pub(crate) volumes: BTreeMap<ObjectId, VolumeEntry>,
+    /// Pinned extents by their numbers.
+    pub(crate) pins: BTreeMap<ObjectId, PinRanges>,
     /// The write log that is in use, and from where on it is needed.
     pub(crate) log: Option<LogPosition>,
 }
@@ -139,7 +142,12 @@ impl State {
             Record::Volume { object, name, origin_bytes, uuid, mode, domain } => {
                 self.volumes.insert(object, VolumeEntry { name, origin_bytes, stamp: uuid, mode, domain });
             }
-            Record::VolumeRemoved { object } => drop(self.volumes.remove(&object)),
+            Record::VolumeRemoved { object } => {
+                self.volumes.remove(&object);
+                self.pins.remove(&object);
+            }
+            Record::Pins { object, ranges } if ranges.is_empty() => drop(self.pins.remove(&object)),
+            Record::Pins { object, ranges } => drop(self.pins.insert(object, ranges)),
             Record::Log(at) => self.log = Some(at).filter(|at| at.uuid != LogPosition::default().uuid),
             Record::NextVersion { version } => {
                 self.version = self.version.max(version);

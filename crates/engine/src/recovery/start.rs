@@ -177,7 +177,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.ledger.push(Record::NextVersion { version: first_version }).await;
         state.limits.insert(self.start, state.version);
         // First: contents are entered in the indexes by the domains of their volumes.
-        self.volumes.restore(state.volumes.clone());
+        self.volumes.restore(state.volumes.clone(), state.pins.clone());
+        for (object, ranges) in &state.pins {
+            self.manager.lock().restore_pins(*object, ranges.clone());
+        }
         self.restore_dirty(&state, recovered).await?;
         // What was read may have been in the device's cache only, if but the process had crashed.
         self.flash.flush().await.map_err(Error::Flash)?;

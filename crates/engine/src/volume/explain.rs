@@ -18,6 +18,8 @@ pub struct Explained {
     pub pending: bool,
     /// The RAM cache has it.
     pub in_ram: bool,
+    /// It stays in the cache once it is there.
+    pub pinned: bool,
     /// Where the SSD has it.
     pub stored: Option<StoredAt>,
     /// Why the SSD has not, if that is remembered.
@@ -70,7 +72,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         });
         let gone = if stored.is_none() { manager.why_gone(key) } else { None };
         let range = start..(start + extent_bytes).min(self.size_bytes());
-        Some(Explained { range, dirty: manager.is_dirty(key), pending, in_ram, stored, gone })
+        let (dirty, pinned) = (manager.is_dirty(key), manager.is_pinned(key));
+        Some(Explained { range, dirty, pending, in_ram, pinned, stored, gone })
     }
 }
 

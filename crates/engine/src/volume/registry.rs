@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::domain::DedupDomain;
 use crate::error::Error;
 use crate::format::journal::Record;
+use nitro_cache::pins::PinRanges;
 use nitro_port::{Clock, Device};
 use nitro_units::ObjectId;
 use parking_lot::Mutex;
@@ -35,8 +36,29 @@ impl VolumeEntry {
 #[derive(Debug, Default)]
 struct Volumes {
     all: BTreeMap<ObjectId, VolumeEntry>,
+    /// Pinned extents by their numbers, of those that have any.
+    pins: BTreeMap<ObjectId, PinRanges>,
     /// Those that the journal has to be told of.
     changed: BTreeSet<ObjectId>,
+    /// Those of whose pins it has to be told.
+    pins_changed: BTreeSet<ObjectId>,
+}
+
+impl Volumes {
+    /// What a snapshot says of them.
+    fn records(&self) -> Vec<Record> {
+        let entries = self.all.iter().map(|(object, entry)| entry.record(*object));
+        entries.chain(self.pins.keys().map(|object| self.pins_record(*object))).collect()
+    }
+
+    fn pins_record(&self, object: ObjectId) -> Record {
+        Record::Pins { object, ranges: self.pins.get(&object).cloned().unwrap_or_default() }
+    }
+
+    /// Bytes of all records.
+    fn bytes(&self) -> u64 {
+        self.records().iter().map(|record| record.encoded_bytes() as u64).sum()
+    }
 }
 
 /// All volumes of a cache.
@@ -44,24 +66,53 @@ struct Volumes {
 pub(crate) struct Registry(Mutex<Volumes>);
 
 impl Registry {
-    pub(crate) fn restore(&self, volumes: BTreeMap<ObjectId, VolumeEntry>) {
-        self.0.lock().all = volumes;
+    pub(crate) fn restore(&self, volumes: BTreeMap<ObjectId, VolumeEntry>, pins: BTreeMap<ObjectId, PinRanges>) {
+        let mut known = self.0.lock();
+        (known.all, known.pins) = (volumes, pins);
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
-        self.0.lock().all.iter().map(|(object, entry)| entry.record(*object)).collect()
+        self.0.lock().records()
+    }
+
+    /// What is pinned of a volume.
+    pub(crate) fn pins(&self, object: ObjectId) -> PinRanges {
+        self.0.lock().pins.get(&object).cloned().unwrap_or_default()
+    }
+
+    /// Notes what is pinned of a volume, unless the records of all volumes would take more bytes then, and more than before; says
+    /// whether it did.
+    pub(crate) fn set_pins(&self, object: ObjectId, ranges: PinRanges, bytes_max: u64) -> bool {
+        let mut volumes = self.0.lock();
+        let (bytes, before) = (volumes.bytes(), volumes.pins.get(&object).cloned());
+        match ranges.is_empty() {
+            true => drop(volumes.pins.remove(&object)),
+            false => drop(volumes.pins.insert(object, ranges)),
+        }
+        if volumes.bytes() > bytes_max && volumes.bytes() > bytes {
+            match before {
+                Some(before) => drop(volumes.pins.insert(object, before)),
+                None => drop(volumes.pins.remove(&object)),
+            }
+            return false;
+        }
+        volumes.pins_changed.insert(object);
+        true
     }
 
     /// The records of volumes that were remembered since the last call: one of each, however often.
     pub(crate) fn take_changed(&self) -> Vec<Record> {
         let mut volumes = self.0.lock();
         let changed = std::mem::take(&mut volumes.changed);
-        changed.iter().filter_map(|object| volumes.all.get(object).map(|entry| entry.record(*object))).collect()
+        let pins_changed = std::mem::take(&mut volumes.pins_changed);
+        let entries = changed.iter().filter_map(|object| volumes.all.get(object).map(|entry| entry.record(*object)));
+        entries.chain(pins_changed.iter().map(|object| volumes.pins_record(*object))).collect()
     }
 
     /// How many [`take_changed`](Self::take_changed) would give.
     pub(crate) fn changed_count(&self) -> usize {
-        self.0.lock().changed.len()
+        let volumes = self.0.lock();
+        volumes.changed.len() + volumes.pins_changed.len()
     }
 }
 
@@ -80,12 +131,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// one. Durable with the next commit; see [`sync`](Self::sync). `None`: the journal has no room for one more.
     pub fn remember_volume(&self, entry: VolumeEntry) -> Option<ObjectId> {
         let mut volumes = self.volumes.0.lock();
-        let Volumes { all, changed } = &mut *volumes;
+        let pins_bytes: usize = volumes.pins.keys().map(|object| volumes.pins_record(*object).encoded_bytes()).sum();
+        let Volumes { all, changed, .. } = &mut *volumes;
         let known = all.iter().find(|(_, known)| known.name == entry.name).map(|(object, _)| *object);
         let object = known.or_else(|| (0..u16::MAX).map(ObjectId).find(|object| !all.contains_key(object)))?;
         if known.is_none() {
             let bytes: usize = all.values().chain([&entry]).map(|entry| entry.record(object).encoded_bytes()).sum();
-            if bytes as u64 > self.budget.volumes_bytes {
+            if (bytes + pins_bytes) as u64 > self.budget.volumes_bytes {
                 return None;
             }
         }
@@ -111,7 +163,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let mut volumes = self.volumes.0.lock();
             volumes.all.remove(&object);
             volumes.changed.remove(&object);
+            volumes.pins.remove(&object);
+            volumes.pins_changed.remove(&object);
         }
+        self.manager.lock().forget_pins(object);
         self.ledger.push(Record::VolumeRemoved { object }).await;
         self.sync().await
     }

@@ -19,7 +19,7 @@ const SOURCES: [&str; 6] = [
 
 /// Where tables end: the sizes of superblock, WEU head, its entries, prefixes of stored extents, then the journal's
 /// headers and records, then the write log's label, headers and records.
-const STRUCTURE_BYTES: [usize; 18] = [0, 4096, 512, 48, 8, 72, 63, 26, 16, 24, 9, 11, 29, 3, 15, 8, 33, 64];
+const STRUCTURE_BYTES: [usize; 19] = [0, 4096, 512, 48, 8, 72, 63, 26, 16, 24, 9, 11, 29, 3, 4, 15, 8, 33, 64];
 
 fn rows(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|l| l.strip_prefix("//! ").unwrap_or(l));

@@ -56,6 +56,24 @@ pub enum Command {
         /// A byte of it.
         offset: u64,
     },
+    /// Keeps bytes of a volume in its cache from when they are there.
+    Pin {
+        /// Its name.
+        volume: String,
+        /// The first byte; whole extents are pinned.
+        offset: u64,
+        /// How many; all to the volume's end if not given.
+        length: Option<u64>,
+    },
+    /// Undoes that.
+    Unpin {
+        /// Its name.
+        volume: String,
+        /// The first byte; whole extents are unpinned.
+        offset: u64,
+        /// How many; all to the volume's end if not given.
+        length: Option<u64>,
+    },
     /// Changes settings of a volume.
     VolumeSet {
         /// Its name.
@@ -357,6 +375,12 @@ pub struct Cache {
     pub cached_bytes: u64,
     /// The classes that it was brought for; empty: nothing was classified.
     pub classes: Vec<ClassOfContents>,
+    /// What stays in it from when it is there.
+    pub pins: Vec<Pin>,
+    /// Bytes of these, and of them, those that are there.
+    pub pins_bytes: u64,
+    /// Bytes of pinned extents that are cached.
+    pub pins_cached_bytes: u64,
     /// Where the capacity is.
     pub space: Space,
     /// Cached bytes over the SSD space that holds them.
@@ -539,6 +563,17 @@ pub struct Recovered {
     pub outlived: bool,
 }
 
+/// Bytes of a volume that stay in its cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// Its name.
+    pub volume: String,
+    /// The first byte.
+    pub offset: u64,
+    /// How many: whole extents.
+    pub length: u64,
+}
+
 /// What a cache holds for one class.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -561,6 +596,14 @@ pub struct ClassOfContents {
     pub max_percent: u8,
     /// Bytes of volumes that can be had from the cache.
     pub cached_bytes: u64,
+    /// Extents that were read by clients of volumes that are served, and found.
+    pub read_hit_extents: u64,
+    /// Extents that were read and not found.
+    pub read_miss_extents: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub write_bytes: u64,
 }
 
 /// What the blocks of a volume say.
@@ -738,6 +781,9 @@ pub struct Explanation {
     pub in_ram: bool,
     /// It is on its way into the cache.
     pub pending: bool,
+    /// It stays in the cache once it is there.
+    #[serde(default)]
+    pub pinned: bool,
     /// Where on the SSD it is.
     pub stored: Option<Stored>,
     /// Why it is not on the SSD: `evicted`, `overwritten`, `refused`, `dropped` or `invalidated`; none: it never was, or that is

@@ -38,9 +38,24 @@ pub fn status(served: &Served) -> Status {
             log_lines_left_out: logging::lines_left_out(),
         },
         ram: ram_need(served),
-        caches: served.caches.values().map(|entry| cache_status(entry, |name| served.volume(name).is_some())).collect(),
+        caches: served.caches.values().map(|entry| served_cache(served, entry)).collect(),
         volumes: served.all().iter().map(|export| volume_status(export)).collect(),
     }
+}
+
+/// A cache, and what was asked of it by class.
+fn served_cache(served: &Served, entry: &CacheEntry) -> Cache {
+    let mut cache = cache_status(entry, |name| served.volume(name).is_some());
+    for export in served.all().iter().filter(|export| export.entry.name == entry.name) {
+        for (of, asked) in export.volume.class_counters() {
+            let Some(class) = cache.classes.iter_mut().find(|class| class.id == of.number()) else { continue };
+            class.read_hit_extents += asked.read_hit_extents;
+            class.read_miss_extents += asked.read_extents.saturating_sub(asked.read_hit_extents);
+            class.read_bytes += asked.read_bytes;
+            class.write_bytes += asked.write_bytes;
+        }
+    }
+    cache
 }
 
 /// What a cache is and did; `is_served` tells which of its volumes are.
@@ -51,6 +66,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
     let absent = cache.flash().geometry().size_bytes == 0;
     let extent_bytes = u64::from(settings.extent_bytes);
     let cached_bytes = stats.cached_extents * extent_bytes;
+    let (pinned_extents, pinned_cached) = cache.pinned_extents();
     let used_bytes = (stats.weus - stats.weus_free) * u64::from(settings.weu_bytes);
     Cache {
         name: entry.name.clone(),
@@ -83,6 +99,9 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         capacity_bytes: if absent { 0 } else { stats.weus * u64::from(settings.weu_bytes) },
         cached_bytes,
         classes: if absent { Vec::new() } else { classes_of_contents(entry, extent_bytes) },
+        pins: if absent { Vec::new() } else { entry.pins() },
+        pins_bytes: pinned_extents * extent_bytes,
+        pins_cached_bytes: pinned_cached * extent_bytes,
         space: if absent { Space::default() } else { cache.space() },
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         hits: stats.hits,
@@ -191,6 +210,7 @@ fn classes_of_contents(entry: &CacheEntry, extent_bytes: u64) -> Vec<ClassOfCont
             min_percent: policy.min_percent,
             max_percent: policy.max_percent,
             cached_bytes: extents[class.index()] * extent_bytes,
+            ..ClassOfContents::default()
         }
     };
     let all: Vec<_> =
@@ -305,7 +325,7 @@ pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explana
         let size_bytes = export.volume.size_bytes();
         Error::new(format_args!("offset {offset}"), format_args!("volume {volume} ends at {size_bytes}"))
     })?;
-    let Explained { range, dirty, pending, in_ram, stored, gone } = explained;
+    let Explained { range, dirty, pending, in_ram, pinned, stored, gone } = explained;
     let lane = |lane| if lane == Lane::Main { "main" } else { "side" };
     Ok(Explanation {
         volume: volume.to_owned(),
@@ -315,6 +335,7 @@ pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explana
         dirty,
         in_ram,
         pending,
+        pinned,
         stored: stored.map(|at| Stored {
             weu: at.weu.0,
             read_bytes: at.read_bytes,

@@ -74,7 +74,9 @@ impl CacheEntry {
     fn set_classes(&self, table: ClassTable, message: &str) -> Result<Outcome, Error> {
         let what = format!("cache {}", self.name);
         let settings = self.cache.settings();
-        let checked = table.classes.check(&settings.manager, self.cache.live().dirty_max_percent);
+        let pinned = self.cache.pinned_extents().0;
+        let dirty_max = self.cache.live().dirty_max_percent;
+        let checked = table.classes.check_with_pins(&settings.manager, dirty_max, pinned);
         checked.map_err(|error| Error::new(&what, error))?;
         let file = self.classes.file.read().clone();
         let kept = match &file {

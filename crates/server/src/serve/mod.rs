@@ -21,6 +21,7 @@ mod operate;
 mod outlive;
 mod overlay;
 mod panics;
+mod pins;
 mod place;
 mod plan;
 mod reactors;

@@ -119,7 +119,7 @@ impl Weus {
         while let Some(from) = next {
             next = self.manager.survivors(leaving, from, &mut survivors);
         }
-        self.manager.choose_survivors(&mut survivors);
+        self.manager.choose_survivors(leaving, &mut survivors);
         if !survivors.is_empty() {
             self.flash.read(u64::from(leaving.weu.0) * self.weu_bytes, self.weu_bytes)?;
         }

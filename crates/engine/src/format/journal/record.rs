@@ -79,6 +79,15 @@
 //! | 0 | 1 | tag 10 |
 //! | 1 | 2 | object |
 //!
+//! Pins (4 bytes, then 16 for each range: its first extent's number and how many extents it has, 8 bytes each, in ascending order,
+//! none touching another):
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 1 | tag 14 |
+//! | 1 | 2 | object |
+//! | 3 | 1 | number of ranges, at most 16; what was pinned before is not any more |
+//!
 //! Slot (15 bytes, then the bitmap), in snapshots, and in the log after a restart:
 //!
 //! | offset | bytes | field |
@@ -107,9 +116,11 @@
 
 use super::super::FormatError;
 use crate::domain::DedupDomain;
+use nitro_cache::pins::{PINS_PER_VOLUME, PinRanges};
 use nitro_cache::weu::layout::ENTRIES_MAX;
 use nitro_log::{Reader, Writer};
-use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
+use std::ops::Range;
 
 const NAME: &str = "journal record";
 const FINGERPRINTED: u8 = 1;
@@ -147,6 +158,10 @@ pub const DIRTY_BASE_BYTES_MAX: usize = DIRTY_BASE_BYTES + 20;
 pub const REGION_BYTES: usize = 11;
 /// Bytes of the longest [`Record::Volume`].
 pub const VOLUME_BYTES_MAX: usize = VOLUME_BYTES + VOLUME_NAME_BYTES_MAX + DedupDomain::BYTES;
+/// Bytes of a [`Record::Pins`] without its ranges.
+const PINS_BYTES: usize = 4;
+/// Bytes of each of them.
+const PIN_BYTES: usize = 16;
 /// Bytes of a [`Record::Slot`] without its bitmap.
 pub const SLOT_BYTES: usize = 15;
 
@@ -264,6 +279,13 @@ pub enum Record {
         /// Its number.
         object: ObjectId,
     },
+    /// What of a volume is pinned; takes the place of what was said before.
+    Pins {
+        /// The volume.
+        object: ObjectId,
+        /// Ranges of extent numbers, in order, none touching another; at most [`PINS_PER_VOLUME`].
+        ranges: PinRanges,
+    },
     /// Dirty content that could not be read back: kept as an error.
     Lost {
         /// The extent.
@@ -309,12 +331,13 @@ impl Record {
             Self::Slot { .. } => 11,
             Self::NextVersion { .. } => 12,
             Self::Log(_) => 13,
+            Self::Pins { .. } => 14,
         }
     }
 
     /// Bytes that the record takes in a batch.
     #[must_use]
-    pub const fn encoded_bytes(&self) -> usize {
+    pub fn encoded_bytes(&self) -> usize {
         match self {
             Self::DirtyBase { fingerprint: Some(_), .. } => DIRTY_BASE_BYTES_MAX,
             Self::DirtyBase { fingerprint: None, .. } => DIRTY_BASE_BYTES,
@@ -328,6 +351,7 @@ impl Record {
             Self::Slot { dead, .. } => SLOT_BYTES + dead.len(),
             Self::NextVersion { .. } => NEXT_VERSION_BYTES,
             Self::Log(_) => LOG_BYTES,
+            Self::Pins { ranges, .. } => PINS_BYTES + ranges.len() * PIN_BYTES,
         }
     }
 
@@ -380,6 +404,11 @@ impl Record {
                 writer.u8(name.len() as u8).put(name.as_bytes()).put(domain)
             }
             Self::VolumeRemoved { object } => writer.put(&object.0.to_le_bytes()),
+            Self::Pins { object, ranges } => {
+                assert!(ranges.len() <= PINS_PER_VOLUME, "{} pins", ranges.len());
+                writer.put(&object.0.to_le_bytes()).u8(ranges.len() as u8);
+                ranges.iter().fold(&mut writer, |writer, range| writer.u64(range.start).u64(range.end - range.start))
+            }
             Self::Slot { weu, evicted, generation, dead } => {
                 assert!(dead.len() <= DEAD_BYTES_MAX, "a bitmap of {} bytes", dead.len());
                 writer.u32(weu.0).u32(evicted.0).u32(generation.0).put(&(dead.len() as u16).to_le_bytes()).put(dead)
@@ -416,6 +445,7 @@ impl Record {
             11 => slot(&mut reader, bytes)?,
             12 => Self::NextVersion { version: version(&mut reader)? },
             13 => Self::Log(LogPosition { uuid: reader.array()?, sequence: reader.u64()?, offset: reader.u64()? }),
+            14 => pins(&mut reader)?,
             _ => return Err(reader.refuse("tag", tag.into())),
         };
         let len = record.encoded_bytes();
@@ -506,6 +536,24 @@ fn slot(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Record, FormatError> {
     }
     let dead = variable(bytes, SLOT_BYTES, len.into())?.to_vec();
     Ok(Record::Slot { weu, evicted, generation, dead })
+}
+
+fn pins(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
+    let (object, count) = (object(reader)?, reader.u8()?);
+    if usize::from(count) > PINS_PER_VOLUME {
+        return Err(reader.refuse("number of pins", count.into()));
+    }
+    let mut ranges = PinRanges::with_capacity(count.into());
+    for _ in 0..count {
+        let (first, extents) = (reader.u64()?, reader.u64()?);
+        let end = first.checked_add(extents).filter(|end| *end <= ExtentIndex::MAX.0 && extents > 0);
+        let end = end.ok_or_else(|| reader.refuse("number of pinned extents", extents))?;
+        if ranges.last().is_some_and(|before: &Range<u64>| before.end >= first) {
+            return Err(reader.refuse("first pinned extent", first));
+        }
+        ranges.push(first..end);
+    }
+    Ok(Record::Pins { object, ranges })
 }
 
 /// The variable part of a record, which begins at `at`.

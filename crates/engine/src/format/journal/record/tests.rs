@@ -73,6 +73,15 @@ fn records() -> impl Strategy<Value = Record> {
         region().prop_map(|(object, region)| Record::RegionClosed { object, region }),
         volumes(),
         any::<u16>().prop_map(|object| Record::VolumeRemoved { object: ObjectId(object) }),
+        (any::<u16>(), prop::collection::vec((1u64..1 << 40, 1u64..1 << 40), 0..=16)).prop_map(|(object, gaps)| {
+            let mut at = 0;
+            let ranges = gaps.iter().map(|(gap, extents)| {
+                let first = at + gap;
+                at = first + extents;
+                first..at
+            });
+            Record::Pins { object: ObjectId(object), ranges: ranges.collect() }
+        }),
         slots(),
         versions().prop_map(|version| Record::NextVersion { version }),
         any::<([u8; 16], u64, u64)>()

@@ -1,0 +1,197 @@
+//! Pins: extents that are cached whatever the policies say, and that survive the eviction of their units by being copied forward
+//! (Differentiated Storage Services, SOSP 2011, §3.2: what an administrator knows to be hot).
+//!
+//! A pinned extent has content of its own, be it a duplicate or not: what is copied forward is what a unit's header names, and others
+//! could overwrite theirs. A unit that holds mostly pinned extents is evicted only where no other is at hand.
+
+use crate::class::{ClassError, RESERVED_PERCENT_MAX};
+use crate::file_index::Reference;
+use crate::manager::CacheManager;
+use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Ranges of one volume that may be pinned at once.
+pub const PINS_PER_VOLUME: usize = 16;
+/// Extents that one call may pin or unpin: so many are looked up.
+pub const PIN_STEP_EXTENTS: u64 = 64;
+
+/// Ranges of extent numbers that are pinned, in order, none touching another.
+pub type PinRanges = Vec<Range<u64>>;
+
+/// What is pinned, by object.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    by_object: BTreeMap<ObjectId, PinRanges>,
+    /// Extents of all ranges.
+    extents: u64,
+    /// Of them, those that are cached.
+    cached: u64,
+}
+
+/// Ranges with `changed` added, or taken out.
+#[must_use]
+pub fn with_range(ranges: &[Range<u64>], changed: &Range<u64>, pinned: bool) -> PinRanges {
+    let mut all = PinRanges::with_capacity(ranges.len() + 1);
+    let mut new = changed.clone();
+    for range in ranges {
+        let is_apart = if pinned {
+            range.end < new.start || range.start > new.end
+        } else {
+            range.end <= new.start || range.start >= new.end
+        };
+        if is_apart {
+            all.push(range.clone());
+        } else if pinned {
+            new = new.start.min(range.start)..new.end.max(range.end);
+        } else {
+            let parts = [range.start..new.start, new.end..range.end];
+            all.extend(parts.into_iter().filter(|part| part.start < part.end));
+        }
+    }
+    if pinned && new.start < new.end {
+        all.push(new);
+        all.sort_by_key(|range| range.start);
+    }
+    all
+}
+
+fn total(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+impl Pins {
+    #[inline]
+    pub(crate) fn has(&self, key: ExtentKey) -> bool {
+        if self.by_object.is_empty() {
+            return false;
+        }
+        let Some(ranges) = self.by_object.get(&key.object()) else { return false };
+        let at = ranges.partition_point(|range| range.end <= key.index().0);
+        ranges.get(at).is_some_and(|range| range.start <= key.index().0)
+    }
+
+    fn set(&mut self, object: ObjectId, ranges: PinRanges) {
+        let before = self.by_object.remove(&object).map_or(0, |ranges| total(&ranges));
+        self.extents = self.extents + total(&ranges) - before;
+        if !ranges.is_empty() {
+            self.by_object.insert(object, ranges);
+        }
+    }
+
+    pub(crate) fn note_cached(&mut self, is_more: bool) {
+        self.cached = if is_more { self.cached + 1 } else { self.cached.saturating_sub(1) };
+    }
+
+    pub(crate) fn note_gone(&mut self, extents: u32) {
+        self.cached = self.cached.saturating_sub(extents.into());
+    }
+}
+
+impl CacheManager {
+    /// What is pinned of an object.
+    #[must_use]
+    pub fn pins(&self, object: ObjectId) -> &[Range<u64>] {
+        self.pins.by_object.get(&object).map_or(&[], Vec::as_slice)
+    }
+
+    /// Extents that are pinned, and how many of them are cached.
+    #[must_use]
+    pub fn pinned_extents(&self) -> (u64, u64) {
+        (self.pins.extents, self.pins.cached)
+    }
+
+    /// Whether an extent is pinned.
+    #[must_use]
+    pub fn is_pinned(&self, key: ExtentKey) -> bool {
+        self.pins.has(key)
+    }
+
+    /// Whether the cache can keep so many pinned extents beside the minimums of classes, with so many percent for dirty ones.
+    ///
+    /// # Errors
+    /// [`ClassError::Promised`]: more than [`RESERVED_PERCENT_MAX`] would be promised, and eviction might find no victim.
+    pub fn check_pins(&self, extents: u64, dirty_percent: u8) -> Result<(), ClassError> {
+        let settings = crate::Settings {
+            cache_bytes: u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes),
+            ..self.settings
+        };
+        self.settings.classes.check_with_pins(&settings, dirty_percent, extents)
+    }
+
+    /// Pins some extents of an object, or unpins them; at most [`PIN_STEP_EXTENTS`], so that nobody waits long for the manager.
+    ///
+    /// # Panics
+    /// If they are more.
+    pub fn set_pinned(&mut self, object: ObjectId, extents: &Range<u64>, pinned: bool) {
+        assert!(extents.end.saturating_sub(extents.start) <= PIN_STEP_EXTENTS, "{extents:?}");
+        for index in extents.clone() {
+            let key = ExtentKey::new(object, ExtentIndex(index));
+            if self.pins.has(key) != pinned
+                && let Some(Reference::Base(weu, _)) = self.find(key)
+                && self.weus.is_filled(weu)
+            {
+                self.note_pinned(weu, pinned);
+            }
+        }
+        let ranges = with_range(self.pins(object), extents, pinned);
+        self.pins.set(object, ranges);
+    }
+
+    /// What was pinned before a restart: to be called before anything is restored.
+    pub fn restore_pins(&mut self, object: ObjectId, ranges: PinRanges) {
+        self.pins.set(object, ranges);
+    }
+
+    /// Unpins all of an object, of which nothing is cached any more.
+    pub fn forget_pins(&mut self, object: ObjectId) {
+        self.pins.set(object, PinRanges::new());
+    }
+
+    /// A key became, or is no more, what a unit's entry is found by.
+    #[inline]
+    pub(crate) fn note_base(&mut self, key: ExtentKey, weu: WeuId, is_more: bool) {
+        if self.pins.has(key) {
+            self.note_pinned(weu, is_more);
+        }
+    }
+
+    fn note_pinned(&mut self, weu: WeuId, is_more: bool) {
+        self.weus.note_kept(weu, is_more);
+        self.pins.note_cached(is_more);
+    }
+}
+
+/// Percent of a cache of so many extents that pins promise, rounded up.
+pub(crate) fn percent(pinned: u64, extents: u64) -> u64 {
+    u64::try_from((u128::from(pinned) * 100).div_ceil(u128::from(extents.max(1)))).unwrap_or(u64::MAX)
+}
+
+const _: () = assert!(RESERVED_PERCENT_MAX < 100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Ranges are those of a plain set, in order, and none touches another.
+        #[test]
+        fn ranges_are_a_set(operations in prop::collection::vec((0u64..200, 0u64..40, any::<bool>()), 0..60)) {
+            let (mut ranges, mut model) = (PinRanges::new(), BTreeSet::new());
+            let mut pins = Pins::default();
+            for (start, len, pinned) in operations {
+                ranges = with_range(&ranges, &(start..start + len), pinned);
+                (start..start + len).for_each(|at| { if pinned { model.insert(at); } else { model.remove(&at); } });
+                pins.set(ObjectId(3), ranges.clone());
+                prop_assert_eq!(pins.extents, model.len() as u64);
+                for at in 0..250 {
+                    prop_assert_eq!(pins.has(ExtentKey::new(ObjectId(3), ExtentIndex(at))), model.contains(&at));
+                }
+                prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+                prop_assert!(!pins.has(ExtentKey::new(ObjectId(4), ExtentIndex(start))));
+            }
+        }
+    }
+}
