@@ -9,6 +9,7 @@
 //! several threads.
 #![forbid(unsafe_code)]
 
+mod access;
 mod check;
 mod chunks;
 mod collect;

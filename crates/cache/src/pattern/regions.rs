@@ -95,7 +95,7 @@ impl Region {
     }
 
     fn pattern(&self) -> Pattern {
-        let [sequential, monotonic, random] = self.votes.map(u32::from);
+        let [sequential, _, random] = self.votes.map(u32::from);
         let total = self.total();
         if total + 1 < HISTORY_MIN {
             Pattern::Unknown

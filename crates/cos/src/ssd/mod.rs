@@ -4,8 +4,10 @@
 //! All of it is on the store's disk, too. An SSD that is lost, stale, another one's or damaged gives no wrong bytes and no errors: what
 //! it returns is checked against what it was asked for, and what fails is read from the disk.
 
+mod attach;
 mod flash;
 mod index;
+mod keep;
 mod options;
 mod piece;
 mod start;

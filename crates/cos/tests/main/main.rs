@@ -9,4 +9,5 @@ mod many;
 mod model;
 mod quota;
 mod room;
+mod ssd;
 mod streams;
