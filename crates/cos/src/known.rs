@@ -107,7 +107,9 @@ impl<D: Device> Store<D> {
     async fn find_in_region(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
         let Some(place) = self.indexed_place(fingerprint).await? else { return Ok(None) };
         let held = self.state.lock().slots.get(place.slot);
-        if held.state != SlotState::Sealed || held.leaving {
+        // Behind a container's regions may stand those of one of the same number that a crash took back.
+        let is_within = place.sector + place.sectors <= held.sectors && place.number < held.chunks;
+        if held.state != SlotState::Sealed || held.leaving || !is_within {
             return Ok(self.state.lock().find(fingerprint));
         }
         let region = match self.read_regions(&[place]).await {

@@ -53,6 +53,7 @@ pub use error::Error;
 pub(crate) use error::Hex;
 pub use format::record::Kind;
 pub use namespace::ObjectInfo;
+pub use nitro_cache::pattern::{Pattern, RegionPattern};
 pub use ssd::{SsdOptions, SsdPieces, SsdSource, SsdState, SsdStats};
 pub use plan::{Plan, StoreOptions};
 pub use ram::RamPart;

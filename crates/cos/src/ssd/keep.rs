@@ -45,7 +45,12 @@ impl<D: Device> Store<D> {
     ) -> Vec<Option<Bytes>> {
         let reads = references.iter().zip(pieces).map(|(reference, piece)| async move {
             match self.cached_region(reference.place) {
-                Some(region) => region.chunk(reference.place.number, &reference.fingerprint),
+                Some(region) => {
+                    let chunk = region.chunk(reference.place.number, &reference.fingerprint)?;
+                    // RAM will not have it for long.
+                    ssd.put(piece, &chunk).await;
+                    Some(chunk)
+                }
                 None => ssd.get(piece).await,
             }
         });
