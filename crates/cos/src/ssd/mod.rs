@@ -6,6 +6,7 @@
 
 mod attach;
 mod flash;
+mod hostile;
 mod index;
 mod keep;
 mod options;
@@ -14,6 +15,7 @@ mod start;
 mod stats;
 mod unit;
 
+pub(crate) use hostile::{sample_unit, take_unit};
 pub(crate) use index::{IndexDevice, SsdSlot};
 pub use options::SsdOptions;
 pub(crate) use piece::{Piece, PieceKind};

@@ -58,7 +58,7 @@ pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
     pub(crate) key: ExtentKey,
     pub(crate) class: ClassId,
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Piece {
