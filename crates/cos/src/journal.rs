@@ -2,9 +2,9 @@
 //! changed since. A batch counts if it is whole and follows on the one before; a start takes the newest checkpoint that is whole.
 
 use crate::Error;
-use crate::format::{BLOCK_BYTES, checksum};
 use crate::format::batch::{self, BatchHead};
 use crate::format::record::Record;
+use crate::format::{BLOCK_BYTES, checksum};
 use nitro_port::Device;
 
 /// Where the next batch goes.

@@ -51,11 +51,7 @@ impl State {
 
 impl<D: Device> Store<D> {
     /// Where contents are, if they are known. What is found stays alive though a collection may be under way.
-    pub(crate) async fn find(
-        &self,
-        fingerprints: &[Fingerprint],
-        access: Access,
-    ) -> Result<Vec<Option<Place>>, Error> {
+    pub(crate) async fn find(&self, fingerprints: &[Fingerprint], access: Access) -> Result<Vec<Option<Place>>, Error> {
         let mut found: Vec<_> = {
             let mut state = self.state.lock();
             fingerprints.iter().map(|f| state.find(f)).collect()

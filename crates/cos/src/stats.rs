@@ -1,11 +1,11 @@
 //! What a store holds.
 
 use crate::Store;
-use crate::ssd::SsdStats;
 use crate::counters::Counters;
 use crate::format::record::SlotState;
 use crate::format::region::ChunkKind;
 use crate::format::{SECTOR_BYTES, container};
+use crate::ssd::SsdStats;
 use nitro_port::Device;
 use serde::Serialize;
 

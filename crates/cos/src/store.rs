@@ -1,6 +1,7 @@
 //! A store: making one, opening one.
 
 use crate::Error;
+use crate::access::Patterns;
 use crate::chunks::Region;
 use crate::counters::{Counters, Counting};
 use crate::format::node::Node;
@@ -15,7 +16,6 @@ use crate::namespace::Objects;
 use crate::plan::{Layout, Plan, index_plan};
 use crate::range_lock::RangeLock;
 use crate::recover;
-use crate::access::Patterns;
 use crate::slots::Slots;
 use crate::ssd::{IndexDevice, Session, Ssd, SsdSlot, SsdSource};
 use crate::summary::Summary;
@@ -163,7 +163,8 @@ impl<D: Device> Store<D> {
         superblock.write(&*device).await?;
         let slots = Slots::new(superblock.containers);
         let objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
-        let store = Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
+        let store =
+            Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
         store.fill_reserve().await?;
         store.commit().await?;
         Ok(store)
@@ -183,11 +184,7 @@ impl<D: Device> Store<D> {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub async fn open_with_ssd(
-        device: Arc<D>,
-        settings: Settings,
-        source: Option<SsdSource>,
-    ) -> Result<Self, Error> {
+    pub async fn open_with_ssd(device: Arc<D>, settings: Settings, source: Option<SsdSource>) -> Result<Self, Error> {
         let superblock = Superblock::read(&*device).await?;
         let layout = check_size(&*device, &superblock)?;
         let (seed, bytes) = (superblock.seed, superblock.journal_bytes);
@@ -208,7 +205,8 @@ impl<D: Device> Store<D> {
         let read = Summary::read(&*device, layout.summary_at, superblock.summary_bytes, seed).await?;
         let is_read = read.is_some();
         let summary = read.unwrap_or_else(|| Summary::new(superblock.summary_bytes));
-        let store = Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
+        let store =
+            Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
         recover::finish(&store, (upto.0, if is_read { upto.1 } else { 0 })).await?;
         Ok(store)
     }

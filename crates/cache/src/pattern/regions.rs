@@ -83,9 +83,10 @@ impl Region {
         }
         // What goes on with a range takes its place: streams side by side stay apart.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let goes_on = self.ranges.iter().position(|range| {
-            range.1 > 0 && offset >= end(range) && offset - end(range) <= GAP_BYTES_MAX
-        });
+        let goes_on = self
+            .ranges
+            .iter()
+            .position(|range| range.1 > 0 && offset >= end(range) && offset - end(range) <= GAP_BYTES_MAX);
         self.ranges[..=goes_on.unwrap_or(RANGES - 1)].rotate_right(1);
         self.ranges[0] = (offset, len);
     }
@@ -156,7 +157,10 @@ impl RegionDetector {
         {
             let start = number as u64 * self.span_bytes;
             let (at, bytes) = before.ranges[0];
-            if bytes > 0 && offset - start <= GAP_BYTES_MAX && offset.abs_diff(at.saturating_add(bytes.into())) <= GAP_BYTES_MAX {
+            if bytes > 0
+                && offset - start <= GAP_BYTES_MAX
+                && offset.abs_diff(at.saturating_add(bytes.into())) <= GAP_BYTES_MAX
+            {
                 self.regions[number] = before;
             }
         }
@@ -247,8 +251,8 @@ mod tests {
         let mut detector = RegionDetector::default();
         for step in 0..100 {
             detector.access(step * 8 * KIB, 8 * KIB);
-            detector.access(8 << 20 | step * 8 * KIB, 8 * KIB);
-            detector.access(12 << 20 | step * 8 * KIB, 8 * KIB);
+            detector.access((8 << 20) + step * 8 * KIB, 8 * KIB);
+            detector.access((12 << 20) + step * 8 * KIB, 8 * KIB);
         }
         assert_eq!(detector.pattern(0), Pattern::Sequential);
         let mut detector = RegionDetector::default();
@@ -267,6 +271,5 @@ mod tests {
         }
         detector.access(u64::MAX - 10, 5);
         assert!(detector.regions().count() <= REGIONS_MAX);
-        assert!(RegionDetector::RAM_BYTES_MAX <= 64 * REGIONS_MAX + 64);
     }
 }

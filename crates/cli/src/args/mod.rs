@@ -13,7 +13,8 @@ mod volume;
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
 pub(crate) use cos::{
-    CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand, StoreArgs,
+    CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand,
+    StoreArgs,
 };
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};

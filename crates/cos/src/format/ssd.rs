@@ -200,12 +200,7 @@ impl UnitTable {
             class: field[20],
             raw: field[21] == 1,
         });
-        Some(Self {
-            unit,
-            generation: u32_at(head, 12),
-            version: u64_at(head, 24),
-            entries: entries.collect(),
-        })
+        Some(Self { unit, generation: u32_at(head, 12), version: u64_at(head, 24), entries: entries.collect() })
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) use hostile::{sample_unit, take_unit};
 pub(crate) use index::{IndexDevice, SsdSlot};
 pub use options::SsdOptions;
 pub(crate) use piece::{Piece, PieceKind};
-pub use start::SsdSource;
 pub(crate) use start::Session;
+pub use start::SsdSource;
 pub use stats::{SsdPieces, SsdState, SsdStats};
 
 use crate::format::SECTOR_BYTES;

@@ -85,14 +85,16 @@ impl Bed {
         for generation in 0..GENERATIONS {
             let mut from = 0;
             while from < chunks {
-                let len = if generation == 0 { 128.min(chunks - from) } else { 1 + random.below(8).min(chunks - from - 1) };
+                let len =
+                    if generation == 0 { 128.min(chunks - from) } else { 1 + random.below(8).min(chunks - from - 1) };
                 if generation > 0 {
                     bed.contents[from as usize..(from + len) as usize].iter_mut().for_each(|place| {
                         *place = next;
                         next += 1;
                     });
                 }
-                let bytes: Vec<u8> = bed.contents[from as usize..(from + len) as usize].iter().flat_map(|n| chunk(*n)).collect();
+                let bytes: Vec<u8> =
+                    bed.contents[from as usize..(from + len) as usize].iter().flat_map(|n| chunk(*n)).collect();
                 volume.write_range(from * CHUNK, bytes.into()).await.unwrap();
                 from += len + if generation == 0 { 0 } else { random.below(160) };
             }

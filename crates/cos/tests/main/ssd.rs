@@ -173,12 +173,11 @@ async fn read_all<D: Device>(store: &Arc<Store<D>>, count: u64) {
 fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
     block_on(async {
         const COUNT: u64 = 400;
-        let (device, ssd) = (
-            Arc::new(CrashingDevice::new(24 << 20, 4096, 1)),
-            Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2)),
-        );
+        let (device, ssd) =
+            (Arc::new(CrashingDevice::new(24 << 20, 4096, 1)), Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2)));
         filled(&device, COUNT).await.close().await.unwrap();
-        let open = async || Arc::new(Store::open_with_ssd(Arc::clone(&device), settings(), Some(source(&ssd))).await.unwrap());
+        let open =
+            async || Arc::new(Store::open_with_ssd(Arc::clone(&device), settings(), Some(source(&ssd))).await.unwrap());
         let store = open().await;
         read_all(&store, COUNT).await;
         let before = store.counters();
