@@ -21,6 +21,7 @@ fn main() -> Result<()> {
     journals()?;
     write_logs()?;
     stores()?;
+    store_ssds()?;
     stored_extents()
 }
 
@@ -263,6 +264,13 @@ fn write_logs() -> Result<()> {
 fn stores() -> Result<()> {
     for (number, (which, bytes)) in nitro_cos::fuzzing::samples().into_iter().enumerate() {
         save("store", &format!("{number}"), &[&[which], &bytes[..]].concat())?;
+    }
+    Ok(())
+}
+
+fn store_ssds() -> Result<()> {
+    for (number, (which, bytes)) in nitro_cos::fuzzing::ssd_samples().into_iter().enumerate() {
+        save("store_ssd", &format!("{number}"), &[&[which], &bytes[..]].concat())?;
     }
     Ok(())
 }

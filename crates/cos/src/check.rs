@@ -1,6 +1,7 @@
 //! Looking a store over: whether everything that is referred to is there (fsck), and whether all bytes are as they were written
 //! (scrub).
 
+use crate::access::Access;
 use crate::chunks::{Region, fingerprint_of};
 use crate::format::node::Node;
 use crate::format::record::{Kind, Root, SlotState};
@@ -231,7 +232,7 @@ impl<D: Device> Store<D> {
                 }
                 continue;
             }
-            let node = match self.node(&part.reference).await {
+            let node = match self.node(&part.reference, Access::Disk).await {
                 Ok(node) => node,
                 Err(error @ (Error::Missing { .. } | Error::Damaged { .. } | Error::Device(_))) => {
                     visit(&name, part.offset, part.bytes.min(size - part.offset.min(size)), Err(&error));

@@ -1,11 +1,13 @@
 //! Chunks: stored once, read back verified.
 
+use crate::access::Access;
 use crate::format::SECTOR_BYTES;
 use crate::format::node::Node;
 use crate::format::record::SlotState;
 use crate::format::region::{CHUNKS_MAX, ChunkKind, Prepared, RegionChunk, RegionHead};
 use crate::locality::FingerprintMap;
 use crate::place::{Place, Reference};
+use crate::ssd::PieceKind;
 use crate::{Error, Store};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -108,9 +110,10 @@ impl<D: Device> Store<D> {
         (kind, lane): (ChunkKind, usize),
         source: &Bytes,
         pieces: &Cuts,
+        access: Access,
     ) -> Result<Vec<Reference>, Error> {
         let fingerprints: Vec<Fingerprint> = pieces.iter().map(|(f, _)| *f).collect();
-        let mut places = self.find(&fingerprints).await?;
+        let mut places = self.find(&fingerprints, access).await?;
         match kind {
             ChunkKind::Data if self.settings.compare_duplicates => self.compare(source, pieces, &mut places).await?,
             ChunkKind::Data => {}
@@ -172,7 +175,7 @@ impl<D: Device> Store<D> {
     async fn compare_nodes(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
-            let there = self.node(&Reference { fingerprint: *fingerprint, place }).await.ok();
+            let there = self.node(&Reference { fingerprint: *fingerprint, place }, Access::Disk).await.ok();
             let given = Node::decode(&source[range.clone()]).ok();
             if there.is_none_or(|there| given.is_none_or(|given| given.entries != there.entries)) {
                 *found = None;
@@ -236,7 +239,24 @@ impl<D: Device> Store<D> {
     }
 
     /// The bytes of chunks. What is near one another is read in one go, what is not where it was is looked for.
-    pub(crate) async fn read_chunks(&self, references: &[Reference]) -> Result<Vec<Bytes>, Error> {
+    pub(crate) async fn read_chunks(&self, references: &[Reference], access: Access) -> Result<Vec<Bytes>, Error> {
+        let Some(ssd) = self.ssd.keeping(PieceKind::Data).filter(|_| access == Access::Random) else {
+            return self.read_from_disk(references).await;
+        };
+        let pieces: Vec<_> = references.iter().map(|r| self.piece(&ssd, r)).collect();
+        let mut found = self.read_from_ssd(&ssd, references, &pieces).await;
+        let missing: Vec<usize> = (0..found.len()).filter(|i| found[*i].is_none()).collect();
+        if !missing.is_empty() {
+            let wanted: Vec<Reference> = missing.iter().map(|i| references[*i]).collect();
+            for (i, chunk) in missing.iter().zip(self.read_from_disk(&wanted).await?) {
+                self.keep_chunk(&ssd, &pieces[*i], &references[*i], &chunk).await;
+                found[*i] = Some(chunk);
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn read_from_disk(&self, references: &[Reference]) -> Result<Vec<Bytes>, Error> {
         let mut wanted: Vec<Place> = references.iter().map(|r| Place { number: 0, ..r.place }).collect();
         // Places that are not right any more may differ in size from what is there now.
         wanted.sort_by_key(order);
@@ -284,7 +304,7 @@ impl<D: Device> Store<D> {
     }
 
     /// Regions, in the order of their places: by slot and sector, each once. `None`: damaged, or not there any more.
-    async fn read_regions(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
+    pub(crate) async fn read_regions(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
         let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
         let runs = missing.chunk_by(|a, b| self.are_near(places[*a], places[*b])).flat_map(|run| {
@@ -309,7 +329,7 @@ impl<D: Device> Store<D> {
         a.slot == b.slot && b.offset() <= a.offset() + a.region_bytes() as u64 + gap_bytes
     }
 
-    fn cached_region(&self, place: Place) -> Option<Arc<Region>> {
+    pub(crate) fn cached_region(&self, place: Place) -> Option<Arc<Region>> {
         let slot = self.state.lock().slots.get(place.slot);
         if slot.state == SlotState::Free {
             return None;

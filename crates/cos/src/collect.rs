@@ -1,6 +1,7 @@
 //! The collector: marks what recipes reach, and empties containers of which little is alive, by copying that elsewhere. Reads and
 //! writes go on: whatever is found to be a duplicate meanwhile is marked too, and what is new is in containers that are newer.
 
+use crate::access::Access;
 use crate::format::SECTOR_BYTES;
 use crate::format::container::ContainerChunk;
 use crate::format::record::{Root, SlotState};
@@ -280,7 +281,7 @@ impl<D: Device> Store<D> {
             ChunkKind::Recipe => GC_RECIPE_LANE,
         };
         for some in container.alive[*copied..].chunks(COPIED_AT_ONCE) {
-            let bytes = self.read_chunks(some).await?;
+            let bytes = self.read_chunks(some, Access::Disk).await?;
             let mut source = BufMut::with_len(bytes.iter().map(Bytes::len).sum());
             let mut pieces = Vec::with_capacity(some.len());
             let mut at = 0;
@@ -351,7 +352,7 @@ impl<D: Device> Walk<'_, D> {
             if level == 0 || !self.seen.insert((reference.fingerprint, place.pack())) {
                 continue;
             }
-            let node = self.store.node(&Reference { place, ..reference }).await?;
+            let node = self.store.node(&Reference { place, ..reference }, Access::Disk).await?;
             if node.level + 1 != level {
                 let (structure, field, value) = ("recipe block", "level", node.level.into());
                 return Err(FormatError::Field { structure, field, value }.into());
@@ -402,7 +403,7 @@ impl<D: Device> Walk<'_, D> {
 
     /// A chunk that is not where a recipe says: the index must know where it is, and go on to know.
     async fn mark_moved(&mut self, fingerprint: Fingerprint) -> Result<Place, Error> {
-        let found: Option<Place> = self.store.find(&[fingerprint]).await?[0];
+        let found: Option<Place> = self.store.find(&[fingerprint], Access::Disk).await?[0];
         let place = found.ok_or(Error::Missing { fingerprint })?;
         self.moved.push((fingerprint, place));
         if self.moved.len() >= MOVED_AT_ONCE {

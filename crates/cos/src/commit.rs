@@ -189,6 +189,8 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// As [`commit`](Self::commit).
     pub async fn close(&self) -> Result<(), Error> {
-        self.checkpoint().await
+        self.checkpoint().await?;
+        self.close_ssd().await;
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! What differs between two volumes, found from their recipes: parts that are the same block of a recipe are not looked into.
 
+use crate::access::Access;
 use crate::format::node::{Entry, FANOUT};
 use crate::format::record::Kind;
 use crate::object::Object;
@@ -95,7 +96,7 @@ impl<D: Device> Store<D> {
         if side.levels < levels {
             return Ok(vec![Some(side)]);
         }
-        let node = self.node(&side.reference).await?;
+        let node = self.node(&side.reference, Access::Disk).await?;
         let below = |entry: &Option<Entry>| entry.map(|e| Side { reference: e.reference, levels: levels - 1 });
         Ok(node.entries.iter().map(below).collect())
     }

@@ -2,9 +2,9 @@
 //! changed since. A batch counts if it is whole and follows on the one before; a start takes the newest checkpoint that is whole.
 
 use crate::Error;
-use crate::format::BLOCK_BYTES;
 use crate::format::batch::{self, BatchHead};
 use crate::format::record::Record;
+use crate::format::{BLOCK_BYTES, checksum};
 use nitro_port::Device;
 
 /// Where the next batch goes.
@@ -19,6 +19,8 @@ pub(crate) struct Journal {
     used: u64,
     /// Bytes of them that the checkpoint took.
     checkpoint_bytes: u64,
+    /// A checksum of the checkpoint, unless something was appended to it: 0.
+    session: u64,
 }
 
 fn encoded(records: &[Record]) -> Vec<u8> {
@@ -27,10 +29,20 @@ fn encoded(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
+/// What names the state of a store that a journal tells of, from its records alone.
+fn session_of(records: &[u8], epoch: u64, seed: u64) -> u64 {
+    checksum(records, seed, epoch).max(1)
+}
+
+/// As [`Journal::session`], of a journal that was read.
+pub(crate) fn session_read(records: &[Record], epoch: u64, seed: u64) -> u64 {
+    session_of(&encoded(records), epoch, seed)
+}
+
 impl Journal {
     /// A journal that nothing was written to, or whose newest epoch is `epoch`. A checkpoint has to come first.
     pub(crate) fn new(at: u64, area_bytes: u64, seed: u64, epoch: u64) -> Self {
-        Self { at, area_bytes, seed, epoch, number: 0, used: area_bytes, checkpoint_bytes: 0 }
+        Self { at, area_bytes, seed, epoch, number: 0, used: area_bytes, checkpoint_bytes: 0, session: 0 }
     }
 
     fn area(&self, epoch: u64) -> u64 {
@@ -44,11 +56,17 @@ impl Journal {
         if self.used + len > self.area_bytes {
             return Ok(false);
         }
+        self.session = 0;
         let out = batch::encode(&bytes, (self.epoch, self.number), self.seed);
         device.write(self.area(self.epoch) + self.used, out.freeze()).await?;
         self.used += len;
         self.number += 1;
         Ok(true)
+    }
+
+    /// What names the state of the store as the journal has it, if it is that of a checkpoint; else 0.
+    pub(crate) fn session(&self) -> u64 {
+        self.session
     }
 
     /// Whether so much was appended since the checkpoint that another is due.
@@ -69,11 +87,12 @@ impl Journal {
             let what = format!("the journal: {} records have no room in {} bytes", records.len(), self.area_bytes);
             return Err(Error::Damaged { what });
         }
-        self.used = self.area_bytes;
+        (self.used, self.session) = (self.area_bytes, 0);
         let out = batch::encode(&bytes, (self.epoch + 1, 0), self.seed);
         device.write(self.area(self.epoch + 1), out.freeze()).await?;
         self.epoch += 1;
         self.number = 1;
+        self.session = session_of(&bytes, self.epoch, self.seed);
         (self.used, self.checkpoint_bytes) = (len, len);
         Ok(len)
     }

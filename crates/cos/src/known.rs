@@ -1,6 +1,7 @@
 //! Which contents are known: the locality cache first, then the summary vector, then the index, whose answer brings a whole
 //! container's fingerprints into the locality cache.
 
+use crate::access::Access;
 use crate::format::container::{self, ContainerChunk};
 use crate::format::record::SlotState;
 use crate::format::{BLOCK_BYTES, SECTOR_BYTES};
@@ -50,12 +51,19 @@ impl State {
 
 impl<D: Device> Store<D> {
     /// Where contents are, if they are known. What is found stays alive though a collection may be under way.
-    pub(crate) async fn find(&self, fingerprints: &[Fingerprint]) -> Result<Vec<Option<Place>>, Error> {
+    pub(crate) async fn find(&self, fingerprints: &[Fingerprint], access: Access) -> Result<Vec<Option<Place>>, Error> {
         let mut found: Vec<_> = {
             let mut state = self.state.lock();
             fingerprints.iter().map(|f| state.find(f)).collect()
         };
         self.counters.locality_hits.add(found.iter().flatten().count() as u64);
+        if access == Access::Random && !self.settings.nsio_dedup {
+            return Ok(found);
+        }
+        if access == Access::Random && !self.settings.nsio_metadata {
+            self.find_by_region(fingerprints, &mut found).await?;
+            return Ok(found);
+        }
         for (fingerprint, found) in fingerprints.iter().zip(&mut found) {
             if found.is_none() && self.summary.may_contain(fingerprint) {
                 // A container that was read for another of them may have brought it.
@@ -74,6 +82,48 @@ impl<D: Device> Store<D> {
         let value = self.index.get(&fingerprint.0).await?;
         let value = value.and_then(|v| <[u8; Place::BYTES]>::try_from(&v[..]).ok());
         Ok(value.map(|v| Place::unpack(u64::from_le_bytes(v))))
+    }
+
+    /// Has the index, and the regions that it names, say where contents are that RAM does not know; all of them at once. Others of
+    /// their containers are not expected to be asked for.
+    async fn find_by_region(&self, fingerprints: &[Fingerprint], found: &mut [Option<Place>]) -> Result<(), Error> {
+        let mut rest: Vec<_> = fingerprints.iter().zip(found).filter(|(_, found)| found.is_none()).collect();
+        for some in rest.chunks_mut(ENTERED_AT_ONCE) {
+            let lookups = some.iter_mut().map(async |(fingerprint, found)| {
+                if self.summary.may_contain(fingerprint) {
+                    **found = self.find_in_region(fingerprint).await?;
+                }
+                Ok::<_, Error>(())
+            });
+            try_join_all(lookups).await?;
+        }
+        Ok(())
+    }
+
+    async fn find_in_region(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
+        let Some(place) = self.indexed_place(fingerprint).await? else { return Ok(None) };
+        let held = self.state.lock().slots.get(place.slot);
+        // Behind a container's regions may stand those of one of the same number that a crash took back.
+        let is_within = place.sector + place.sectors <= held.sectors && place.number < held.chunks;
+        if held.state != SlotState::Sealed || held.leaving || !is_within {
+            return Ok(self.state.lock().find(fingerprint));
+        }
+        let region = match self.read_regions(&[place]).await {
+            Ok(mut regions) => regions.pop().flatten(),
+            // What cannot be read cannot be referred to; it is stored anew.
+            Err(Error::Device(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let is_there = region.is_some_and(|region| {
+            region.head.sequence == held.sequence && region.chunk(place.number, fingerprint).is_some()
+        });
+        let mut state = self.state.lock();
+        let now = state.slots.get(place.slot);
+        if !is_there || now.sequence != held.sequence || now.state != SlotState::Sealed || now.leaving {
+            return Ok(state.find(fingerprint));
+        }
+        state.note_alive(place);
+        Ok(Some(place))
     }
 
     async fn find_in_index(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {

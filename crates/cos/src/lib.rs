@@ -9,6 +9,7 @@
 //! several threads.
 #![forbid(unsafe_code)]
 
+mod access;
 mod check;
 mod chunks;
 mod collect;
@@ -35,6 +36,7 @@ mod range_lock;
 mod recover;
 mod refresh;
 mod slots;
+mod ssd;
 mod stats;
 mod store;
 mod stream;
@@ -51,8 +53,10 @@ pub use error::Error;
 pub(crate) use error::Hex;
 pub use format::record::Kind;
 pub use namespace::ObjectInfo;
+pub use nitro_cache::pattern::{Pattern, RegionPattern};
 pub use plan::{Plan, StoreOptions};
 pub use ram::RamPart;
+pub use ssd::{SsdOptions, SsdPieces, SsdSource, SsdState, SsdStats};
 pub use stats::Stats;
 pub use store::{Settings, Store};
 pub use stream::{StreamImport, StreamPart};

@@ -1,6 +1,7 @@
 //! What RAM a store may take.
 
 use crate::Store;
+use crate::access::Patterns;
 use crate::format::record::OBJECT_BYTES;
 use crate::lane::{self, LANES};
 use crate::locality::Locality;
@@ -48,6 +49,8 @@ impl<D: Device> Store<D> {
             part("containers' states", u64::from(superblock.containers) * SLOT_RAM_BYTES),
             part("objects", bounds.namespace_bytes / OBJECT_BYTES as u64 * OBJECT_RAM_BYTES),
             part("overwritten chunks", bounds.changes as u64 * CHANGE_RAM_BYTES),
+            part("patterns of access", Patterns::RAM_BYTES_MAX),
+            part("SSD", self.ssd.get().map_or(0, |ssd| ssd.ram_need_bytes())),
         ]
     }
 
@@ -71,6 +74,7 @@ impl<D: Device> Store<D> {
             + locality
             + slots
             + open
+            + self.ssd.get().map_or(0, |ssd| ssd.ram_bytes())
             + (regions + nodes) as u64
             + objects
             + self.ledger.changes() as u64 * CHANGE_RAM_BYTES

@@ -1,6 +1,7 @@
 //! Recipes after a collection: what was copied elsewhere is named where it is now, so that reading it does not ask the index. Blocks
 //! keep their fingerprints, which places have no part in; copies of blocks that change are written as any block is.
 
+use crate::access::Access;
 use crate::format::record::Root;
 use crate::object::Object;
 use crate::place::{Place, Reference};
@@ -107,7 +108,7 @@ impl<D: Device> Store<D> {
             }
             let moved = moves.get(&reference);
             let here = Reference { place: moved.unwrap_or(reference.place), ..reference };
-            let node = self.node(&here).await?;
+            let node = self.node(&here, Access::Disk).await?;
             let mut new = None;
             for i in 0..node.entries.len() {
                 let Some(entry) = node.get(i) else { continue };

@@ -5,11 +5,12 @@ use crate::counters::Counters;
 use crate::format::record::SlotState;
 use crate::format::region::ChunkKind;
 use crate::format::{SECTOR_BYTES, container};
+use crate::ssd::SsdStats;
 use nitro_port::Device;
 use serde::Serialize;
 
 /// What a store holds, and what it needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Objects, snapshots among them.
     pub objects: u64,
@@ -35,6 +36,8 @@ pub struct Stats {
     pub ram_bytes: u64,
     /// The most RAM in bytes that it takes while it is open, see [`Store::ram_parts`].
     pub ram_need_bytes: u64,
+    /// Its SSD, if it has one.
+    pub ssd: Option<SsdStats>,
     /// What it did since it was opened.
     pub counters: Counters,
 }
@@ -45,6 +48,7 @@ impl<D: Device> Store<D> {
         let objects = self.list();
         let quota_bytes = self.quota_bytes();
         let ram_bytes = self.ram_bytes();
+        let ssd = self.ssd_stats();
         let state = self.state.lock();
         let (mut stored_bytes, mut recipe_bytes, mut chunks) = (0, 0, 0);
         for (_, slot) in state.slots.iter().filter(|(_, s)| s.state != SlotState::Free) {
@@ -67,6 +71,7 @@ impl<D: Device> Store<D> {
             container_bytes: self.superblock.container_bytes,
             ram_bytes,
             ram_need_bytes: self.ram_need_bytes(),
+            ssd,
             counters: self.counters(),
         }
     }

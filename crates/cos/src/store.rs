@@ -1,12 +1,13 @@
 //! A store: making one, opening one.
 
 use crate::Error;
+use crate::access::Patterns;
 use crate::chunks::Region;
 use crate::counters::{Counters, Counting};
 use crate::format::node::Node;
 use crate::format::record::Record;
 use crate::format::superblock::Superblock;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::known::State;
 use crate::lane::{LANES, Lane, Open};
 use crate::ledger::{Bounds, Ledger};
@@ -16,6 +17,7 @@ use crate::plan::{Layout, Plan, index_plan};
 use crate::range_lock::RangeLock;
 use crate::recover;
 use crate::slots::Slots;
+use crate::ssd::{IndexDevice, Session, Ssd, SsdSlot, SsdSource};
 use crate::summary::Summary;
 use crate::tree::NodeKey;
 use futures_util::lock::Mutex as AsyncMutex;
@@ -41,6 +43,14 @@ pub struct Settings {
     pub recipe_cache_bytes: u64,
     /// Whether duplicates are believed only after their bytes were compared.
     pub compare_duplicates: bool,
+    /// Whether patterns of access are followed by region; else small requests count as random, and others as sequential.
+    pub patterns: bool,
+    /// Whether duplicates are looked for in the index, and on the disk, when a few chunks are written at random. RAM is always
+    /// asked. Copies that are stored since it is not stay: the collector does not find them.
+    pub nsio_dedup: bool,
+    /// Whether a whole container's fingerprints are read when a duplicate is found for a small random write; else the region
+    /// that should hold it, alone.
+    pub nsio_metadata: bool,
 }
 
 impl Default for Settings {
@@ -50,6 +60,9 @@ impl Default for Settings {
             region_cache_bytes: 16 << 20,
             recipe_cache_bytes: 16 << 20,
             compare_duplicates: false,
+            patterns: true,
+            nsio_dedup: true,
+            nsio_metadata: false,
         }
     }
 }
@@ -94,7 +107,9 @@ pub struct Store<D> {
     /// Open containers, by slot.
     pub(crate) opened: Mutex<HashMap<u32, Arc<Open>>>,
     pub(crate) lanes: Box<[AsyncMutex<Lane>]>,
-    pub(crate) index: Silt<SliceDevice<Arc<D>>>,
+    pub(crate) index: Silt<IndexDevice<D>>,
+    pub(crate) ssd: Arc<SsdSlot>,
+    pub(crate) patterns: Patterns,
     pub(crate) summary: Summary,
     pub(crate) objects: Mutex<Objects>,
     pub(crate) ledger: Arc<Ledger>,
@@ -120,8 +135,10 @@ fn index_device<D: Device>(
     device: &Arc<D>,
     superblock: &Superblock,
     layout: &Layout,
-) -> Result<SliceDevice<Arc<D>>, Error> {
-    Ok(SliceDevice::new(Arc::clone(device), layout.index_at, superblock.index_bytes)?)
+    ssd: &Arc<SsdSlot>,
+) -> Result<IndexDevice<D>, Error> {
+    let slice = SliceDevice::new(Arc::clone(device), layout.index_at, superblock.index_bytes)?;
+    Ok(IndexDevice::new(slice, Arc::clone(ssd)))
 }
 
 impl<D: Device> Store<D> {
@@ -133,7 +150,8 @@ impl<D: Device> Store<D> {
     pub async fn create(device: Arc<D>, plan: &Plan, settings: Settings) -> Result<Self, Error> {
         let superblock = plan.superblock;
         let layout = check_size(&*device, &superblock)?;
-        let index_at = index_device(&device, &superblock, &layout)?;
+        let ssd = Arc::new(SsdSlot::default());
+        let index_at = index_device(&device, &superblock, &layout, &ssd)?;
         let index = Silt::create(index_at, index_plan(&superblock)?, Rates::default(), superblock.seed).await?;
         index.sync().await?;
         let mut journal = Journal::new(layout.journals_at, superblock.journal_bytes, superblock.seed, 0);
@@ -145,7 +163,8 @@ impl<D: Device> Store<D> {
         superblock.write(&*device).await?;
         let slots = Slots::new(superblock.containers);
         let objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
-        let store = Self::with(device, (superblock, layout), settings, (slots, objects), index, summary, journal);
+        let store =
+            Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
         store.fill_reserve().await?;
         store.commit().await?;
         Ok(store)
@@ -157,19 +176,37 @@ impl<D: Device> Store<D> {
     /// # Errors
     /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
     pub async fn open(device: Arc<D>, settings: Settings) -> Result<Self, Error> {
+        Self::open_with_ssd(device, settings, None).await
+    }
+
+    /// As [`open`](Self::open), with an SSD. What it holds is used if it is this store's, and was closed with it; else it is
+    /// emptied. The store is opened without an SSD that fails.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_with_ssd(device: Arc<D>, settings: Settings, source: Option<SsdSource>) -> Result<Self, Error> {
         let superblock = Superblock::read(&*device).await?;
         let layout = check_size(&*device, &superblock)?;
         let (seed, bytes) = (superblock.seed, superblock.journal_bytes);
         let (epoch, mut records) = Journal::read(&*device, layout.journals_at, bytes, seed).await?;
         let mut journal = Journal::new(layout.journals_at, bytes, seed, epoch);
-        let index = open_index(&device, (&superblock, &layout), (&mut journal, epoch), &mut records).await?;
+        let ssd = Arc::new(SsdSlot::default());
+        if let Some(source) = source {
+            let session = Session::Closed(journal::session_read(&records, epoch, seed));
+            match Ssd::open(source, &superblock, session).await {
+                Ok(opened) => drop(ssd.set(Some(Arc::new(opened)))),
+                Err(error) => tracing::warn!("the store is opened without its SSD: {error}"),
+            }
+        }
+        let index = open_index(&device, (&superblock, &layout, &ssd), (&mut journal, epoch), &mut records).await?;
         let mut slots = Slots::new(superblock.containers);
         let mut objects = Objects::new(Arc::new(Ledger::new(Bounds::of(&superblock))));
         let upto = recover::replay(records, &mut slots, &mut objects)?;
         let read = Summary::read(&*device, layout.summary_at, superblock.summary_bytes, seed).await?;
         let is_read = read.is_some();
         let summary = read.unwrap_or_else(|| Summary::new(superblock.summary_bytes));
-        let store = Self::with(device, (superblock, layout), settings, (slots, objects), index, summary, journal);
+        let store =
+            Self::with(device, (superblock, layout), settings, (slots, objects), (index, ssd), summary, journal);
         recover::finish(&store, (upto.0, if is_read { upto.1 } else { 0 })).await?;
         Ok(store)
     }
@@ -179,7 +216,7 @@ impl<D: Device> Store<D> {
         (superblock, layout): (Superblock, Layout),
         settings: Settings,
         (slots, objects): (Slots, Objects),
-        index: Silt<SliceDevice<Arc<D>>>,
+        (index, ssd): (Silt<IndexDevice<D>>, Arc<SsdSlot>),
         summary: Summary,
         journal: Journal,
     ) -> Self {
@@ -194,6 +231,8 @@ impl<D: Device> Store<D> {
             opened: Mutex::new(HashMap::new()),
             lanes: (0..LANES).map(|_| AsyncMutex::new(None)).collect(),
             index,
+            ssd,
+            patterns: Patterns::default(),
             summary,
             ledger: Arc::clone(objects.ledger()),
             objects: Mutex::new(objects),
@@ -255,11 +294,11 @@ impl<D> std::fmt::Debug for Store<D> {
 /// journal says so, durably, before.
 async fn open_index<D: Device>(
     device: &Arc<D>,
-    (superblock, layout): (&Superblock, &Layout),
+    (superblock, layout, ssd): (&Superblock, &Layout, &Arc<SsdSlot>),
     (journal, epoch): (&mut Journal, u64),
     records: &mut Vec<Record>,
-) -> Result<Silt<SliceDevice<Arc<D>>>, Error> {
-    let slice = || index_device(device, superblock, layout);
+) -> Result<Silt<IndexDevice<D>>, Error> {
+    let slice = || index_device(device, superblock, layout, ssd);
     match Silt::open(slice()?, Rates::default()).await {
         Err(error @ (nitro_index::Error::Damaged(_) | nitro_index::Error::NotAnIndex(_))) => {
             tracing::warn!("the store's fingerprint index is made anew from the containers: {error}");

@@ -1,5 +1,6 @@
 //! Streams: backups, cut into chunks where their content says so, so that what moved is still found.
 
+use crate::access::Access;
 use crate::chunks::fingerprint_of;
 use crate::format::node::Entry;
 use crate::format::record::Kind;
@@ -73,7 +74,8 @@ impl<D: Device> Store<D> {
     pub async fn store_part(&self, lane: usize, source: Bytes, cuts: &[Range<usize>]) -> Result<StreamPart, Error> {
         let since = self.state.lock().slots.sequence();
         let pieces: Vec<_> = cuts.iter().map(|cut| (fingerprint_of(&source[cut.clone()]), cut.clone())).collect();
-        let references = self.store_chunks((ChunkKind::Data, lane % DATA_LANES), &source, &pieces).await?;
+        let references =
+            self.store_chunks((ChunkKind::Data, lane % DATA_LANES), &source, &pieces, Access::Disk).await?;
         let entries = references.into_iter().zip(cuts);
         let entries = entries.map(|(reference, cut)| Entry { reference, bytes: cut.len() as u64 }).collect();
         Ok(StreamPart { entries, since })

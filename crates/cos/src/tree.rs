@@ -1,6 +1,7 @@
 //! Recipes: trees of blocks, each up to 448 references wide, written anew where they change (copy on write), so that snapshots
 //! and clones share them.
 
+use crate::access::Access;
 use crate::chunks::Cuts;
 use crate::format::node::{Entry, FANOUT, Node};
 use crate::format::record::Root;
@@ -47,10 +48,19 @@ impl<D: Device> Store<D> {
     ///
     /// There may be copies of a block that say the same, but that things are elsewhere. RAM has blocks by where they are, so
     /// that what is seen in RAM is what stands there.
-    pub(crate) async fn node(&self, reference: &Reference) -> Result<Arc<Node>, Error> {
+    pub(crate) async fn node(&self, reference: &Reference, access: Access) -> Result<Arc<Node>, Error> {
         let key = self.node_key(reference);
         if let Some(node) = self.nodes.lock().get(&key) {
             return Ok(Arc::clone(node));
+        }
+        if access != Access::Disk
+            && let Some(node) = self.node_on_ssd(reference).await
+        {
+            let node = Arc::new(node);
+            if self.node_key(reference) == key {
+                self.nodes.lock().put(key, Arc::clone(&node));
+            }
+            return Ok(node);
         }
         self.counters.recipe_reads.add(1);
         let (place, bytes) = self.locate(reference).await?;
@@ -58,6 +68,9 @@ impl<D: Device> Store<D> {
         // Unless it was found elsewhere, or the container gave way meanwhile.
         if place == reference.place && self.node_key(reference) == key {
             self.nodes.lock().put(key, Arc::clone(&node));
+            if access == Access::Random {
+                self.keep_node(reference, &bytes).await;
+            }
         }
         Ok(node)
     }
@@ -68,17 +81,22 @@ impl<D: Device> Store<D> {
     }
 
     /// The block of a level and number, if there is one.
-    async fn find_node(&self, root: Option<Root>, level: u8, number: u64) -> Result<Option<Arc<Node>>, Error> {
+    async fn find_node(
+        &self,
+        root: Option<Root>,
+        (level, number): (u8, u64),
+        access: Access,
+    ) -> Result<Option<Arc<Node>>, Error> {
         let Some(root) = root.filter(|r| level < r.levels) else { return Ok(None) };
         let top = root.levels - 1;
         if number / blocks_beneath(top, level) != 0 {
             return Ok(None);
         }
-        let mut node = self.node(&root.reference).await?;
+        let mut node = self.node(&root.reference, access).await?;
         for below in (level..top).rev() {
             let index = number / blocks_beneath(below, level) % FANOUT as u64;
             match node.get(index as usize) {
-                Some(entry) => node = self.node(&entry.reference).await?,
+                Some(entry) => node = self.node(&entry.reference, access).await?,
                 None => return Ok(None),
             }
         }
@@ -86,7 +104,12 @@ impl<D: Device> Store<D> {
     }
 
     /// What chunks of a volume are, as recipe and overlay say together.
-    pub(crate) async fn resolve(&self, object: &Object, chunks: Range<u64>) -> Result<Vec<Option<Reference>>, Error> {
+    pub(crate) async fn resolve(
+        &self,
+        object: &Object,
+        chunks: Range<u64>,
+        access: Access,
+    ) -> Result<Vec<Option<Reference>>, Error> {
         let (root, overlay) = {
             let state = object.state.lock();
             let overlay: Vec<_> = state.overlay.range(chunks.clone()).map(|(i, c)| (*i, c.reference)).collect();
@@ -96,7 +119,7 @@ impl<D: Device> Store<D> {
         if overlay.len() < resolved.len() {
             let fanout = FANOUT as u64;
             for leaf in chunks.start / fanout..chunks.end.div_ceil(fanout) {
-                let Some(node) = self.find_node(root, 0, leaf).await? else { continue };
+                let Some(node) = self.find_node(root, (0, leaf), access).await? else { continue };
                 let from = chunks.start.max(leaf * fanout);
                 for index in from..chunks.end.min((leaf + 1) * fanout) {
                     resolved[(index - chunks.start) as usize] =
@@ -131,7 +154,7 @@ impl<D: Device> Store<D> {
         for level in 0..levels {
             // A tree that grows keeps its old root as the first block of its level.
             if let Some(root) = root.filter(|r| r.levels == level) {
-                written.entry(0).or_insert((Some(self.root_entry(&root).await?), 0));
+                written.entry(0).or_insert((Some(self.root_entry(&root, Access::Disk).await?), 0));
             }
             written = self.write_level(root, level, written).await?;
         }
@@ -161,8 +184,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    async fn root_entry(&self, root: &Root) -> Result<Entry, Error> {
-        let node = self.node(&root.reference).await?;
+    async fn root_entry(&self, root: &Root, access: Access) -> Result<Entry, Error> {
+        let node = self.node(&root.reference, access).await?;
         Ok(Entry { reference: root.reference, bytes: node.entries.iter().flatten().map(|e| e.bytes).sum() })
     }
 
@@ -173,7 +196,7 @@ impl<D: Device> Store<D> {
         let mut rest = changes.into_iter().peekable();
         while let Some((index, change)) = rest.next() {
             let number = index / FANOUT as u64;
-            let old = self.find_node(root, level, number).await?;
+            let old = self.find_node(root, (level, number), Access::Disk).await?;
             let mut node = old.map_or_else(|| Node::empty(level), |node| (*node).clone());
             let mut next = Some((index, change));
             while let Some((index, (entry, since))) = next {
@@ -203,7 +226,11 @@ impl<D: Device> Store<D> {
             node.encode(&mut source);
             pieces.push((node.fingerprint(), start..source.len()));
         }
-        let references = self.store_nodes(source.into(), &pieces).await?;
+        let source = Bytes::from(source);
+        let references = self.store_nodes(source.clone(), &pieces).await?;
+        for (reference, (_, range)) in references.iter().zip(&pieces) {
+            self.keep_node(reference, &source[range.clone()]).await;
+        }
         for ((number, node), reference) in nodes.into_iter().zip(references) {
             let bytes = node.entries.iter().flatten().map(|e| e.bytes).sum();
             above.insert(number, (Some(Entry { reference, bytes }), since));
@@ -217,7 +244,7 @@ impl<D: Device> Store<D> {
         if pieces.is_empty() {
             return Ok(Vec::new());
         }
-        self.store_chunks((ChunkKind::Recipe, RECIPE_LANE), &source, pieces).await
+        self.store_chunks((ChunkKind::Recipe, RECIPE_LANE), &source, pieces, Access::Disk).await
     }
 
     /// Writes one block.
@@ -235,11 +262,12 @@ impl<D: Device> Store<D> {
         &self,
         root: Option<Root>,
         range: Range<u64>,
+        access: Access,
     ) -> Result<Vec<(u64, Entry)>, Error> {
         let Some(root) = root else { return Ok(Vec::new()) };
         let mut resolved = Vec::new();
         // Blocks and chunks, each with its first byte, last first.
-        let mut rest = vec![(0, root.levels, self.root_entry(&root).await?)];
+        let mut rest = vec![(0, root.levels, self.root_entry(&root, access).await?)];
         while let Some((start, level, entry)) = rest.pop() {
             if start >= range.end || start + entry.bytes <= range.start {
                 continue;
@@ -248,7 +276,7 @@ impl<D: Device> Store<D> {
                 resolved.push((start, entry));
                 continue;
             }
-            let node = self.node(&entry.reference).await?;
+            let node = self.node(&entry.reference, access).await?;
             let mut at = start;
             let from = rest.len();
             for entry in node.entries.iter().flatten() {

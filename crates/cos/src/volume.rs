@@ -1,5 +1,6 @@
 //! A volume of a store, as a device: read and written at random.
 
+use crate::access::Access;
 use crate::chunks::fingerprint_of;
 use crate::format::node::Entry;
 use crate::format::record::Kind;
@@ -137,7 +138,7 @@ impl<D: Device> Volume<D> {
     /// [`Error::OutOfRange`], or when the recipe cannot be read.
     pub async fn fingerprints(&self, offset: u64, len: u64) -> Result<Recipe, Error> {
         self.check_range(offset, len)?;
-        let resolved = self.store.resolve(&self.object, self.chunks(offset, len)).await?;
+        let resolved = self.store.resolve(&self.object, self.chunks(offset, len), Access::Sequential).await?;
         Ok(resolved.into_iter().map(|r| r.map(|r| r.fingerprint)).collect())
     }
 
@@ -147,12 +148,13 @@ impl<D: Device> Volume<D> {
     /// [`Error::OutOfRange`], [`Error::Missing`] for content that is damaged, or when the device fails.
     pub async fn read_range(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         self.check_range(offset, len as u64)?;
+        let access = self.store.access(&self.object, offset, len as u64);
         let mut tries = 0;
         loop {
             let before = self.object.state.lock().record.root;
             let result = match self.object.kind {
-                Kind::Volume => self.read_volume(offset, len).await,
-                Kind::Stream => self.read_stream(offset, len).await,
+                Kind::Volume => self.read_volume(offset, len, access).await,
+                Kind::Stream => self.read_stream(offset, len, access).await,
             };
             // What was collected meanwhile had been overwritten before.
             let is_replaced = || self.object.state.lock().record.root != before;
@@ -163,12 +165,12 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    async fn read_volume(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+    async fn read_volume(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let chunks = self.chunks(offset, len as u64);
-        let resolved = self.store.resolve(&self.object, chunks.clone()).await?;
+        let resolved = self.store.resolve(&self.object, chunks.clone(), access).await?;
         let references: Vec<Reference> = resolved.iter().flatten().copied().collect();
-        let mut read = self.store.read_chunks(&references).await?.into_iter();
+        let mut read = self.store.read_chunks(&references, access).await?.into_iter();
         if let ([Some(_)], Some(only)) = (&resolved[..], read.as_slice().first()) {
             let start = (offset - chunks.start * chunk_bytes) as usize;
             return if start + len <= only.len() {
@@ -201,12 +203,12 @@ impl<D: Device> Volume<D> {
         Err(Error::Damaged { what })
     }
 
-    async fn read_stream(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
+    async fn read_stream(&self, offset: u64, len: usize, access: Access) -> Result<Bytes, Error> {
         let end = offset + len as u64;
         let root = self.object.state.lock().record.root;
-        let resolved = self.store.resolve_stream(root, offset..end).await?;
+        let resolved = self.store.resolve_stream(root, offset..end, access).await?;
         let references: Vec<Reference> = resolved.iter().map(|(_, entry)| entry.reference).collect();
-        let read = self.store.read_chunks(&references).await?;
+        let read = self.store.read_chunks(&references, access).await?;
         let mut out = BufMut::zeroed(len);
         for ((start, Entry { bytes, .. }), chunk) in resolved.into_iter().zip(read) {
             if chunk.len() as u64 != bytes {
@@ -242,7 +244,7 @@ impl<D: Device> Volume<D> {
         }
         let chunks = self.chunks(offset, data.len() as u64);
         let _shared = self.object.writing.shared(chunks.clone()).await;
-        self.write_chunks(chunks, data, &[]).await
+        self.write_chunks(chunks, data, &[], Access::Sequential).await
     }
 
     /// As [`write_range`](Self::write_range), with the fingerprints (BLAKE3, cut to 160 bits) of the chunks that it touches, as
@@ -253,12 +255,13 @@ impl<D: Device> Volume<D> {
         if len == 0 {
             return Ok(());
         }
+        let access = self.store.access(&self.object, offset, len);
         let chunk_bytes = u64::from(self.object.chunk_bytes);
         let chunks = self.chunks(offset, len);
         let (start, end) = (chunks.start * chunk_bytes, chunks.end * chunk_bytes);
         if (start, end) == (offset, offset + len) {
             let _shared = self.object.writing.shared(chunks.clone()).await;
-            return self.write_chunks(chunks, data, known).await;
+            return self.write_chunks(chunks, data, known, access).await;
         }
         let _alone = self.object.writing.alone(chunks.clone()).await;
         let mut whole = BufMut::zeroed((end - start) as usize);
@@ -266,18 +269,24 @@ impl<D: Device> Volume<D> {
         // The chunks at both ends keep what is not written.
         for (from, to) in [(start, offset), (offset + len, end.min(size))] {
             if from < to {
-                let old = self.read_volume(from, (to - from) as usize).await?;
+                let old = self.read_volume(from, (to - from) as usize, access).await?;
                 whole[(from - start) as usize..(to - start) as usize].copy_from_slice(&old);
             }
         }
         whole[(offset - start) as usize..][..data.len()].copy_from_slice(&data);
         let is_whole = |index: u64| index * chunk_bytes >= offset && (index + 1) * chunk_bytes <= offset + len;
         let known: Recipe = chunks.clone().zip(known).map(|(index, known)| known.filter(|_| is_whole(index))).collect();
-        self.write_chunks(chunks, whole.freeze(), &known).await
+        self.write_chunks(chunks, whole.freeze(), &known, access).await
     }
 
     /// Writes whole chunks, in parts that the journal has room for.
-    async fn write_chunks(&self, chunks: Range<u64>, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
+    async fn write_chunks(
+        &self,
+        chunks: Range<u64>,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+        access: Access,
+    ) -> Result<(), Error> {
         let chunk_bytes = self.object.chunk_bytes as usize;
         let at_once = self.store.ledger.bounds().changes_at_once();
         let count = (chunks.end - chunks.start) as usize;
@@ -285,12 +294,18 @@ impl<D: Device> Volume<D> {
             let to = count.min(from + at_once);
             let part = chunks.start + from as u64..chunks.start + to as u64;
             let known = known.get(from..).unwrap_or_default();
-            self.write_part(part, data.slice(from * chunk_bytes..to * chunk_bytes), known).await?;
+            self.write_part(part, data.slice(from * chunk_bytes..to * chunk_bytes), known, access).await?;
         }
         Ok(())
     }
 
-    async fn write_part(&self, chunks: Range<u64>, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
+    async fn write_part(
+        &self,
+        chunks: Range<u64>,
+        data: Bytes,
+        known: &[Option<Fingerprint>],
+        access: Access,
+    ) -> Result<(), Error> {
         let chunk_bytes = self.object.chunk_bytes as usize;
         // Before the lock, which whoever makes room takes, too.
         let permit = self.store.permit((chunks.end - chunks.start) as usize).await?;
@@ -308,7 +323,10 @@ impl<D: Device> Volume<D> {
             pieces.push((fingerprint, i * chunk_bytes..(i + 1) * chunk_bytes));
             numbers.push(index);
         }
-        let references = self.store.store_chunks((ChunkKind::Data, self.lane), &data, &pieces).await?;
+        let references = self.store.store_chunks((ChunkKind::Data, self.lane), &data, &pieces, access).await?;
+        if access == Access::Random {
+            self.store.keep_written(&references, &data, &pieces).await;
+        }
         let changes =
             numbers.into_iter().zip(references.into_iter().map(Some)).chain(holes.into_iter().map(|i| (i, None)));
         self.change(changes.map(|(index, reference)| (index, Change { reference, since })), permit);
@@ -350,7 +368,7 @@ impl<D: Device> Volume<D> {
         while first < last {
             let next = last.min(first + at_once);
             // What is a hole already needs no word.
-            let resolved = self.store.resolve(&self.object, first..next).await?;
+            let resolved = self.store.resolve(&self.object, first..next, Access::Sequential).await?;
             let filled: Vec<u64> = (first..next).zip(resolved).filter_map(|(i, r)| r.map(|_| i)).collect();
             if !filled.is_empty() {
                 let permit = self.store.permit(filled.len()).await?;
@@ -376,7 +394,7 @@ impl<D: Device> Volume<D> {
         let mut first = chunks.start;
         while first < chunks.end {
             let next = chunks.end.min(first + RESOLVED_AT_ONCE);
-            let resolved = self.store.resolve(&self.object, first..next).await?;
+            let resolved = self.store.resolve(&self.object, first..next, Access::Sequential).await?;
             for (index, reference) in (first..next).zip(resolved) {
                 let len = end.min((index + 1) * chunk_bytes) - offset.max(index * chunk_bytes);
                 let hole = reference.is_none();

@@ -61,7 +61,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
             let manager = self.manager.lock();
             let len = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
             let others = manager.pinned_extents().0 - len(manager.pins(object));
-            let dirty = self.settings.dirty_max_percent;
+            let dirty = self.live().dirty_max_percent;
             manager.check_pins(others.saturating_add(len(&ranges)), dirty).map_err(PinError::Promised)?;
         } else if ranges.len() > PINS_PER_VOLUME {
             return Err(PinError::Ranges(PINS_PER_VOLUME));

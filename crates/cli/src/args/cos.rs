@@ -133,6 +133,22 @@ pub(crate) enum CosCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Give a store an SSD that keeps what is read at random
+    Ssd {
+        #[command(subcommand)]
+        command: CosSsdCommand,
+    },
+    /// Show how the regions of an object are accessed: in sequence, upwards with gaps, or at random
+    ///
+    /// Patterns are followed since the store was opened: ask the server that serves the object.
+    Patterns {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// OBJECT or OBJECT@NAME
+        object: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Show the contents of a store and its savings
     Stats {
         #[command(flatten)]
@@ -140,6 +156,72 @@ pub(crate) enum CosCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
+}
+
+const SSD_EXAMPLES: &str = "\
+Examples:
+  nitro cos ssd attach /srv/store /mnt/nvme/store.ssd --ssd-size 100G
+  nitro cos ssd replace /srv/store /dev/nvme1n1
+  nitro cos ssd status /srv/store
+  nitro cos ssd detach /srv/store
+
+The disk holds everything that the SSD holds: it may fail, or be taken away, at any time. The store remembers it in the file
+store.nitro.ssd. A server that has the store open carries these commands out while it serves.";
+
+/// `nitro cos ssd ...`
+#[derive(Debug, Subcommand)]
+#[command(after_long_help = SSD_EXAMPLES)]
+pub(crate) enum CosSsdCommand {
+    /// Give the store an SSD
+    Attach {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// A file or block device
+        path: PathBuf,
+        #[command(flatten)]
+        options: CosSsdArgs,
+    },
+    /// Give the store another SSD in place of the one that it has
+    Replace {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// A file or block device
+        path: PathBuf,
+        #[command(flatten)]
+        options: CosSsdArgs,
+    },
+    /// Take the SSD away
+    Detach {
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Show the SSD, what it holds, and how often it was of use
+    Status {
+        #[command(flatten)]
+        store: StoreArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+}
+
+/// How a store uses its SSD.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct CosSsdArgs {
+    /// Size of the file, if it is to be created
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ssd_size: Option<Size>,
+    /// Percentage of the SSD reserved for recipes (FMD); 0: none are kept
+    #[arg(long, value_name = "PCT", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=80))]
+    pub(crate) ssd_fmd: u8,
+    /// Percentage of the SSD reserved for chunks that are read at random; 0: none are kept
+    #[arg(long, value_name = "PCT", default_value_t = 40, value_parser = clap::value_parser!(u8).range(0..=80))]
+    pub(crate) ssd_data: u8,
+    /// Do not keep pages of the fingerprint index (FPI)
+    #[arg(long)]
+    pub(crate) ssd_no_fpi: bool,
+    /// Overwrite the SSD, whatever it holds
+    #[arg(long)]
+    pub(crate) ssd_force: bool,
 }
 
 /// Which store.
@@ -199,6 +281,11 @@ pub(crate) struct CosInitArgs {
     /// Overwrite a block device or an existing store, whatever it holds
     #[arg(long)]
     pub(crate) force: bool,
+    /// A file or block device on an SSD, to keep what is read at random
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ssd: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) ssd_options: CosSsdArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -17,7 +17,10 @@ mod volume;
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
 pub(crate) use configure::{CheckArgs, SetArgs};
-pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
+pub(crate) use cos::{
+    CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand,
+    StoreArgs,
+};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use pin::PinArgs;

@@ -2,6 +2,7 @@
 
 mod export;
 mod import;
+mod ssd;
 mod store;
 mod threads;
 
@@ -46,6 +47,10 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
             act(store, CosAction::Gc { alive: *alive, format: output.format }).await
         }
         CosCommand::Quota { store, quota } => act(store, CosAction::Quota { bytes: quota.0 }).await,
+        CosCommand::Ssd { command } => ssd::run(command).await,
+        CosCommand::Patterns { store, object, output } => {
+            act(store, CosAction::Patterns { object: object.clone(), format: output.format }).await
+        }
         CosCommand::Stats { store, output } => act(store, CosAction::Stats { format: output.format }).await,
     }
 }
@@ -54,7 +59,7 @@ async fn run_inner(command: &CosCommand) -> Result<(), Error> {
 async fn act(args: &StoreArgs, action: CosAction) -> Result<(), Error> {
     if let Some(device) = stores::try_open_device(&args.store)? {
         let store = stores::open_on(device, &args.store, Settings::default()).await?;
-        let work = async { action.act(&store, true).await.map_err(|e| e.within(args.store.display())) };
+        let work = async { action.act(&store, &args.store, true).await.map_err(|e| e.within(args.store.display())) };
         let text = with_opened(&args.store, &store, work).await?;
         return print(&text).map(drop);
     }

@@ -58,6 +58,11 @@ pub(super) async fn init(args: &CosInitArgs) -> Result<(), Error> {
         false => make_file(path, plan.device_bytes(), args.force)?,
     };
     let store = Store::create(Arc::new(device), &plan, Settings::default()).await.map_err(|e| failed(path, &e))?;
+    if let Some(ssd) = &args.ssd {
+        let config = super::ssd::config(ssd, &args.ssd_options)?;
+        let (size, force) = (args.ssd_options.ssd_size, args.ssd_options.ssd_force);
+        nitro_server::cos::ssd::attach(&store, path, &config, (size, force)).await?;
+    }
     store.close().await.map_err(|e| failed(path, &e))?;
     let made = Made {
         path: path.display().to_string(),

@@ -5,6 +5,7 @@ pub(crate) mod container;
 pub(crate) mod node;
 pub(crate) mod record;
 pub(crate) mod region;
+pub(crate) mod ssd;
 pub(crate) mod superblock;
 
 pub(crate) use nitro_log::{u16_at, u32_at, u64_at};

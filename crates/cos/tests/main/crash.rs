@@ -12,17 +12,17 @@ const SIZE_BYTES: u64 = 12 << 20;
 const VOLUME_CHUNKS: u64 = 700;
 const NAMES: [&str; 4] = ["a", "b", "c/d", "e"];
 
-struct World {
-    device: Arc<CrashingDevice>,
-    store: Arc<Store<CrashingDevice>>,
-    model: Model,
-    random: Random,
+pub struct World {
+    pub device: Arc<CrashingDevice>,
+    pub store: Arc<Store<CrashingDevice>>,
+    pub model: Model,
+    pub random: Random,
 }
 
-type Outcome = Result<(), Error>;
+pub type Outcome = Result<(), Error>;
 
 impl World {
-    async fn new(seed: u64) -> Self {
+    pub async fn new(seed: u64) -> Self {
         let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, seed));
         let store = Store::create(Arc::clone(&device), &plan(SIZE_BYTES, seed), settings()).await.unwrap();
         Self { device, store: Arc::new(store), model: Model::default(), random: Random(seed ^ 0xC0_5000) }
@@ -34,7 +34,7 @@ impl World {
         (!present.is_empty()).then(|| present[self.random.below(present.len() as u64) as usize].clone())
     }
 
-    async fn step(&mut self) -> Outcome {
+    pub async fn step(&mut self) -> Outcome {
         match self.random.below(100) {
             0..8 => self.create().await,
             8..55 => self.write().await,

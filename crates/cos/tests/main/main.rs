@@ -8,5 +8,7 @@ mod format_doc;
 mod many;
 mod model;
 mod quota;
+mod requests;
 mod room;
+mod ssd;
 mod streams;

@@ -93,6 +93,7 @@ pub fn settings() -> Settings {
         region_cache_bytes: 64 << 10,
         recipe_cache_bytes: 64 << 10,
         compare_duplicates: false,
+        ..Settings::default()
     }
 }
 

@@ -35,6 +35,14 @@ pub struct VolumeConfig {
     pub write_policy: Option<WritePolicy>,
     /// Make the origin as slow as a hard disk.
     pub emulate_disk: Option<Emulation>,
+    /// The SSD of the store that the origin is an object of, in place of the one that was attached to it: a file, which is made if
+    /// there is none, or a block device. Volumes of one store have the same.
+    pub ssd: Option<PathBuf>,
+    /// Size of that file.
+    pub ssd_size: Option<Size>,
+    /// Keep chunks on that SSD, too: what the volume's own cache holds is then there twice.
+    #[serde(default)]
+    pub ssd_data: bool,
     /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back.
     pub dirty_share_min: Option<u8>,
     /// Percentage of that room that this volume may take.

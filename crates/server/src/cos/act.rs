@@ -1,10 +1,12 @@
 //! What can be done with a store that is open, be it here or in a server.
 
 use super::look;
+use super::ssd::SsdAction;
 use super::store::{CosStore, now};
 use nitro_console::error::Error;
 use nitro_console::output::Format;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// What to do with a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,15 @@ pub enum CosAction {
         /// Most bytes that the store may take.
         bytes: Option<u64>,
     },
+    /// Its SSD.
+    Ssd(SsdAction),
+    /// How an object's regions are accessed.
+    Patterns {
+        /// Its name.
+        object: String,
+        /// How the answer is printed.
+        format: Format,
+    },
     /// What it holds.
     Stats {
         /// How the answer is printed.
@@ -62,7 +73,7 @@ pub enum CosAction {
 
 impl CosAction {
     /// Does it. Returns what is to be printed.
-    pub async fn act(&self, store: &CosStore, tell: bool) -> Result<String, Error> {
+    pub async fn act(&self, store: &CosStore, path: &Path, tell: bool) -> Result<String, Error> {
         let fail = |e: nitro_cos::Error| Error::with_sources("store", &e);
         match self {
             Self::List { format } => look::list(store, *format),
@@ -79,6 +90,8 @@ impl CosAction {
             Self::Diff { one, other, format } => look::diff(&store.diff(one, other).await.map_err(fail)?, *format),
             Self::Gc { alive, format } => look::collect(store, *alive, *format, tell).await.map_err(fail),
             Self::Quota { bytes } => store.set_quota(*bytes).await.map(|()| String::new()).map_err(fail),
+            Self::Ssd(action) => action.act(store, path).await,
+            Self::Patterns { object, format } => look::patterns(&store.patterns(object).map_err(fail)?, *format),
             Self::Stats { format } => look::stats(store, *format),
         }
     }

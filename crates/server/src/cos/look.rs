@@ -1,11 +1,12 @@
 //! What a store holds, and whether it is well.
 
+use super::ssd::rows;
 use super::{CosStore, failed};
 use nitro_console::error::Error;
 use nitro_console::output::{Format, Table, json_line, print};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
-use nitro_cos::{CollectOptions, Difference, Findings, Kind};
+use nitro_cos::{CollectOptions, Difference, Findings, Kind, RegionPattern};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::path::Path;
@@ -86,7 +87,25 @@ pub fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
     ] {
         table.row(vec![name.to_owned(), value]);
     }
+    for (name, value) in stats.ssd.iter().flat_map(rows) {
+        table.row(vec![name, value]);
+    }
     text(format, &table, &Shown { stats, reduction })
+}
+
+/// How an object's regions are accessed: a line each, and how much of what is remembered was in sequence (`=`), upwards (`/`), and
+/// at random (`x`).
+///
+/// # Errors
+/// The answer cannot be encoded.
+pub fn patterns(regions: &[RegionPattern], format: Format) -> Result<String, Error> {
+    let mut table = Table::new(["from", "bytes", "pattern", "accesses"]);
+    for region in regions {
+        let drawn = region.accesses.iter().zip(["=", "/", "x"]).map(|(count, mark)| mark.repeat((*count).into()));
+        let (from, len) = (Size(region.offset).to_string(), Size(region.len).to_string());
+        table.row(vec![from, len, region.pattern.name().to_owned(), drawn.collect()]);
+    }
+    text(format, &table, &regions)
 }
 
 /// Shows how far the parts of something long are, one after the other.

@@ -2,6 +2,7 @@
 
 mod act;
 pub mod look;
+pub mod ssd;
 mod store;
 
 pub use act::CosAction;

@@ -58,6 +58,8 @@ pub async fn open(path: &Path, settings: Settings) -> Result<Arc<CosStore>, Erro
 
 /// Opens the store at `path`, whose device is open.
 pub async fn open_on(device: AnyDevice, path: &Path, settings: Settings) -> Result<Arc<CosStore>, Error> {
-    let store = Store::open(Arc::new(device), settings).await.map_err(|e| failed(path, &e))?;
+    let store = Store::open_with_ssd(Arc::new(device), settings, super::ssd::source(path))
+        .await
+        .map_err(|e| failed(path, &e))?;
     Ok(Arc::new(store))
 }

@@ -2,11 +2,12 @@
 
 use super::{Backing, Fence, Identity, Look, NamedOrigin, OpenOrigin, Scheme};
 use crate::config::{Emulation, VolumeConfig};
+use crate::cos::ssd::{self, SsdConfig};
 use crate::cos::{CosStore, device_path, failed, open_device};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
-use nitro_cos::{Settings, Store, Volume};
+use nitro_cos::{Settings, SsdSource, Store, Volume};
 use nitro_device::{AnyDevice, CompioClock, HddDevice};
 use std::collections::HashMap;
 use std::io;
@@ -107,7 +108,7 @@ impl Identity for Volume<AnyDevice> {
 impl CosOrigin {
     async fn open_for(&self, volume: &str, config: &VolumeConfig) -> Result<OpenOrigin, Error> {
         let what = format!("origin {}", config.origin.display());
-        let object = open(self, config.emulate_disk).await.map_err(|e| e.within(&what))?;
+        let object = open(self, config).await.map_err(|e| e.within(&what))?;
         if object.is_read_only() && !config.read_only {
             let why = "it is a snapshot or a stream, which cannot be changed";
             return Err(Error::new(what, why).or("serve it read-only, or make a clone: nitro cos clone"));
@@ -130,7 +131,8 @@ type Opened = (Weak<CosStore>, Option<Emulation>);
 static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = LazyLock::new(Default::default);
 
 /// Opens an object, and its store if it is not open yet.
-async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) -> Result<Volume<AnyDevice>, Error> {
+async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDevice>, Error> {
+    let emulate_disk = config.emulate_disk;
     let path = real(&origin.store);
     let mut stores = OPEN.lock().await;
     let store = match stores.get(&path).and_then(|(store, emulation)| Some((store.upgrade()?, *emulation))) {
@@ -144,7 +146,8 @@ async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) -> Result<Vol
                 (AnyDevice::File(file), Some(disk)) => HddDevice::new(file, CompioClock::new(), disk.model()).into(),
                 (device, _) => device,
             };
-            let store = Store::open(Arc::new(device), Settings::default()).await;
+            let ssd = ssd_of(origin, config)?;
+            let store = Store::open_with_ssd(Arc::new(device), Settings::default(), ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
             stores.insert(path, (Arc::downgrade(&store), emulate_disk));
             store
@@ -154,6 +157,28 @@ async fn open(origin: &CosOrigin, emulate_disk: Option<Emulation>) -> Result<Vol
         let names: Vec<String> = store.list().into_iter().map(|o| o.name).take(20).collect();
         failed(&origin.store, &e).or(format_args!("there is: {}", names.join(", ")))
     })
+}
+
+/// The SSD that a store is opened with: what the volume's configuration says, or what was attached to the store. Chunks are kept
+/// there only if that is asked for: the volume's cache has them.
+fn ssd_of(origin: &CosOrigin, config: &VolumeConfig) -> Result<Option<SsdSource>, Error> {
+    let Some(path) = &config.ssd else {
+        let attached = ssd::configured(&origin.store).unwrap_or_else(|error| {
+            tracing::warn!("store {}: opened without its SSD: {error}", origin.store.display());
+            None
+        });
+        let opened = attached.map(|attached| SsdConfig { data: config.ssd_data && attached.data, ..attached }.open());
+        return Ok(opened.and_then(|opened| {
+            opened
+                .inspect_err(|error| {
+                    tracing::warn!("store {}: opened without its SSD: {error}", origin.store.display());
+                })
+                .ok()
+        }));
+    };
+    let usual = SsdConfig { data: config.ssd_data, ..SsdConfig::usual(path.clone()) };
+    let is_there = path.exists();
+    usual.prepare(config.ssd_size.filter(|_| !is_there), false).map(Some)
 }
 
 fn real(store: &Path) -> PathBuf {

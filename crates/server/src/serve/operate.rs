@@ -253,7 +253,7 @@ impl Served {
             }
             _ => {}
         }
-        let message = Box::pin(action.act(&store, false)).await?;
+        let message = Box::pin(action.act(&store, path, false)).await?;
         Ok(Outcome { message, ..Outcome::default() })
     }
 
@@ -283,6 +283,9 @@ impl Served {
             dedup_domain: wanted.dedup_domain,
             class: wanted.class,
             emulate_disk: wanted.emulate_disk,
+            ssd: None,
+            ssd_size: None,
+            ssd_data: false,
             dirty_share_min: wanted.dirty_share_min,
             dirty_share_max: wanted.dirty_share_max,
             write_policy: wanted.write_policy,

@@ -1,0 +1,275 @@
+//! Patterns by region of an object (Allu et al., USENIX ATC 2018, "Access pattern detection"): each region has the last three ranges
+//! that were accessed in it, and says from their history whether it is accessed in sequence, upwards with gaps, or at random. What an
+//! object is used for may differ from region to region, and change: old accesses count less and less.
+
+use serde::Serialize;
+
+/// Ranges that a region remembers.
+const RANGES: usize = 3;
+/// Regions of an object at most: where there would be more, regions become twice as large.
+pub const REGIONS_MAX: usize = 64;
+/// Bytes of a region at first.
+const SPAN_BYTES_MIN: u64 = 16 << 20;
+/// An access that begins at most so far behind the end of an earlier one goes on with it.
+const GAP_BYTES_MAX: u64 = 64 << 10;
+/// Accesses before a region has a pattern.
+const HISTORY_MIN: u32 = 4;
+/// Accesses after which all that came before count half.
+const HISTORY_MAX: u32 = 16;
+/// A single access of so many bytes is a sequence of its own.
+const LARGE_BYTES: u64 = 512 << 10;
+
+/// How a region is accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Too few accesses to tell.
+    #[default]
+    Unknown,
+    /// Each access goes on where one before ended, or is large.
+    Sequential,
+    /// Accesses go upwards, with gaps between them.
+    Monotonic,
+    /// At random.
+    Random,
+}
+
+impl Pattern {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Sequential => "sequential",
+            Self::Monotonic => "monotonic",
+            Self::Random => "random",
+        }
+    }
+
+    /// Whether it is known not to be in sequence: the paper's NSIO.
+    #[must_use]
+    pub const fn is_nsio(self) -> bool {
+        matches!(self, Self::Monotonic | Self::Random)
+    }
+}
+
+/// The history of a region.
+#[derive(Debug, Clone, Copy, Default)]
+struct Region {
+    /// The last ranges, the newest first: start, and length in bytes; of length 0: none.
+    ranges: [(u64, u32); RANGES],
+    /// Accesses that went on with one before, that went upwards, and others.
+    votes: [u8; 3],
+}
+
+const _: () = assert!(size_of::<Region>() <= 64);
+
+impl Region {
+    fn access(&mut self, offset: u64, len: u64) {
+        let known = self.ranges.iter().filter(|(_, len)| *len > 0);
+        let end = |range: &(u64, u32)| range.0.saturating_add(range.1.into());
+        let follows = known.clone().any(|range| offset >= end(range) && offset - end(range) <= GAP_BYTES_MAX);
+        let vote = match known.clone().next() {
+            _ if follows || len >= LARGE_BYTES => Some(0),
+            Some(_) if known.clone().all(|range| offset >= end(range)) => Some(1),
+            Some(_) => Some(2),
+            None => None,
+        };
+        if let Some(vote) = vote {
+            if self.total() >= HISTORY_MAX {
+                self.votes.iter_mut().for_each(|votes| *votes /= 2);
+            }
+            self.votes[vote] += 1;
+        }
+        // What goes on with a range takes its place: streams side by side stay apart.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let goes_on = self
+            .ranges
+            .iter()
+            .position(|range| range.1 > 0 && offset >= end(range) && offset - end(range) <= GAP_BYTES_MAX);
+        self.ranges[..=goes_on.unwrap_or(RANGES - 1)].rotate_right(1);
+        self.ranges[0] = (offset, len);
+    }
+
+    fn total(&self) -> u32 {
+        self.votes.iter().map(|votes| u32::from(*votes)).sum()
+    }
+
+    fn pattern(&self) -> Pattern {
+        let [sequential, _, random] = self.votes.map(u32::from);
+        let total = self.total();
+        if total + 1 < HISTORY_MIN {
+            Pattern::Unknown
+        } else if sequential * 2 > total {
+            Pattern::Sequential
+        } else if random * 4 <= total {
+            Pattern::Monotonic
+        } else {
+            Pattern::Random
+        }
+    }
+
+    /// The history of this region or of the next one, whichever is longer.
+    fn merged(self, next: Self) -> Self {
+        if next.total() > self.total() { next } else { self }
+    }
+}
+
+/// A region, as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RegionPattern {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// How it is accessed.
+    pub pattern: Pattern,
+    /// Accesses that count: that went on with one before, that went upwards, and others.
+    pub accesses: [u8; 3],
+}
+
+/// Follows the patterns of one object: [`RAM_BYTES_MAX`](Self::RAM_BYTES_MAX) of RAM at most.
+#[derive(Debug, Clone)]
+pub struct RegionDetector {
+    span_bytes: u64,
+    regions: Vec<Region>,
+}
+
+impl Default for RegionDetector {
+    fn default() -> Self {
+        Self { span_bytes: SPAN_BYTES_MIN, regions: Vec::new() }
+    }
+}
+
+impl RegionDetector {
+    /// The most RAM in bytes that it takes.
+    pub const RAM_BYTES_MAX: usize = REGIONS_MAX * size_of::<Region>() + size_of::<Self>();
+
+    /// Notes an access, and says what pattern its region has then. A region without a history of its own takes over that of the one
+    /// before, if the access goes on from there.
+    pub fn access(&mut self, offset: u64, len: u64) -> Pattern {
+        let number = self.number(offset);
+        if self.regions.len() <= number {
+            self.regions.resize(number + 1, Region::default());
+        }
+        if self.regions[number].ranges[0].1 == 0
+            && let Some(before) = number.checked_sub(1).map(|before| self.regions[before])
+        {
+            let start = number as u64 * self.span_bytes;
+            let (at, bytes) = before.ranges[0];
+            if bytes > 0
+                && offset - start <= GAP_BYTES_MAX
+                && offset.abs_diff(at.saturating_add(bytes.into())) <= GAP_BYTES_MAX
+            {
+                self.regions[number] = before;
+            }
+        }
+        self.regions[number].access(offset, len);
+        self.regions[number].pattern()
+    }
+
+    /// What pattern the region of a byte has.
+    #[must_use]
+    pub fn pattern(&self, offset: u64) -> Pattern {
+        self.regions.get((offset / self.span_bytes) as usize).map_or(Pattern::Unknown, Region::pattern)
+    }
+
+    /// The region of a byte, after regions have become as large as needed.
+    fn number(&mut self, offset: u64) -> usize {
+        while offset / self.span_bytes >= REGIONS_MAX as u64 {
+            self.span_bytes *= 2;
+            let merged = self.regions.chunks(2).map(|pair| match pair {
+                [one, next] => one.merged(*next),
+                [one, ..] => *one,
+                [] => Region::default(),
+            });
+            self.regions = merged.collect();
+        }
+        (offset / self.span_bytes) as usize
+    }
+
+    /// The regions that were accessed, in order.
+    pub fn regions(&self) -> impl Iterator<Item = RegionPattern> {
+        let span = self.span_bytes;
+        let known = self.regions.iter().zip(0..).filter(|(region, _)| region.ranges[0].1 > 0);
+        known.map(move |(region, number)| RegionPattern {
+            offset: number * span,
+            len: span,
+            pattern: region.pattern(),
+            accesses: region.votes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_regions_of_one_object_have_patterns_of_their_own() {
+        let mut detector = RegionDetector::default();
+        detector.access(6 * GIB - 8 * KIB, 8 * KIB);
+        let mut random = 1_u64;
+        for step in 0..40 {
+            detector.access(step * 64 * KIB, 64 * KIB);
+            detector.access(2 * GIB + step * 300 * KIB, 8 * KIB);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            detector.access(4 * GIB + (random >> 40) % 16384 * 4 * KIB, 8 * KIB);
+        }
+        assert_eq!(detector.pattern(0), Pattern::Sequential);
+        assert_eq!(detector.pattern(2 * GIB), Pattern::Monotonic);
+        assert_eq!(detector.pattern(4 * GIB), Pattern::Random);
+        assert_eq!(detector.pattern(5 * GIB), Pattern::Unknown);
+        assert_eq!(detector.regions().count(), 4);
+    }
+
+    #[test]
+    fn what_changes_is_learnt_afresh() {
+        let mut detector = RegionDetector::default();
+        for step in 0..1000 {
+            detector.access(step * 8 * KIB, 8 * KIB);
+        }
+        assert_eq!(detector.pattern(0), Pattern::Sequential);
+        let mut needed = 0;
+        while detector.pattern(0) != Pattern::Random {
+            needed += 1;
+            detector.access(needed * 7919 % 1000 * 8 * KIB, 8 * KIB);
+            assert!(needed < 100);
+        }
+        assert!(needed <= 2 * u64::from(HISTORY_MAX), "{needed} accesses");
+        for step in 0..40 {
+            detector.access(step * 8 * KIB, 8 * KIB);
+        }
+        assert_eq!(detector.pattern(0), Pattern::Sequential);
+    }
+
+    #[test]
+    fn streams_side_by_side_are_sequences_and_go_on_into_the_next_region() {
+        let mut detector = RegionDetector::default();
+        for step in 0..100 {
+            detector.access(step * 8 * KIB, 8 * KIB);
+            detector.access((8 << 20) + step * 8 * KIB, 8 * KIB);
+            detector.access((12 << 20) + step * 8 * KIB, 8 * KIB);
+        }
+        assert_eq!(detector.pattern(0), Pattern::Sequential);
+        let mut detector = RegionDetector::default();
+        for step in 0..2 * SPAN_BYTES_MIN / (64 * KIB) {
+            let pattern = detector.access(step * 64 * KIB, 64 * KIB);
+            assert!(step < 8 || pattern == Pattern::Sequential, "{step}");
+        }
+    }
+
+    #[test]
+    fn regions_stay_few_however_large_an_object_is() {
+        let mut detector = RegionDetector::default();
+        for step in 0..10_000_u64 {
+            detector.access(step.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3, 8 * KIB);
+            assert!(detector.regions.len() <= REGIONS_MAX);
+        }
+        detector.access(u64::MAX - 10, 5);
+        assert!(detector.regions().count() <= REGIONS_MAX);
+    }
+}

@@ -1,0 +1,41 @@
+//! `nitro cos ssd`
+
+use super::act;
+use crate::args::{CosSsdArgs, CosSsdCommand};
+use nitro_console::error::Error;
+use nitro_server::cos::CosAction;
+use nitro_server::cos::ssd::{SsdAction, SsdConfig};
+use std::path::Path;
+
+/// How an SSD is to be used, as options say. Its path is made absolute: a server may have been started elsewhere.
+pub(super) fn config(path: &Path, args: &CosSsdArgs) -> Result<SsdConfig, Error> {
+    let path = std::path::absolute(path).map_err(|e| Error::new(path.display(), e))?;
+    let usual = SsdConfig::usual(path);
+    Ok(SsdConfig {
+        fmd_percent: args.ssd_fmd,
+        data_percent: args.ssd_data,
+        fpi: !args.ssd_no_fpi,
+        fmd: args.ssd_fmd > 0,
+        data: args.ssd_data > 0,
+        ..usual
+    })
+}
+
+/// Runs one of its commands.
+pub(super) async fn run(command: &CosSsdCommand) -> Result<(), Error> {
+    match command {
+        CosSsdCommand::Attach { store, path, options } | CosSsdCommand::Replace { store, path, options } => {
+            let action = SsdAction::Attach {
+                config: config(path, options)?,
+                size: options.ssd_size.map(|size| size.0),
+                force: options.ssd_force,
+                replace: matches!(command, CosSsdCommand::Replace { .. }),
+            };
+            act(store, CosAction::Ssd(action)).await
+        }
+        CosSsdCommand::Detach { store } => act(store, CosAction::Ssd(SsdAction::Detach)).await,
+        CosSsdCommand::Status { store, output } => {
+            act(store, CosAction::Ssd(SsdAction::Status { format: output.format })).await
+        }
+    }
+}

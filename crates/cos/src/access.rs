@@ -1,0 +1,67 @@
+//! Who asks, and how: what is worth keeping on the SSD, and what is worth looking for there.
+
+use crate::Store;
+use crate::object::Object;
+use lru::LruCache;
+use nitro_cache::pattern::{Pattern, RegionDetector, RegionPattern};
+use nitro_port::Device;
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+
+/// Objects whose patterns are followed.
+const OBJECTS_MAX: usize = 1024;
+/// Requests of an unknown pattern that are no larger count as random.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// How something is accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// By the store itself: what the disk has is what counts. The SSD has no part in it.
+    Disk,
+    /// By a client, in sequence: blocks of recipes are looked for on the SSD, and nothing is kept there.
+    Sequential,
+    /// By a client, not in sequence (NSIO).
+    Random,
+}
+
+/// The patterns of the objects that were used last.
+pub(crate) struct Patterns(Mutex<LruCache<u64, RegionDetector>>);
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(NonZeroUsize::new(OBJECTS_MAX).unwrap_or(NonZeroUsize::MIN))))
+    }
+}
+
+impl Patterns {
+    /// The most RAM in bytes that they take.
+    pub(crate) const RAM_BYTES_MAX: u64 = (OBJECTS_MAX * (RegionDetector::RAM_BYTES_MAX + 64)) as u64;
+
+    fn access(&self, object: u64, offset: u64, len: u64) -> Pattern {
+        self.0.lock().get_or_insert_mut(object, RegionDetector::default).access(offset, len)
+    }
+}
+
+impl<D: Device> Store<D> {
+    /// Notes a client's access of an object, and says how it is one.
+    pub(crate) fn access(&self, object: &Object, offset: u64, len: u64) -> Access {
+        if !self.settings.patterns {
+            return if len <= SMALL_BYTES { Access::Random } else { Access::Sequential };
+        }
+        match self.patterns.access(object.id, offset, len) {
+            Pattern::Random | Pattern::Monotonic => Access::Random,
+            Pattern::Unknown if len <= SMALL_BYTES => Access::Random,
+            Pattern::Unknown | Pattern::Sequential => Access::Sequential,
+        }
+    }
+
+    /// How an object's regions were accessed since the store was opened, in order; those of which nothing was accessed are left out.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`](crate::Error::NoObject).
+    pub fn patterns(&self, name: &str) -> Result<Vec<RegionPattern>, crate::Error> {
+        let object = self.object(name)?;
+        let patterns = self.patterns.0.lock();
+        Ok(patterns.peek(&object.id).map(|detector| detector.regions().collect()).unwrap_or_default())
+    }
+}

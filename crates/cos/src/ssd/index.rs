@@ -1,0 +1,127 @@
+//! The device of the fingerprint index, of which pages that look-ups read are kept on the SSD.
+
+use super::{PieceKind, Ssd};
+use bytes::Bytes;
+use nitro_port::slice::SliceDevice;
+use nitro_port::{Allocation, Device, DeviceError, Geometry};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// What a look-up reads.
+const PAGE_BYTES: u64 = 4096;
+/// Pages share counts of writes.
+const STRIPES: usize = 4096;
+/// A write begins: one more in all, in the upper half, and one more under way, in the lower one.
+const BEGUN: u64 = 1 << 32 | 1;
+
+/// A store's SSD, if it has one.
+#[derive(Default)]
+pub(crate) struct SsdSlot(RwLock<Option<Arc<Ssd>>>);
+
+impl SsdSlot {
+    pub(crate) fn get(&self) -> Option<Arc<Ssd>> {
+        self.0.read().clone()
+    }
+
+    pub(crate) fn set(&self, ssd: Option<Arc<Ssd>>) -> Option<Arc<Ssd>> {
+        std::mem::replace(&mut self.0.write(), ssd)
+    }
+
+    /// The SSD, if it keeps pieces of that kind at present.
+    pub(crate) fn keeping(&self, kind: PieceKind) -> Option<Arc<Ssd>> {
+        self.get().filter(|ssd| ssd.keeps(kind))
+    }
+}
+
+/// A part of the store's device, of which pages are kept on the SSD. A page on the SSD is what stands on the device: who writes to
+/// it has it forgotten first, and who reads it meanwhile does not keep it.
+pub(crate) struct IndexDevice<D> {
+    inner: SliceDevice<Arc<D>>,
+    ssd: Arc<SsdSlot>,
+    /// Writes of pages, see [`BEGUN`].
+    writes: Box<[AtomicU64]>,
+}
+
+impl<D: Device> IndexDevice<D> {
+    pub(crate) fn new(inner: SliceDevice<Arc<D>>, ssd: Arc<SsdSlot>) -> Self {
+        Self { inner, ssd, writes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn writes(&self, page: u64) -> &AtomicU64 {
+        &self.writes[page as usize % STRIPES]
+    }
+
+    /// Notes that a range is about to change. What is given up on the way counts as under way for ever.
+    fn begin(&self, offset: u64, len: u64) {
+        let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
+        for page in pages.clone() {
+            self.writes(page).fetch_add(BEGUN, SeqCst);
+        }
+        if let Some(ssd) = self.ssd.get() {
+            pages.for_each(|page| ssd.forget(&ssd.page(page)));
+        }
+    }
+
+    fn end(&self, offset: u64, len: u64) {
+        for page in offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES) {
+            self.writes(page).fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+impl<D: Device> Device for IndexDevice<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        let is_page = len as u64 == PAGE_BYTES && offset.is_multiple_of(PAGE_BYTES);
+        let Some(ssd) = self.ssd.keeping(PieceKind::Fpi).filter(|_| is_page) else {
+            return self.inner.read(offset, len).await;
+        };
+        let (page, writes) = (ssd.page(offset / PAGE_BYTES), self.writes(offset / PAGE_BYTES));
+        if let Some(bytes) = ssd.get(&page).await.filter(|bytes| bytes.len() == len) {
+            return Ok(bytes);
+        }
+        let before = writes.load(SeqCst);
+        let bytes = self.inner.read(offset, len).await?;
+        let is_right = || before as u32 == 0 && writes.load(SeqCst) == before;
+        ssd.put_if(&page, &bytes, is_right).await;
+        Ok(bytes)
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        let len = data.len() as u64;
+        self.begin(offset, len);
+        let written = self.inner.write(offset, data).await;
+        self.end(offset, len);
+        written
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.begin(offset, len);
+        let discarded = self.inner.discard(offset, len).await;
+        self.end(offset, len);
+        discarded
+    }
+
+    async fn reserve(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.reserve(offset, len).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.begin(offset, len);
+        let written = self.inner.write_zeroes(offset, len, may_unmap).await;
+        self.end(offset, len);
+        written
+    }
+
+    async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, DeviceError> {
+        self.inner.allocation(offset, len).await
+    }
+}

@@ -1,0 +1,81 @@
+//! What of the store goes to the SSD, and comes from there.
+
+use super::{Piece, PieceKind, Ssd};
+use crate::Store;
+use crate::chunks::Cuts;
+use crate::format::node::Node;
+use crate::place::{Place, Reference};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use nitro_port::Device;
+
+impl<D: Device> Store<D> {
+    /// The sequence number of the container that a reference names.
+    fn sequence_of(&self, reference: &Reference) -> u64 {
+        self.state.lock().slots.get(reference.place.slot).sequence
+    }
+
+    /// A block of a recipe, if the SSD has it.
+    pub(crate) async fn node_on_ssd(&self, reference: &Reference) -> Option<Node> {
+        let ssd = self.ssd.keeping(PieceKind::Fmd)?;
+        let piece = ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference));
+        let node = Node::decode(&ssd.get(&piece).await?).ok()?;
+        (node.fingerprint() == reference.fingerprint).then_some(node)
+    }
+
+    /// Has the SSD keep a block of a recipe.
+    pub(crate) async fn keep_node(&self, reference: &Reference, bytes: &[u8]) {
+        if let Some(ssd) = self.ssd.keeping(PieceKind::Fmd) {
+            let piece = ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference));
+            ssd.put(&piece, bytes).await;
+        }
+    }
+
+    /// How the SSD names a chunk that is to be read: before it is read, so that another container in its place has another name.
+    pub(crate) fn piece(&self, ssd: &Ssd, reference: &Reference) -> Piece {
+        ssd.chunk(PieceKind::Data, reference, self.sequence_of(reference))
+    }
+
+    /// Chunks, as far as the SSD has them, or RAM.
+    pub(crate) async fn read_from_ssd(
+        &self,
+        ssd: &Ssd,
+        references: &[Reference],
+        pieces: &[Piece],
+    ) -> Vec<Option<Bytes>> {
+        let reads = references.iter().zip(pieces).map(|(reference, piece)| async move {
+            match self.cached_region(reference.place) {
+                Some(region) => {
+                    let chunk = region.chunk(reference.place.number, &reference.fingerprint)?;
+                    // RAM will not have it for long.
+                    ssd.put(piece, &chunk).await;
+                    Some(chunk)
+                }
+                None => ssd.get(piece).await,
+            }
+        });
+        join_all(reads).await
+    }
+
+    /// Has the SSD keep a chunk that was read from the disk; as long as it is cold, what was read beside it, too.
+    pub(crate) async fn keep_chunk(&self, ssd: &Ssd, piece: &Piece, reference: &Reference, chunk: &Bytes) {
+        ssd.put(piece, chunk).await;
+        if !ssd.is_cold() {
+            return;
+        }
+        let Some(region) = self.cached_region(reference.place) else { return };
+        for (number, fingerprint, chunk) in region.chunks() {
+            let beside = Reference { fingerprint, place: Place { number, ..reference.place } };
+            ssd.put(&ssd.chunk(PieceKind::Data, &beside, region.head.sequence), &chunk).await;
+        }
+    }
+
+    /// Has the SSD keep chunks that were written at random.
+    pub(crate) async fn keep_written(&self, references: &[Reference], source: &Bytes, pieces: &Cuts) {
+        let Some(ssd) = self.ssd.keeping(PieceKind::Data) else { return };
+        for (reference, (_, range)) in references.iter().zip(pieces) {
+            let piece = ssd.chunk(PieceKind::Data, reference, self.sequence_of(reference));
+            ssd.put(&piece, &source[range.clone()]).await;
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A store's own SSD: blocks of recipes (the paper's FMD), pages of the fingerprint index (FPI) and chunks that are read at random,
+//! in write-evict units under the cache manager's rule (Allu et al., USENIX ATC 2018).
+//!
+//! All of it is on the store's disk, too. An SSD that is lost, stale, another one's or damaged gives no wrong bytes and no errors: what
+//! it returns is checked against what it was asked for, and what fails is read from the disk.
+
+mod attach;
+mod flash;
+mod hostile;
+mod index;
+mod keep;
+mod options;
+mod piece;
+mod start;
+mod stats;
+mod unit;
+
+pub(crate) use hostile::{sample_unit, take_unit};
+pub(crate) use index::{IndexDevice, SsdSlot};
+pub use options::SsdOptions;
+pub(crate) use piece::{Piece, PieceKind};
+pub(crate) use start::Session;
+pub use start::SsdSource;
+pub use stats::{SsdPieces, SsdState, SsdStats};
+
+use crate::format::SECTOR_BYTES;
+use crate::format::ssd::{PREFIX_BYTES, SsdSuperblock};
+use crate::place::Reference;
+use bytes::Bytes;
+use flash::Flash;
+use nitro_cache::weu::Stored;
+use nitro_cache::{Append, CacheManager, Location};
+use nitro_log::u32_at;
+use nitro_units::WeuId;
+use parking_lot::Mutex;
+use stats::Tallies;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use unit::OpenUnit;
+
+/// Larger pieces are not kept.
+const PIECE_BYTES_MAX: usize = 128 << 10;
+/// Units that are being written at once; what would need another one is not kept.
+const SEALED_MAX: usize = 4;
+/// After so many failed or wrong reads an SSD is not used any more.
+const TROUBLES_MAX: u64 = 16;
+
+/// A store's SSD.
+pub(crate) struct Ssd {
+    flash: Box<dyn Flash>,
+    options: SsdOptions,
+    superblock: SsdSuperblock,
+    /// What keys are seeded with.
+    keys: u64,
+    started: SsdState,
+    inner: Mutex<Inner>,
+    /// Why it is not used any more.
+    failed: OnceLock<String>,
+    /// It was closed, or detached.
+    closed: AtomicBool,
+    troubles: AtomicU64,
+    tallies: Tallies,
+    ram_need_bytes: u64,
+}
+
+/// What changes together.
+struct Inner {
+    manager: CacheManager,
+    /// The units that are being filled, by kind of piece.
+    open: [Option<OpenUnit>; PieceKind::ALL.len()],
+    /// Units that are being written.
+    sealed: Vec<(WeuId, Bytes)>,
+}
+
+/// A unit that is to be written.
+type Sealed = (WeuId, Bytes);
+
+impl Inner {
+    /// What stands at a location that is in RAM.
+    fn in_ram(&self, location: &Location) -> Option<Bytes> {
+        let open = self.open.iter().flatten().find(|open| open.weu == location.weu);
+        if let Some(open) = open {
+            return open.read(location).map(nitro_port::buf::BufMut::freeze);
+        }
+        let span = location.span();
+        let (_, bytes) = self.sealed.iter().find(|(weu, _)| *weu == location.weu)?;
+        bytes.get(span.start as usize..span.end as usize).map(Bytes::copy_from_slice)
+    }
+
+    /// Evicts ahead of need.
+    fn make_room(&mut self) {
+        while self.manager.wants_eviction() {
+            let Some(evicted) = self.manager.begin_eviction(false) else { break };
+            while self.manager.evict_step(evicted.weu) {}
+        }
+        while self.manager.clean_step() {}
+    }
+
+    /// Closes the open unit of a kind, which is to be written then.
+    fn seal(&mut self, kind: PieceKind, filling: u64) -> Option<Sealed> {
+        let unit = self.open[kind.index()].take()?;
+        let weu = unit.weu;
+        self.manager.seal(weu);
+        let bytes = unit.finish(self.manager.version(), filling);
+        self.sealed.push((weu, bytes.clone()));
+        Some((weu, bytes))
+    }
+
+    /// Forgets a unit that was not written: its slot is not used again.
+    fn retire(&mut self, weu: WeuId) {
+        self.sealed.retain(|(sealed, _)| *sealed != weu);
+        self.manager.begin_retiring(weu);
+        while self.manager.evict_step(weu) {}
+    }
+}
+
+/// A unit on its way to the SSD. Whoever gives up meanwhile leaves a slot that is not used again.
+struct Writing<'a> {
+    ssd: &'a Ssd,
+    weu: WeuId,
+    is_done: bool,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.ssd.inner.lock().retire(self.weu);
+        }
+    }
+}
+
+impl Ssd {
+    /// Whether it keeps pieces of that kind at present.
+    pub(crate) fn keeps(&self, kind: PieceKind) -> bool {
+        self.options.keeps(kind) && self.is_used()
+    }
+
+    fn is_used(&self) -> bool {
+        self.failed.get().is_none() && !self.closed.load(Relaxed)
+    }
+
+    /// Names a chunk, or a block of a recipe, in a container of that sequence number.
+    pub(crate) fn chunk(&self, kind: PieceKind, reference: &Reference, sequence: u64) -> Piece {
+        Piece::chunk(kind, reference, sequence, self.keys)
+    }
+
+    /// Names a page of the fingerprint index.
+    pub(crate) fn page(&self, number: u64) -> Piece {
+        Piece::page(number, self.keys)
+    }
+
+    /// A piece, if it is there.
+    pub(crate) async fn get(&self, piece: &Piece) -> Option<Bytes> {
+        if !self.keeps(piece.kind) {
+            return None;
+        }
+        let found = self.find(piece).await;
+        self.tallies.looked_up(piece.kind, found.is_some());
+        found
+    }
+
+    async fn find(&self, piece: &Piece) -> Option<Bytes> {
+        let (location, in_ram) = {
+            let mut inner = self.inner.lock();
+            let location = inner.manager.lookup(piece.key)?;
+            let in_ram = location.in_ram.then(|| inner.in_ram(&location));
+            (location, in_ram)
+        };
+        let bytes = match in_ram {
+            Some(bytes) => bytes?,
+            None => self.read(piece, &location).await?,
+        };
+        // It may have been evicted, and the unit filled with others, while it was read.
+        if !self.inner.lock().manager.is_current(location.weu, location.generation) {
+            return None;
+        }
+        let checked = checked(piece, &location, &bytes);
+        if checked.is_none() {
+            self.tallies.damaged.fetch_add(1, Relaxed);
+            self.trouble(piece, "a piece is not what was stored");
+        }
+        checked
+    }
+
+    /// Reads what stands at a location, in whole blocks of the device.
+    async fn read(&self, piece: &Piece, location: &Location) -> Option<Bytes> {
+        let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES as u32);
+        let span = location.span();
+        let (start, end) = (span.start / block * block, span.end.next_multiple_of(block));
+        let len = (end - start) as usize;
+        let read = self.flash.read(self.unit_at(location.weu) + u64::from(start), len).await;
+        match read {
+            Ok(bytes) if bytes.len() == len => {
+                Some(bytes.slice((span.start - start) as usize..(span.end - start) as usize))
+            }
+            Ok(_) => {
+                self.trouble(piece, "a read was short");
+                None
+            }
+            Err(error) => {
+                self.tallies.read_errors.fetch_add(1, Relaxed);
+                self.trouble(piece, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// A piece could not be read: it is forgotten; after a few of them, so is the SSD.
+    fn trouble(&self, piece: &Piece, why: &str) {
+        self.inner.lock().manager.invalidate(piece.key);
+        if self.troubles.fetch_add(1, Relaxed) + 1 >= TROUBLES_MAX {
+            self.fail(format!("{TROUBLES_MAX} reads failed, the last one since {why}"));
+        }
+    }
+
+    fn fail(&self, why: String) {
+        let first = self.failed.set(why).is_ok();
+        if let Some(why) = self.failed.get().filter(|_| first) {
+            tracing::warn!("the store's SSD is not used any more, everything is read from the disk: {why}");
+        }
+    }
+
+    /// Forgets a piece.
+    pub(crate) fn forget(&self, piece: &Piece) {
+        self.inner.lock().manager.invalidate(piece.key);
+    }
+
+    /// Keeps a piece, unless it is kept already.
+    pub(crate) async fn put(&self, piece: &Piece, bytes: &[u8]) {
+        self.put_if(piece, bytes, || true).await;
+    }
+
+    /// As [`put`](Self::put), if `is_right` still says so once nobody can [forget](Self::forget) the piece.
+    pub(crate) async fn put_if(&self, piece: &Piece, bytes: &[u8], is_right: impl FnOnce() -> bool) {
+        if !self.keeps(piece.kind) || bytes.len() > PIECE_BYTES_MAX || bytes.is_empty() {
+            return;
+        }
+        let sealed = {
+            let mut inner = self.inner.lock();
+            if !is_right() || inner.manager.peek(piece.key).is_some() {
+                return;
+            }
+            self.append(&mut inner, piece, bytes)
+        };
+        if let Some(sealed) = sealed {
+            self.write(sealed).await;
+        }
+    }
+
+    /// Puts a piece into the open unit of its kind; returns a unit that is full.
+    fn append(&self, inner: &mut Inner, piece: &Piece, bytes: &[u8]) -> Option<Sealed> {
+        let is_raw = bytes.len() == self.superblock.extent_bytes as usize;
+        let mut sealed = None;
+        loop {
+            if inner.open[piece.kind.index()].is_none() {
+                inner.make_room();
+                let (weu, generation) = inner.manager.open_weu_in(piece.kind.shelf())?;
+                let unit = OpenUnit::new(weu, generation, self.options.unit_bytes);
+                inner.open[piece.kind.index()] = Some(unit);
+            }
+            let Some(unit) = inner.open[piece.kind.index()].as_mut() else { return sealed };
+            let check = piece.check(bytes, unit.generation.0);
+            let stored = match is_raw {
+                true => Stored::Raw { bytes: bytes.len() as u32, crc: check },
+                false => Stored::Packed(bytes.len() as u32),
+            };
+            match inner.manager.append(unit.weu, piece.key, None, stored) {
+                Append::At(location) => {
+                    inner.manager.classify(&location, piece.class);
+                    unit.put(&location, piece, stored, (check, bytes));
+                    self.tallies.stored(piece.kind, bytes.len());
+                    return sealed;
+                }
+                Append::Full if unit.is_empty() || sealed.is_some() || inner.sealed.len() >= SEALED_MAX => {
+                    return sealed;
+                }
+                Append::Full => sealed = inner.seal(piece.kind, self.superblock.filling),
+            }
+        }
+    }
+
+    fn unit_at(&self, weu: WeuId) -> u64 {
+        (u64::from(weu.0) + 1) * u64::from(self.options.unit_bytes)
+    }
+
+    async fn write(&self, (weu, bytes): Sealed) {
+        let mut writing = Writing { ssd: self, weu, is_done: false };
+        let written = bytes.len() as u64;
+        match self.flash.write(self.unit_at(weu), bytes).await {
+            Ok(()) => {
+                writing.is_done = true;
+                self.tallies.written_bytes.fetch_add(written, Relaxed);
+                let mut inner = self.inner.lock();
+                inner.sealed.retain(|(sealed, _)| *sealed != weu);
+                inner.manager.stored(weu);
+            }
+            Err(error) => self.fail(format!("writing failed: {error}")),
+        }
+    }
+
+    /// Takes part in nothing any more.
+    pub(crate) fn detach(&self) {
+        self.closed.store(true, Relaxed);
+    }
+
+    /// Whether less than half of it was filled yet: more than what is asked for is worth keeping.
+    pub(crate) fn is_cold(&self) -> bool {
+        let stats = self.inner.lock().manager.stats();
+        stats.weus_free * 2 > stats.weus
+    }
+}
+
+/// A piece's bytes, from what stands at its location; `None`: they are not what was stored.
+fn checked(piece: &Piece, location: &Location, bytes: &Bytes) -> Option<Bytes> {
+    let (data, check) = match location.raw_crc {
+        Some(check) => (bytes.clone(), check),
+        None => {
+            let start = location.offset as usize % SECTOR_BYTES;
+            let prefix = bytes.get(start..start + PREFIX_BYTES)?;
+            let (len, check) = (u32_at(prefix, 0) as usize, u32_at(prefix, 4));
+            let from = start + PREFIX_BYTES;
+            let end = from.checked_add(len).filter(|end| *end <= bytes.len())?;
+            (bytes.slice(from..end), check)
+        }
+    };
+    (piece.check(&data, location.generation.0) == check).then_some(data)
+}

@@ -1,0 +1,110 @@
+//! How a store uses its SSD.
+
+use crate::Error;
+use crate::format::superblock::Superblock;
+use crate::ssd::piece::PieceKind;
+use nitro_cache::Settings;
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::class::{ClassPolicy, Classes};
+use nitro_cache::eviction::EvictionKind;
+use nitro_cache::settings::WEU_COUNT_MIN;
+
+/// What a block of a recipe takes.
+const FMD_PIECE_BYTES: u64 = 16 << 10;
+/// Percent of the SSD that shares may take together: the rest goes to whoever hits most.
+const SHARES_PERCENT_MAX: u8 = 80;
+/// Pieces of a unit at most: each takes a block, but for small blocks of recipes.
+const PIECES_A_BLOCK_BYTES: u64 = 4096;
+
+/// How a store uses its SSD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SsdOptions {
+    /// Bytes of a write-evict unit: a power of two from 512 KiB to 8 MiB.
+    pub unit_bytes: u32,
+    /// Percent of the SSD below which blocks of recipes are not displaced by others.
+    pub fmd_percent: u8,
+    /// Percent of the SSD below which chunks are not displaced by others.
+    pub data_percent: u8,
+    /// Whether blocks of recipes are kept.
+    pub fmd: bool,
+    /// Whether pages of the fingerprint index are kept.
+    pub fpi: bool,
+    /// Whether chunks are kept. Behind a cache that keeps them itself they would be there twice.
+    pub data: bool,
+}
+
+impl Default for SsdOptions {
+    fn default() -> Self {
+        Self { unit_bytes: 1 << 20, fmd_percent: 10, data_percent: 40, fmd: true, fpi: true, data: true }
+    }
+}
+
+impl SsdOptions {
+    /// The least SSD in bytes.
+    #[must_use]
+    pub fn bytes_min(&self) -> u64 {
+        (WEU_COUNT_MIN + 1) * u64::from(self.unit_bytes)
+    }
+
+    /// Units of an SSD of so many bytes; the superblocks take the place of one.
+    pub(crate) fn units(&self, size_bytes: u64) -> Result<u32, Error> {
+        let refuse = |what, given, why| Err(Error::Setting { what, given, why });
+        if !self.unit_bytes.is_power_of_two() || !(512 << 10..=8 << 20).contains(&self.unit_bytes) {
+            let why = "it must be a power of two from 512 KiB to 8 MiB".to_owned();
+            return refuse("bytes of a unit of the SSD", self.unit_bytes.into(), why);
+        }
+        let shares = self.fmd_percent.saturating_add(self.data_percent);
+        if shares > SHARES_PERCENT_MAX {
+            let why = format!("shares may take {SHARES_PERCENT_MAX} % together");
+            return refuse("percent of the SSD for recipes and chunks", shares.into(), why);
+        }
+        let units = (size_bytes / u64::from(self.unit_bytes)).saturating_sub(1);
+        if units < WEU_COUNT_MIN {
+            let why = format!("an SSD needs {} bytes at least", self.bytes_min());
+            return refuse("size of the SSD in bytes", size_bytes, why);
+        }
+        Ok(units.min(1 << 23) as u32)
+    }
+
+    /// Whether pieces of that kind are kept.
+    pub(crate) const fn keeps(&self, kind: PieceKind) -> bool {
+        match kind {
+            PieceKind::Fmd => self.fmd,
+            PieceKind::Fpi => self.fpi,
+            PieceKind::Data => self.data,
+        }
+    }
+
+    /// The cache manager's settings for so many units: units leave least recently used first (Allu et al. 2018), as far as shares
+    /// let them.
+    pub(crate) fn manager(&self, units: u32, store: &Superblock, seed: u64) -> Settings {
+        let cache_bytes = u64::from(units) * u64::from(self.unit_bytes);
+        let mut classes = Classes::default();
+        let chunk_bytes = u64::from(store.chunk_bytes);
+        // The manager counts pieces: of blocks of recipes there are fewer, or more, in as many bytes.
+        let fmd = (u64::from(self.fmd_percent) * chunk_bytes).div_ceil(FMD_PIECE_BYTES).min(90) as u8;
+        for (kind, keeps, min_percent) in
+            [(PieceKind::Fmd, self.fmd, fmd), (PieceKind::Data, self.data, self.data_percent)]
+        {
+            let min_percent = if keeps { min_percent } else { 0 };
+            classes.set(kind.class(), ClassPolicy { min_percent, ..ClassPolicy::default() });
+        }
+        Settings {
+            extent_bytes: store.chunk_bytes,
+            weu_bytes: self.unit_bytes,
+            dedup: false,
+            fingerprint_index_percent: 0,
+            admission: AdmissionKind::All,
+            eviction: EvictionKind::Lru,
+            classes,
+            seed,
+            ..Settings::new(cache_bytes)
+        }
+    }
+
+    /// The most RAM in bytes that the manager takes.
+    pub(crate) fn ram_bytes(settings: &Settings) -> u64 {
+        let pieces = u64::from(settings.weu_count()) * u64::from(settings.weu_bytes) / PIECES_A_BLOCK_BYTES;
+        settings.index_ram_bytes(pieces, 0) + settings.policy_ram_bytes(0)
+    }
+}

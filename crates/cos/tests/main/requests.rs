@@ -1,0 +1,178 @@
+//! How often the disk is asked for a random read of an aged store, and for a MiB in sequence, with an SSD and without (Allu et al.,
+//! USENIX ATC 2018: "Data Cache reduces NSIO I/Os to HDD to 0"; "~6 I/Os per 1MB").
+
+use crate::model::{Random, content};
+use bytes::Bytes;
+use futures_executor::block_on;
+use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Store, StoreOptions};
+use nitro_device::RamDevice;
+use nitro_port::{Device, DeviceError, Geometry};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const CHUNK: u64 = 8192;
+const VOLUME_BYTES: u64 = 48 << 20;
+const STORE_BYTES: u64 = 160 << 20;
+const SSD_BYTES: u64 = 128 << 20;
+const GENERATIONS: u64 = 12;
+const KEPT: u64 = 6;
+
+/// A disk whose requests are counted.
+struct Counted {
+    inner: RamDevice,
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Device for Counted {
+    fn geometry(&self) -> Geometry {
+        Geometry { rotational: true, ..self.inner.geometry() }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.reads.fetch_add(1, Relaxed);
+        self.inner.read(offset, len).await
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), DeviceError> {
+        self.writes.fetch_add(1, Relaxed);
+        self.inner.write(offset, data).await
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush().await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.discard(offset, len).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), DeviceError> {
+        self.inner.write_zeroes(offset, len, may_unmap).await
+    }
+}
+
+/// The content of a chunk of that number; every one is another.
+fn chunk(number: u64) -> Vec<u8> {
+    let mut bytes = content(number * 2 + 1);
+    bytes.extend(content(number * 2 + 1));
+    bytes
+}
+
+struct Bed {
+    disk: Arc<Counted>,
+    contents: Vec<u64>,
+}
+
+fn little_ram() -> Settings {
+    Settings { region_cache_bytes: 256 << 10, recipe_cache_bytes: 48 << 10, ..Settings::default() }
+}
+
+impl Bed {
+    /// A store in which generations of a volume were written, kept, given up and collected.
+    async fn new() -> Self {
+        let inner = RamDevice::new(STORE_BYTES, 4096);
+        let disk = Arc::new(Counted { inner, reads: AtomicU64::new(0), writes: AtomicU64::new(0) });
+        let options = StoreOptions { size_bytes: STORE_BYTES, container_bytes: 1 << 20, ..StoreOptions::default() };
+        let plan = Plan::new(&options, 5, 6).unwrap();
+        let store = Arc::new(Store::create(Arc::clone(&disk), &plan, Settings::default()).await.unwrap());
+        store.create_volume("vm", VOLUME_BYTES, Some(CHUNK as u32), 0).unwrap();
+        let chunks = VOLUME_BYTES / CHUNK;
+        let mut bed = Self { disk, contents: (0..chunks).collect() };
+        let volume = store.open_volume("vm").unwrap();
+        let mut random = Random(9);
+        let mut next = chunks;
+        for generation in 0..GENERATIONS {
+            let mut from = 0;
+            while from < chunks {
+                let len =
+                    if generation == 0 { 128.min(chunks - from) } else { 1 + random.below(8).min(chunks - from - 1) };
+                if generation > 0 {
+                    bed.contents[from as usize..(from + len) as usize].iter_mut().for_each(|place| {
+                        *place = next;
+                        next += 1;
+                    });
+                }
+                let bytes: Vec<u8> =
+                    bed.contents[from as usize..(from + len) as usize].iter().flat_map(|n| chunk(*n)).collect();
+                volume.write_range(from * CHUNK, bytes.into()).await.unwrap();
+                from += len + if generation == 0 { 0 } else { random.below(160) };
+            }
+            store.snapshot(&format!("vm@{generation}"), 0).await.unwrap();
+            if generation >= KEPT {
+                store.delete(&format!("vm@{}", generation - KEPT)).await.unwrap();
+                store.collect(&CollectOptions::default(), &|_, _, _| ()).await.unwrap();
+            }
+        }
+        store.close().await.unwrap();
+        bed
+    }
+
+    async fn open(&self, ssd: Option<SsdOptions>) -> Arc<Store<Counted>> {
+        let source = ssd.map(|options| SsdSource::new(RamDevice::new(SSD_BYTES, 4096), options));
+        Arc::new(Store::open_with_ssd(Arc::clone(&self.disk), little_ram(), source).await.unwrap())
+    }
+
+    /// Reads chunks at random: a working set, each of it once in a pass. Returns requests of the disk a read.
+    async fn read_at_random(&self, store: &Arc<Store<Counted>>, seed: u64) -> f64 {
+        let volume = store.open_volume("vm").unwrap();
+        let mut order: Vec<u64> = (0..self.contents.len() as u64).filter(|index| index % 3 > 0).collect();
+        let mut random = Random(seed);
+        for at in (1..order.len()).rev() {
+            order.swap(at, random.below(at as u64 + 1) as usize);
+        }
+        let before = self.disk.reads.load(Relaxed);
+        for index in &order {
+            let read = volume.read_range(index * CHUNK, CHUNK as usize).await.unwrap();
+            assert!(read == chunk(self.contents[*index as usize]), "chunk {index}");
+        }
+        (self.disk.reads.load(Relaxed) - before) as f64 / order.len() as f64
+    }
+
+    /// Reads everything in sequence. Returns requests of the disk a MiB.
+    async fn read_in_sequence(&self, store: &Arc<Store<Counted>>) -> f64 {
+        let volume = store.open_volume("vm").unwrap();
+        let before = self.disk.reads.load(Relaxed);
+        for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
+            volume.read_range(offset, 1 << 20).await.unwrap();
+        }
+        (self.disk.reads.load(Relaxed) - before) as f64 / (VOLUME_BYTES >> 20) as f64
+    }
+}
+
+fn metadata(before: &Counters, after: &Counters) -> u64 {
+    after.recipe_reads + after.index_lookups + after.metadata_reads
+        - (before.recipe_reads + before.index_lookups + before.metadata_reads)
+}
+
+#[test]
+fn an_aged_store_with_an_ssd_hardly_asks_the_disk_for_random_reads() {
+    block_on(async {
+        let bed = Bed::new().await;
+        let store = bed.open(None).await;
+        bed.read_at_random(&store, 1).await;
+        let (without, sequence) = (bed.read_at_random(&store, 2).await, bed.read_in_sequence(&store).await);
+        store.close().await.unwrap();
+
+        let store = bed.open(Some(SsdOptions { data: false, ..SsdOptions::default() })).await;
+        bed.read_at_random(&store, 1).await;
+        let before = store.counters();
+        let fmd = bed.read_at_random(&store, 2).await;
+        let of_metadata = metadata(&before, &store.counters());
+        store.close().await.unwrap();
+
+        let store = bed.open(Some(SsdOptions::default())).await;
+        let first = bed.read_at_random(&store, 1).await;
+        let all = bed.read_at_random(&store, 2).await;
+        let beside = bed.read_in_sequence(&store).await;
+        let ssd = store.ssd_stats().unwrap();
+        store.close().await.unwrap();
+        println!(
+            "requests of the disk for a random read of 8 KiB: {without:.3} without an SSD; {fmd:.3} with recipes on it, of which \
+             {of_metadata} for metadata in all; with chunks {first:.3} in the first pass, {all:.3} in the second. For a MiB in \
+             sequence: {sequence:.2} without, {beside:.2} with. {ssd:?}"
+        );
+        assert!(all <= 0.05 && fmd <= 1.0 && of_metadata == 0, "{all}, {fmd}, {of_metadata}");
+        assert!(beside <= sequence, "{beside} requests for a MiB in sequence, {sequence} without an SSD");
+    });
+}

@@ -1,0 +1,208 @@
+//! A store with an SSD that power leaves in any state, that is lost, stale, another store's or damaged: never wrong data.
+
+use crate::crash::World;
+use crate::model::{Again, CHUNK, Random, bytes_of, plan, seeds, settings};
+use futures_executor::block_on;
+use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
+use nitro_device::CrashingDevice;
+use nitro_port::Device;
+use std::sync::Arc;
+
+const UNIT_BYTES: u64 = 512 << 10;
+const SSD_BYTES: u64 = 10 * UNIT_BYTES;
+
+pub fn options() -> SsdOptions {
+    SsdOptions { unit_bytes: UNIT_BYTES as u32, ..SsdOptions::default() }
+}
+
+fn source(device: &Arc<CrashingDevice>) -> SsdSource {
+    SsdSource::new(Arc::clone(device), options())
+}
+
+/// An SSD, and what it was before.
+struct Ssds {
+    now: Arc<CrashingDevice>,
+    /// As it was after some session.
+    older: Vec<u8>,
+    random: Random,
+    kept: u64,
+    hits: u64,
+}
+
+impl Ssds {
+    fn new(seed: u64) -> Self {
+        let now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, seed));
+        let older = now.image();
+        Self { now, older, random: Random(seed ^ 0x0055_DD00), kept: 0, hits: 0 }
+    }
+
+    /// What the next session finds, after this one ended: mostly the SSD as it was left.
+    fn next(&mut self) -> Option<SsdSource> {
+        let left = Arc::new(self.now.crashed());
+        let seed = self.random.next();
+        self.now = match self.random.below(9) {
+            // Stale: sessions have passed since.
+            0 => Arc::new(CrashingDevice::with_image(self.older.clone(), 4096, seed)),
+            1 => {
+                self.damage(&left);
+                left
+            }
+            // Lost, and with it what it held.
+            2 => Arc::new(CrashingDevice::new(SSD_BYTES, 4096, seed)),
+            _ => left,
+        };
+        if self.random.below(3) == 0 {
+            self.older = self.now.image();
+        }
+        // It may miss a session.
+        (self.random.below(6) > 0).then(|| source(&self.now))
+    }
+
+    /// Changes some bytes anywhere: rarely in the superblocks.
+    fn damage(&mut self, device: &CrashingDevice) {
+        for _ in 0..1 + self.random.below(200) {
+            let at = self.random.below(SSD_BYTES / 512) * 512;
+            device.damage(at, &[self.random.next() as u8; 64]);
+        }
+    }
+
+    fn note(&mut self, store: &Store<CrashingDevice>) {
+        let Some(stats) = store.ssd_stats() else { return };
+        self.kept += u64::from(stats.state == SsdState::Kept);
+        self.hits += stats.pieces.iter().map(|pieces| pieces.hits).sum::<u64>();
+    }
+
+    /// What may happen to an SSD while its store is in use.
+    async fn happen(&mut self, world: &World) {
+        match self.random.below(500) {
+            0 => drop(world.store.detach_ssd()),
+            1 => {
+                self.now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, self.random.next()));
+                world.store.attach_ssd(source(&self.now)).await.unwrap();
+            }
+            2 => {
+                let device = Arc::clone(&self.now);
+                self.damage(&device);
+            }
+            3 => self.now.fail_power_after(self.random.below(4)),
+            _ => {}
+        }
+    }
+}
+
+async fn open(world: &mut World, ssds: &mut Ssds) {
+    let store = Store::open_with_ssd(Arc::clone(&world.device), settings(), ssds.next()).await.unwrap();
+    world.store = Arc::new(store);
+}
+
+/// Both lose power, or the store is closed.
+async fn restart(world: &mut World, ssds: &mut Ssds) {
+    let closed = match world.random.below(2) {
+        0 => world.store.close().await.is_ok(),
+        _ => false,
+    };
+    ssds.note(&world.store);
+    if closed {
+        world.model.committed();
+    }
+    world.device = Arc::new(world.device.crashed());
+    open(world, ssds).await;
+    world.model.restarted(&world.store).await;
+}
+
+#[test]
+fn random_operations_with_an_ssd_that_may_be_in_any_state() {
+    let (mut kept, mut hits) = (0, 0);
+    let tried = seeds(16);
+    let is_one = tried.end - tried.start == 1;
+    for seed in tried {
+        let _again = Again::new(seed, "ssd::random_operations_with_an_ssd_that_may_be_in_any_state");
+        block_on(async {
+            let mut world = World::new(seed).await;
+            let mut ssds = Ssds::new(seed);
+            world.store.attach_ssd(source(&ssds.now)).await.unwrap();
+            for _ in 0..6 {
+                if world.random.below(2) == 0 {
+                    let left = 20 + world.random.below(2000);
+                    world.device.fail_power_after(left);
+                }
+                for step in 0..120 {
+                    ssds.happen(&world).await;
+                    match world.step().await {
+                        Ok(()) => {}
+                        Err(Error::Full { .. }) => panic!("full at step {step}"),
+                        Err(error @ (Error::Missing { .. } | Error::Damaged { .. })) => {
+                            assert!(world.device.flush().await.is_err(), "{error}");
+                            break;
+                        }
+                        Err(error) => {
+                            assert!(world.device.flush().await.is_err(), "without reason: {error}");
+                            break;
+                        }
+                    }
+                }
+                restart(&mut world, &mut ssds).await;
+            }
+            ssds.note(&world.store);
+            (kept, hits) = (kept + ssds.kept, hits + ssds.hits);
+        });
+    }
+    assert!(is_one || kept > 3 && hits > 100, "{kept} SSDs were kept, {hits} look-ups hit");
+}
+
+/// A store with a volume of `count` chunks, which is opened again so that nothing is in RAM.
+async fn filled(device: &Arc<CrashingDevice>, count: u64) -> Arc<Store<CrashingDevice>> {
+    let store = Arc::new(Store::create(Arc::clone(device), &plan(24 << 20, 3), settings()).await.unwrap());
+    store.create_volume("a", count * CHUNK as u64, None, 1).unwrap();
+    let all: Vec<u64> = (1..=count).map(|n| n * 2).collect();
+    store.open_volume("a").unwrap().write_padded(0, bytes_of(&all)).await.unwrap();
+    store
+}
+
+/// Reads all chunks of a volume that was [filled], each by itself, in a scattered order.
+async fn read_all<D: Device>(store: &Arc<Store<D>>, count: u64) {
+    let volume = store.open_volume("a").unwrap();
+    for n in 0..count {
+        let index = n * 467 % count;
+        let read = volume.read_range(index * CHUNK as u64, CHUNK).await.unwrap();
+        assert!(read == bytes_of(&[(index + 1) * 2]), "chunk {index}");
+    }
+}
+
+#[test]
+fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
+    block_on(async {
+        const COUNT: u64 = 400;
+        let (device, ssd) =
+            (Arc::new(CrashingDevice::new(24 << 20, 4096, 1)), Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2)));
+        filled(&device, COUNT).await.close().await.unwrap();
+        let open =
+            async || Arc::new(Store::open_with_ssd(Arc::clone(&device), settings(), Some(source(&ssd))).await.unwrap());
+        let store = open().await;
+        read_all(&store, COUNT).await;
+        let before = store.counters();
+        read_all(&store, COUNT).await;
+        assert_eq!(store.counters().region_reads, before.region_reads, "the disk is asked");
+        let stats = store.ssd_stats().unwrap();
+        assert!(stats.pieces[2].hits >= COUNT && stats.pieces[2].pieces >= COUNT, "{stats:?}");
+        store.close().await.unwrap();
+        drop(store);
+        let store = open().await;
+        assert_eq!(store.ssd_stats().unwrap().state, SsdState::Kept);
+        read_all(&store, COUNT).await;
+        assert_eq!((store.counters().region_reads, store.counters().recipe_reads), (0, 0), "{:?}", store.ssd_stats());
+        // It misses a session.
+        store.close().await.unwrap();
+        drop(store);
+        Store::open(Arc::clone(&device), settings()).await.unwrap().close().await.unwrap();
+        let store = open().await;
+        assert!(matches!(store.ssd_stats().unwrap().state, SsdState::Emptied { .. }));
+        read_all(&store, COUNT).await;
+        // It is another store's.
+        let other = Arc::new(CrashingDevice::new(24 << 20, 4096, 7));
+        let store = Store::create(Arc::clone(&other), &plan(24 << 20, 99), settings()).await.unwrap();
+        store.close().await.unwrap();
+        let store = Store::open_with_ssd(other, settings(), Some(source(&ssd))).await.unwrap();
+        assert!(matches!(store.ssd_stats().unwrap().state, SsdState::Emptied { .. }));
+    });
+}

@@ -1,0 +1,266 @@
+//! The SSD of a store: where it is said which one it is, opening it, and what can be done with it.
+
+use super::store::{CosStore, device_path};
+use crate::files::{self, Links};
+use nitro_console::error::Error;
+use nitro_console::output::{Format, Table, json_line};
+use nitro_console::size::Size;
+use nitro_cos::{SsdOptions, SsdSource, SsdState, SsdStats};
+use nitro_device::{FileDevice, FileOptions};
+use nitro_port::Device;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes that the file about an SSD may have.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
+/// With what a store's SSD begins.
+const MAGIC: [u8; 8] = *b"NITROSSD";
+
+/// Which SSD a store has, and how it uses it: the file `store.nitro.ssd` beside the store's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SsdConfig {
+    /// A file or block device.
+    pub path: PathBuf,
+    /// Percent of it below which blocks of recipes are not displaced by others.
+    #[serde(default = "fmd_percent")]
+    pub fmd_percent: u8,
+    /// Percent of it below which chunks are not displaced by others.
+    #[serde(default = "data_percent")]
+    pub data_percent: u8,
+    /// Whether blocks of recipes are kept.
+    #[serde(default = "yes")]
+    pub fmd: bool,
+    /// Whether pages of the fingerprint index are kept.
+    #[serde(default = "yes")]
+    pub fpi: bool,
+    /// Whether chunks are kept.
+    #[serde(default = "yes")]
+    pub data: bool,
+}
+
+fn fmd_percent() -> u8 {
+    SsdOptions::default().fmd_percent
+}
+
+fn data_percent() -> u8 {
+    SsdOptions::default().data_percent
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl SsdConfig {
+    /// The SSD at a path, used as usual.
+    #[must_use]
+    pub fn usual(path: PathBuf) -> Self {
+        Self { path, fmd_percent: fmd_percent(), data_percent: data_percent(), fmd: true, fpi: true, data: true }
+    }
+
+    fn options(&self) -> SsdOptions {
+        let Self { fmd_percent, data_percent, fmd, fpi, data, .. } = *self;
+        SsdOptions { fmd_percent, data_percent, fmd, fpi, data, ..SsdOptions::default() }
+    }
+
+    /// Opens it, for nobody else.
+    ///
+    /// # Errors
+    /// It is not there, or in use, or not allowed.
+    pub fn open(&self) -> Result<SsdSource, Error> {
+        let device = FileOptions::new(&self.path).open().map_err(|e| Error::with_sources(self.path.display(), &e))?;
+        Ok(SsdSource::new(device, self.options()))
+    }
+
+    /// As [`open`](Self::open), for a store that has not used it: the file is made if there is none, which takes a `size`. What holds
+    /// anything but a store's SSD is refused, unless it is to be overwritten.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or it holds something else.
+    pub fn prepare(&self, size: Option<Size>, force: bool) -> Result<SsdSource, Error> {
+        let what = self.path.display();
+        let is_there = fs::symlink_metadata(&self.path).is_ok();
+        let device: FileDevice = match (is_there, size) {
+            (true, _) => FileOptions::new(&self.path).open().map_err(|e| Error::with_sources(what, &e))?,
+            (false, Some(size)) => FileOptions::new(&self.path)
+                .create(size.0 / 4096 * 4096)
+                .map_err(|e| Error::with_sources(self.path.display(), &e))?,
+            (false, None) => {
+                return Err(Error::new(what, "it does not exist yet").or("give its size to create it: --ssd-size"));
+            }
+        };
+        let have = device.geometry().size_bytes;
+        if let Some(size) = size.filter(|size| size.0.abs_diff(have) >= 4096) {
+            let why = format!("it has {} and {size} are wanted", Size(have));
+            return Err(Error::new(self.path.display(), why).or("give no size to use all of it, or remove it first"));
+        }
+        if is_there && !force && !is_free(&self.path).map_err(|e| Error::new(self.path.display(), e))? {
+            return Err(Error::new(self.path.display(), "it is not empty, and no store's SSD")
+                .or("choose another path, or add --force to overwrite it"));
+        }
+        Ok(SsdSource::new(device, self.options()))
+    }
+}
+
+/// Whether nothing of worth begins there: zeroes, or a store's SSD.
+fn is_free(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    files::open_device_to_read(path)?.take(64 << 10).read_to_end(&mut start)?;
+    Ok(start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0))
+}
+
+/// Where it is said which SSD a store has.
+fn config_path(store: &Path) -> PathBuf {
+    let mut path = device_path(store).into_os_string();
+    path.push(".ssd");
+    path.into()
+}
+
+/// Which SSD a store has, if it has one.
+///
+/// # Errors
+/// That cannot be read.
+pub fn configured(store: &Path) -> Result<Option<SsdConfig>, Error> {
+    let path = config_path(store);
+    let text = files::read_text(&path, Links::Followed, TEXT_BYTES_MAX).map_err(|e| Error::new(path.display(), e))?;
+    let parse = |text: String| toml::from_str(&text).map_err(|e| Error::new(path.display(), e.message()));
+    text.map(parse).transpose()
+}
+
+/// The SSD that a store is to be opened with. One that cannot be had is left out, with a warning: the disk has everything.
+#[must_use]
+pub fn source(store: &Path) -> Option<SsdSource> {
+    let opened = configured(store).and_then(|config| config.map(|config| config.open()).transpose());
+    opened.unwrap_or_else(|error| {
+        tracing::warn!("store {}: opened without its SSD: {error}", store.display());
+        None
+    })
+}
+
+/// What to do with a store's SSD.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SsdAction {
+    /// Gives the store one, or another one in place of the one that it has.
+    Attach {
+        /// Which.
+        config: SsdConfig,
+        /// Bytes of the file, if it is to be made.
+        size: Option<u64>,
+        /// Overwrite whatever it holds.
+        force: bool,
+        /// It must have one already; or it must have none.
+        replace: bool,
+    },
+    /// Takes it away.
+    Detach,
+    /// Shows it.
+    Status {
+        /// How the answer is printed.
+        format: Format,
+    },
+}
+
+impl SsdAction {
+    /// Does it. Returns what is to be printed.
+    pub(super) async fn act(&self, store: &CosStore, path: &Path) -> Result<String, Error> {
+        match self {
+            Self::Attach { config, size, force, replace } => {
+                let has = store.ssd_stats().is_some();
+                if has != *replace {
+                    let (why, way_out) = match has {
+                        true => ("it has an SSD already", "nitro cos ssd replace gives it another one"),
+                        false => ("it has no SSD", "nitro cos ssd attach gives it one"),
+                    };
+                    return Err(Error::new(path.display(), why).or(way_out));
+                }
+                attach(store, path, config, (size.map(Size), *force)).await?;
+                Ok(String::new())
+            }
+            Self::Detach => {
+                let was_there = store.detach_ssd();
+                let config = config_path(path);
+                let is_configured = fs::symlink_metadata(&config).is_ok();
+                if is_configured {
+                    files::remove_durably(&config, Links::Followed).map_err(|e| Error::new(config.display(), e))?;
+                }
+                if !was_there && !is_configured {
+                    return Err(Error::new(path.display(), "it has no SSD"));
+                }
+                Ok(String::new())
+            }
+            Self::Status { format } => status(store, path, *format),
+        }
+    }
+}
+
+/// Gives a store an SSD, and notes that it has it.
+///
+/// # Errors
+/// The SSD cannot be used; or it cannot be noted, and the store goes on without.
+pub async fn attach(
+    store: &CosStore,
+    path: &Path,
+    config: &SsdConfig,
+    (size, force): (Option<Size>, bool),
+) -> Result<(), Error> {
+    let source = config.prepare(size, force)?;
+    store.attach_ssd(source).await.map_err(|e| Error::with_sources(config.path.display(), &e))?;
+    let at = config_path(path);
+    let noted = toml::to_string(config)
+        .map_err(std::io::Error::other)
+        .and_then(|text| files::write_durably(&at, Links::Followed, text.as_bytes()));
+    noted.map_err(|e| {
+        store.detach_ssd();
+        Error::new(at.display(), e)
+    })
+}
+
+#[derive(Serialize)]
+struct Shown {
+    /// As it is noted beside the store.
+    configured: Option<SsdConfig>,
+    /// As it is in use.
+    ssd: Option<SsdStats>,
+}
+
+fn status(store: &CosStore, path: &Path, format: Format) -> Result<String, Error> {
+    let shown = Shown { configured: configured(path)?, ssd: store.ssd_stats() };
+    if format == Format::Json {
+        return json_line(&shown);
+    }
+    let mut table = Table::new(["", "value"]);
+    if let Some(config) = &shown.configured {
+        table.row(vec!["SSD".to_owned(), config.path.display().to_string()]);
+    }
+    match &shown.ssd {
+        Some(stats) => rows(stats).into_iter().for_each(|(name, value)| table.row(vec![name, value])),
+        None => table.row(vec!["state".to_owned(), "no SSD in use".to_owned()]),
+    }
+    Ok(if format == Format::Csv { table.csv(true) } else { table.aligned() })
+}
+
+/// What there is to say of an SSD.
+pub(super) fn rows(stats: &SsdStats) -> Vec<(String, String)> {
+    let state = match &stats.state {
+        SsdState::Kept => "in use, kept from the last session".to_owned(),
+        SsdState::Emptied { why } => format!("in use, emptied when it was attached: {why}"),
+        SsdState::Failed { why } => format!("FAILED, everything is read from the disk: {why}"),
+    };
+    let used = (stats.units - stats.units_free) * (stats.size_bytes / stats.units.max(1));
+    let mut rows = vec![
+        ("SSD state".to_owned(), state),
+        ("SSD".to_owned(), format!("{} of {}", Size(used), Size(stats.size_bytes))),
+        ("SSD written".to_owned(), Size(stats.written_bytes).to_string()),
+        ("SSD trouble".to_owned(), format!("{} reads failed, {} damaged", stats.read_errors, stats.damaged)),
+    ];
+    for pieces in &stats.pieces {
+        let asked = pieces.hits + pieces.misses;
+        let percent = pieces.hits as f64 * 100.0 / asked.max(1) as f64;
+        let text = format!("{} pieces, {} of {asked} look-ups hit ({percent:.1} %)", pieces.pieces, pieces.hits);
+        rows.push((format!("SSD {}", pieces.kind), text));
+    }
+    rows
+}
