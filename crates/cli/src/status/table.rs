@@ -391,7 +391,7 @@ fn latencies(volume: &Volume) -> Table {
         ("write", &volume.write_latency),
         ("flush", &volume.flush_latency),
     ] {
-        let Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = latency;
+        let Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, at_most: _ } = latency;
         let mut row = vec![name.to_owned(), count.to_string(), format!("{mean_us:.0}")];
         row.extend([p50_us, p90_us, p99_us, p999_us, max_us].map(u64::to_string));
         table.row(row);

@@ -735,6 +735,9 @@ pub struct Latency {
     pub p999_us: u64,
     /// The longest.
     pub max_us: u64,
+    /// Requests that took no longer than each of [`LATENCY_BOUNDS_US`](nitro_engine::metrics::LATENCY_BOUNDS_US).
+    #[serde(default)]
+    pub at_most: [u64; 32],
 }
 
 #[cfg(test)]

@@ -329,7 +329,7 @@ pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explana
 
 impl From<metrics::Latency> for Latency {
     fn from(latency: metrics::Latency) -> Self {
-        let metrics::Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = latency;
-        Self { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us }
+        let metrics::Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, at_most } = latency;
+        Self { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, at_most }
     }
 }
