@@ -57,6 +57,8 @@ pub(super) struct Slot {
     for_dirty: bool,
     /// Known from its header only, since the restart: its extents may never have reached the SSD.
     restored: bool,
+    /// How many slots had been opened since the start when it was, itself included; 0: before the start.
+    pub(super) opened: u32,
 }
 
 impl Slot {
@@ -75,6 +77,7 @@ impl Slot {
             pins: 0,
             for_dirty: false,
             restored: false,
+            opened: 0,
         }
     }
 }
@@ -174,6 +177,8 @@ pub(crate) struct WeuTable {
     pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
+    /// Slots opened since the start.
+    pub(super) opened: u32,
 }
 
 impl WeuTable {
@@ -193,6 +198,7 @@ impl WeuTable {
             weu_bytes: settings.weu_bytes,
             extent_bytes: settings.extent_bytes,
             entries_max: settings.weu_entries_max(),
+            opened: 0,
         }
     }
 
@@ -257,7 +263,10 @@ impl WeuTable {
     /// Opens the next free slot under its next generation.
     pub(crate) fn open(&mut self, shelf: Shelf) -> Option<(WeuId, Generation)> {
         let weu = self.free.pop_front()?;
+        self.opened = self.opened.saturating_add(1);
+        let opened = self.opened;
         let slot = self.slot_mut(weu);
+        slot.opened = opened;
         slot.generation = slot.generation.next();
         slot.state = SlotState::Open;
         (slot.for_dirty, slot.restored, slot.live) = (false, false, 0);
@@ -524,7 +533,7 @@ impl WeuTable {
         let slot = self.slot_mut(weu);
         slot.generation = generation;
         slot.state = SlotState::Stored;
-        slot.restored = true;
+        (slot.restored, slot.opened) = (true, 0);
         slot.entries = Entries::default();
         for (key, position, stored) in entries {
             slot.entries.push(key, position, stored);

@@ -597,6 +597,8 @@ pub struct Volume {
     pub detection: Option<Detection>,
     /// What the origin has not got.
     pub dirty_bytes: u64,
+    /// Age of the oldest of it, 0 if there is none; `None`: not known.
+    pub dirty_age_seconds: Option<f64>,
     /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.
     pub lost_bytes: u64,
     /// The first of those ranges, as offset and length.

@@ -242,6 +242,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         classes: classes_of_requests(export),
         detection: export.detector.as_deref().map(detection),
         dirty_bytes: export.dirty_bytes(),
+        dirty_age_seconds: export.dirty_age_seconds(),
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
         attached: export.volume.is_attached(),

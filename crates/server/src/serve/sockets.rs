@@ -18,6 +18,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Sockets {
     nbd: Vec<Listener>,
     pub(super) control: Listener,
+    pub(super) http: Option<Listener>,
 }
 
 impl Sockets {
@@ -25,7 +26,8 @@ impl Sockets {
         let listen = |address| bind(address, places.listen_access).map(|listener| listener.with_tcp(tcp));
         let nbd = places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let control = bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?;
-        Ok(Self { nbd, control })
+        let http = places.http.as_ref().map(|address| bind(address, places.http_access)).transpose()?;
+        Ok(Self { nbd, control, http: http.map(|listener| listener.with_tcp(tcp)) })
     }
 
     /// Where NBD clients connect.
