@@ -18,6 +18,7 @@ mod reproduce;
 mod shares;
 mod sim;
 mod status;
+mod top;
 mod trace;
 mod volume;
 
@@ -48,6 +49,7 @@ fn run(cli: &Cli) -> Result<(), Error> {
         Command::Serve(args) => serve::run(args.config()?),
         Command::Status { control, output } => status::run(control, *output),
         Command::Iostat(args) => iostat::run(args),
+        Command::Top(args) => top::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Flush(args) => volume::flush(args),
         Command::Volume { command } => volume::run(command),

@@ -36,7 +36,8 @@ pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
             None => "-".to_owned(),
         };
         let kind = if object.kind == Kind::Volume { "volume" } else { "stream" };
-        let (size, chunk) = (Size(object.size_bytes).to_string(), Size(object.chunk_bytes.into()).to_string());
+        let bytes = |n: u64| if format == Format::Csv { n.to_string() } else { Size(n).to_string() };
+        let (size, chunk) = (bytes(object.size_bytes), bytes(object.chunk_bytes.into()));
         table.row(vec![object.name.clone(), kind.to_owned(), size, chunk, state]);
     }
     text(format, &table, &objects)
@@ -86,7 +87,19 @@ pub fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
     ] {
         table.row(vec![name.to_owned(), value]);
     }
-    text(format, &table, &Shown { stats, reduction })
+    let shown = Shown { stats, reduction };
+    if format == Format::Csv { numbers(&shown) } else { text(format, &table, &shown) }
+}
+
+/// As CSV, by the names that JSON has: numbers without units.
+fn numbers(shown: &Shown) -> Result<String, Error> {
+    let mut table = Table::new(["metric", "value"]);
+    let value = serde_json::to_value(shown).map_err(|e| Error::new("CSV", e))?;
+    for (name, value) in value.as_object().into_iter().flatten() {
+        // What is not limited has no number.
+        table.row(vec![name.clone(), if value.is_null() { String::new() } else { value.to_string() }]);
+    }
+    Ok(table.csv(true))
 }
 
 /// Shows how far the parts of something long are, one after the other.
