@@ -173,6 +173,20 @@ impl CacheManager {
         old_enough.take(count).map(|(key, held)| self.dirty_extent(key, held)).collect()
     }
 
+    /// When the oldest of an object's dirty extents became dirty (seconds), of `count` from `from` on, and where the next ones begin;
+    /// `None`: there are no further ones.
+    #[must_use]
+    pub fn oldest_dirty(
+        &self,
+        object: ObjectId,
+        from: ExtentIndex,
+        count: usize,
+    ) -> (Option<u32>, Option<ExtentIndex>) {
+        let mut extents = self.dirty.from(object, from);
+        let oldest = extents.by_ref().take(count).map(|(_, held)| held.since).min();
+        (oldest, extents.next().map(|(key, _)| key.index()))
+    }
+
     /// As [`dirty_from`](Self::dirty_from), without what is known to be unreadable.
     #[must_use]
     pub fn destageable_from(&self, object: ObjectId, from: ExtentIndex, before: u32, count: usize) -> Vec<DirtyExtent> {

@@ -21,6 +21,7 @@ mod reproduce;
 mod shares;
 mod sim;
 mod status;
+mod top;
 mod trace;
 mod volume;
 
@@ -55,6 +56,7 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Set(args) => configure::set(args),
         Command::Status { control, output } => status::run(control, *output),
         Command::Iostat(args) => iostat::run(args),
+        Command::Top(args) => top::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Flush(args) => volume::flush(args),
         Command::Pin(args) => pins::pin(args, true),

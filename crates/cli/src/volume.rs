@@ -133,6 +133,8 @@ struct Listed<'a> {
     clients: u64,
     /// Empty for one that is not served.
     origin: &'a str,
+    /// It goes through its cache: it is served, and not detached.
+    attached: bool,
 }
 
 fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
@@ -145,6 +147,7 @@ fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
         dirty_bytes: v.dirty_bytes,
         clients: v.clients,
         origin: &v.origin,
+        attached: v.attached,
     });
     let known = status.caches.iter().flat_map(|cache| {
         cache.volumes.iter().filter(|known| !known.served).map(|known: &KnownVolume| Listed {
@@ -156,6 +159,7 @@ fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
             dirty_bytes: known.dirty_bytes,
             clients: 0,
             origin: "",
+            attached: false,
         })
     });
     let all: Vec<_> = served.chain(known).collect();
@@ -164,7 +168,7 @@ fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
     }
     let is_csv = output.format == Format::Csv;
     let bytes = |n: u64| if is_csv { n.to_string() } else { Size(n).to_string() };
-    let mut table = Table::new(["volume", "served", "mode", "cache", "size", "dirty", "clients", "origin"]);
+    let mut table = Table::new(["volume", "served", "mode", "cache", "size", "dirty", "clients", "origin", "attached"]);
     for volume in &all {
         table.row(vec![
             volume.name.to_owned(),
@@ -175,6 +179,7 @@ fn list(status: &Status, output: OutputArgs) -> Result<(), Error> {
             bytes(volume.dirty_bytes),
             volume.clients.to_string(),
             volume.origin.to_owned(),
+            if volume.attached { "yes" } else { "no" }.to_owned(),
         ]);
     }
     output::print(&if is_csv { table.csv(true) } else { table.aligned() }).map(|_| ())

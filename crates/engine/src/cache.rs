@@ -25,8 +25,8 @@ use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::{Buf, Bytes};
 use event_listener::Event;
 use nitro_cache::class::Classes;
-use nitro_cache::weu::Space;
 use nitro_cache::weu::layout::SECTOR_BYTES;
+use nitro_cache::weu::{Space, Unit};
 use nitro_cache::{CacheManager, Location, LruMap, Stats};
 use nitro_port::codec::{FingerprintHash, decode};
 use nitro_port::yielding::yield_now;
@@ -451,6 +451,19 @@ impl<F: Device, C: Clock> Cache<F, C> {
             self.manager.lock().add_space(first..first + WEUS_PER_LOCK, &mut space);
         }
         space
+    }
+
+    /// Every `stride`-th of its write-evict units.
+    pub fn units(&self, stride: u32) -> Vec<Unit> {
+        let (weus, stride) = (self.weu_count(), stride.max(1));
+        let mut units = Vec::with_capacity((weus / stride) as usize + 1);
+        let mut first = 0;
+        while first < weus {
+            let end = first.saturating_add(stride.saturating_mul(WEUS_PER_LOCK)).min(weus);
+            units.extend(self.manager.lock().units((first..end).step_by(stride as usize)));
+            first = end;
+        }
+        units
     }
 
     /// Ends the insertion workers once they have done what is queued, and refuses further work.

@@ -239,7 +239,15 @@ pub struct Latency {
     pub p999_us: u64,
     /// Largest.
     pub max_us: u64,
+    /// Requests that took no longer than each of [`LATENCY_BOUNDS_US`], as exactly as the percentiles are known: to 1 %.
+    pub at_most: [u64; LATENCY_BOUNDS_US.len()],
 }
+
+/// Bounds, in microseconds, of [`Latency::at_most`]: six for each power of ten, up to ten seconds.
+pub const LATENCY_BOUNDS_US: [u64; 32] = [
+    5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000, 10_000, 15_000,
+    20_000, 30_000, 50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 500_000, 1_000_000, 2_000_000, 10_000_000,
+];
 
 /// Latencies of one kind of request.
 #[derive(Debug)]
@@ -272,8 +280,25 @@ impl LatencyRecorder {
             p99_us: us(0.99),
             p999_us: us(0.999),
             max_us: h.max() / 1000,
+            at_most: at_most(&h),
         }
     }
+}
+
+/// See [`Latency::at_most`].
+fn at_most(histogram: &Histogram<u64>) -> [u64; LATENCY_BOUNDS_US.len()] {
+    let mut counts = [0; LATENCY_BOUNDS_US.len()];
+    for step in histogram.iter_recorded() {
+        let at = LATENCY_BOUNDS_US.partition_point(|bound_us| bound_us * 1000 < step.value_iterated_to());
+        if let Some(count) = counts.get_mut(at) {
+            *count += step.count_at_value();
+        }
+    }
+    let mut sum = 0;
+    counts.map(|count| {
+        sum += count;
+        sum
+    })
 }
 
 /// Latencies of a volume.
@@ -312,5 +337,23 @@ impl VolumeLatencies {
             write: self.write.snapshot(),
             flush: self.flush.snapshot(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_below_each_bound() {
+        let recorder = LatencyRecorder::default();
+        for us in [4, 40, 400, 4_000, 40_000_000] {
+            recorder.record(Duration::from_micros(us));
+        }
+        let latency = recorder.snapshot();
+        let below = |us: u64| latency.at_most[LATENCY_BOUNDS_US.iter().position(|bound| *bound == us).unwrap()];
+        assert_eq!([5, 30, 50, 500, 3_000, 5_000, 10_000_000].map(below), [1, 1, 2, 3, 3, 4, 4]);
+        assert_eq!(latency.count, 5);
+        assert!(latency.at_most.is_sorted() && LATENCY_BOUNDS_US.is_sorted());
     }
 }

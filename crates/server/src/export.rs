@@ -65,9 +65,21 @@ pub struct VolumeExport {
     pub recorder: OnceLock<VolumeRecorder>,
     /// Who says what its blocks are.
     pub detector: Option<Arc<VolumeDetector>>,
+    /// As it was when it was looked at last.
+    dirty_age: DirtyAge,
     /// Requests that failed.
     failures: Repeats,
 }
+
+/// The age of the oldest dirty data: every dirty extent has to be looked at for it.
+#[derive(Debug, Default)]
+struct DirtyAge {
+    seconds: AtomicU64,
+    is_known: AtomicBool,
+}
+
+/// Dirty extents whose ages are looked at whenever anybody asks.
+const DIRTY_LOOKED_AT: u64 = 1 << 16;
 
 impl VolumeExport {
     pub fn new(
@@ -96,6 +108,7 @@ impl VolumeExport {
             clients: Count::default(),
             recorder: OnceLock::new(),
             detector,
+            dirty_age: DirtyAge::default(),
             failures: Repeats::default(),
         }
     }
@@ -103,6 +116,21 @@ impl VolumeExport {
     /// Bytes that the origin has not got.
     pub fn dirty_bytes(&self) -> u64 {
         self.volume.dirty_extents() * u64::from(self.volume.cache().settings().manager.extent_bytes)
+    }
+
+    /// Looks how old the oldest dirty data are, for [`dirty_age_seconds`](Self::dirty_age_seconds).
+    pub fn sample_dirty_age(&self) {
+        self.dirty_age.seconds.store(self.volume.oldest_dirty().as_secs(), Ordering::Relaxed);
+        self.dirty_age.is_known.store(true, Ordering::Relaxed);
+    }
+
+    /// Age of the oldest dirty data in seconds, 0 if there are none; `None`: there are many, and nobody looked lately.
+    pub fn dirty_age_seconds(&self) -> Option<f64> {
+        if self.volume.dirty_extents() <= DIRTY_LOOKED_AT {
+            return Some(self.volume.oldest_dirty().as_secs_f64());
+        }
+        let is_known = self.dirty_age.is_known.load(Ordering::Relaxed);
+        is_known.then(|| self.dirty_age.seconds.load(Ordering::Relaxed) as f64)
     }
 
     /// What keeps the origin from being up to date, after `error`: how much of the volume only its cache has, and where it is lost.

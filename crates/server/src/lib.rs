@@ -10,6 +10,8 @@ pub mod cos;
 mod device_error;
 mod export;
 pub mod files;
+mod http;
+pub mod metrics;
 pub mod origins;
 mod record;
 pub mod serve;

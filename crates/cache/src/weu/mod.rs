@@ -10,4 +10,4 @@ mod space;
 pub use heat::HEAT_MAX;
 pub use layout::{Position, Stored};
 pub(crate) use slots::{SlotState, WeuTable};
-pub use space::Space;
+pub use space::{Space, Unit, UnitState};

@@ -59,6 +59,8 @@ pub(super) struct Slot {
     for_dirty: bool,
     /// Known from its header only, since the restart: its extents may never have reached the SSD.
     restored: bool,
+    /// How many slots had been opened since the start when it was, itself included; 0: before the start.
+    pub(super) opened: u32,
 }
 
 impl Slot {
@@ -78,6 +80,7 @@ impl Slot {
             pins: 0,
             for_dirty: false,
             restored: false,
+            opened: 0,
         }
     }
 }
@@ -182,6 +185,8 @@ pub(crate) struct WeuTable {
     pub(super) weu_bytes: u32,
     extent_bytes: u32,
     entries_max: u32,
+    /// Slots opened since the start.
+    pub(super) opened: u32,
 }
 
 impl WeuTable {
@@ -201,6 +206,7 @@ impl WeuTable {
             weu_bytes: settings.weu_bytes,
             extent_bytes: settings.extent_bytes,
             entries_max: settings.weu_entries_max(),
+            opened: 0,
         }
     }
 
@@ -265,7 +271,10 @@ impl WeuTable {
     /// Opens the next free slot under its next generation.
     pub(crate) fn open(&mut self, shelf: Shelf) -> Option<(WeuId, Generation)> {
         let weu = self.free.pop_front()?;
+        self.opened = self.opened.saturating_add(1);
+        let opened = self.opened;
         let slot = self.slot_mut(weu);
+        slot.opened = opened;
         slot.generation = slot.generation.next();
         slot.state = SlotState::Open;
         (slot.for_dirty, slot.restored, slot.live, slot.kept) = (false, false, 0, 0);
@@ -532,7 +541,7 @@ impl WeuTable {
         let slot = self.slot_mut(weu);
         slot.generation = generation;
         slot.state = SlotState::Stored;
-        slot.restored = true;
+        (slot.restored, slot.opened) = (true, 0);
         slot.entries = Entries::default();
         for (key, position, stored) in entries {
             slot.entries.push(key, position, stored);

@@ -42,6 +42,51 @@ impl Space {
     }
 }
 
+/// What a write-evict unit is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnitState {
+    /// It is full, and may be evicted.
+    Full,
+    /// It holds content that the origin has not got.
+    Pinned,
+    /// It is being filled, or on its way to the SSD.
+    Open,
+    /// It holds nothing.
+    Free,
+    /// It was not read yet since the restart.
+    Unread,
+    /// It failed to be written, and is not used any more.
+    Retired,
+}
+
+/// A write-evict unit, for a picture of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    /// What it is doing.
+    pub state: UnitState,
+    /// Of its entries, those that extents refer to, in percent.
+    pub live_percent: u8,
+    /// Units that were opened after it; those from before the start are the oldest.
+    pub age: u32,
+}
+
+impl Unit {
+    fn of(slot: &Slot, opened: u32) -> Self {
+        let state = match slot.state {
+            SlotState::Free | SlotState::Discarding | SlotState::Clearing => UnitState::Free,
+            SlotState::Open | SlotState::Sealed => UnitState::Open,
+            SlotState::Unread => UnitState::Unread,
+            SlotState::Retired => UnitState::Retired,
+            SlotState::Stored if slot.pins > 0 => UnitState::Pinned,
+            SlotState::Stored => UnitState::Full,
+        };
+        let entries = slot.entries.len().max(1) as u64;
+        let live_percent = (100 * u64::from(slot.live).min(entries) / entries) as u8;
+        Self { state, live_percent, age: opened.saturating_sub(slot.opened) }
+    }
+}
+
 impl WeuTable {
     fn add_space(&self, slots: Range<u32>, space: &mut Space) {
         let range = slots.start as usize..(slots.end as usize).min(self.slots.len());
@@ -55,5 +100,10 @@ impl CacheManager {
     /// Adds the bytes of some units, by number: in steps, so that nobody waits long for the manager.
     pub fn add_space(&self, weus: Range<u32>, space: &mut Space) {
         self.weus.add_space(weus, space);
+    }
+
+    /// Some units, by number; those that there are not are left out.
+    pub fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
+        weus.filter_map(|weu| self.weus.slots.get(weu as usize)).map(|slot| Unit::of(slot, self.weus.opened))
     }
 }

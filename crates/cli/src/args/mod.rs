@@ -99,6 +99,9 @@ pub(crate) enum Command {
     /// Look whether this machine and its devices are fit for a server
     #[command(after_long_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Watch a running server on the terminal: hits, latencies, space, dirty data, faults
+    #[command(after_long_help = TOP_KEYS)]
+    Top(TopArgs),
     /// Say where the cache has one place of a volume, or why it has not
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
@@ -193,6 +196,13 @@ Examples:
   Every two seconds, ten times, as CSV:
     nitro iostat 2 10 -o csv";
 
+const TOP_KEYS: &str = "\
+Keys:
+  q, Esc, Ctrl-C  end
+  ↑ ↓             scroll the volumes
+
+The same, and more, in a browser: nitro serve --http 127.0.0.1:9470";
+
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
   nitro estimate vm.img
@@ -233,10 +243,23 @@ pub(crate) struct IostatArgs {
     /// Number of reports; without it, reports are printed until the command is interrupted
     #[arg(requires = "interval")]
     pub(crate) count: Option<u64>,
+    /// All columns, however wide that is; otherwise as many as the terminal has room for
+    #[arg(short = 'x', long)]
+    pub(crate) extended: bool,
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `nitro top`
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Seconds between looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
+    pub(crate) interval: f64,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
 }
 
 /// `nitro estimate`

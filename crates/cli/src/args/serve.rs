@@ -8,7 +8,7 @@ use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_server::config::{
     Address, CacheConfig, CacheStore, CompressionName, Config, ConfigError, DriveEndurance, Emulation,
-    FingerprintIndexName, FingerprintName, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
+    FingerprintIndexName, FingerprintName, HttpAddress, Mode, ServerConfig, SocketMode, Span, TlsMode, VolumeConfig,
 };
 use nitro_server::origins::origin_of;
 use nitro_server::serve::Source;
@@ -237,6 +237,16 @@ struct ServerArgs {
     /// Serve while this command runs, and end when it does, with its exit code; NITRO_URI has the first volume's URI, NITRO_URIS all
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
+    /// Serve metrics for Prometheus, and a page for people, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH. Whoever reaches
+    /// it can read names, sizes and counters, but change nothing [default: not served]
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<HttpAddress>,
+    /// Permissions of the unix socket for HTTP [default: 0600, with --http-group 0660]
+    #[arg(long, value_name = "MODE")]
+    http_mode: Option<SocketMode>,
+    /// Group of the unix socket for HTTP, by name or number [default: the server's]
+    #[arg(long, value_name = "GROUP")]
+    http_group: Option<String>,
     /// Record the requests of clients in a new Parquet file: times, addresses and fingerprints of contents, but no data
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -428,15 +438,19 @@ impl ServerArgs {
                 target.clone_from(given);
             }
         }
-        for (given, target) in
-            [(&self.socket_group, &mut server.socket_group), (&self.control_group, &mut server.control_group)]
-        {
+        for (given, target) in [
+            (&self.socket_group, &mut server.socket_group),
+            (&self.control_group, &mut server.control_group),
+            (&self.http_group, &mut server.http_group),
+        ] {
             if given.is_some() {
                 target.clone_from(given);
             }
         }
         server.socket_mode = self.socket_mode.or(server.socket_mode);
         server.control_mode = self.control_mode.or(server.control_mode);
+        server.http = self.http.clone().or_else(|| server.http.take());
+        server.http_mode = self.http_mode.or(server.http_mode);
         server.threads = self.threads.or(server.threads);
         server.max_connections = self.max_connections.or(server.max_connections);
         server.max_connections_per_peer = self.max_connections_per_peer.or(server.max_connections_per_peer);

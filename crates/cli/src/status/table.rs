@@ -4,20 +4,26 @@ use crate::shares::{missed, percent};
 use nitro_cache::weu::Space;
 use nitro_console::output::Table;
 use nitro_console::size::Size;
+use nitro_server::control::faults::{SILENCE_SECONDS, Severity, faults};
 use nitro_server::control::protocol::{
     Cache, ClassOfContents, Detection, Endurance, KnownVolume, Latency, Ram, Recording, Recovered, Scan, Server,
     Status, Volume,
 };
 use std::time::Duration;
 
-/// Parts of the RAM that are shown, the largest; `-o json` has all.
-const RAM_PARTS: usize = 5;
-/// An origin that has owed an answer for so long is told of.
-const SILENCE_SECONDS: f64 = 5.0;
+/// Parts of the RAM that are less than this are shown together; `-o json` has all.
+const RAM_PART_MIN: u64 = 1 << 20;
 
 pub(super) fn render(status: &Status) -> String {
     let mut out = server(&status.server);
     out += "\n";
+    let faults = faults(status);
+    if !faults.is_empty() {
+        let lines: Vec<_> =
+            faults.iter().map(|f| (word(f.severity), format!("{}: {}. {}", f.subject, f.what, f.remedy))).collect();
+        out += &block("Needs attention", &lines);
+        out += "\n";
+    }
     out += &ram(&status.ram);
     for part in status.caches.iter().map(cache) {
         out += "\n";
@@ -30,7 +36,14 @@ pub(super) fn render(status: &Status) -> String {
     out
 }
 
-/// Labelled lines below a heading.
+const fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Critical => "critical",
+        Severity::Warning => "warning",
+        Severity::Notice => "notice",
+    }
+}
+
 /// A heading and its lines, each with a label.
 pub(crate) fn block(heading: &str, lines: &[(&str, String)]) -> String {
     let mut out = format!("{heading}\n");
@@ -55,13 +68,18 @@ fn server(server: &Server) -> String {
     block(&heading, &lines)
 }
 
-/// What of the RAM that the server may take it has taken, and the largest parts.
+/// What of the RAM that the server may take it has taken, and what the most is made of.
 fn ram(ram: &Ram) -> String {
     let mut parts: Vec<_> = ram.parts.iter().collect();
     parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
     let mut lines =
         vec![("in use", Size(ram.resident_bytes).to_string()), ("at most", Size(ram.need_bytes).to_string())];
-    lines.extend(parts.iter().take(RAM_PARTS).map(|part| ("", format!("{}: {}", part.name, Size(part.bytes)))));
+    let (shown, rest): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.bytes >= RAM_PART_MIN);
+    lines.extend(shown.iter().map(|part| ("", format!("{:>10}  {}", Size(part.bytes).to_string(), part.name))));
+    if !rest.is_empty() {
+        let sum = Size(rest.iter().map(|part| part.bytes).sum());
+        lines.push(("", format!("{:>10}  {} smaller parts", sum.to_string(), rest.len())));
+    }
     block("RAM", &lines)
 }
 
@@ -282,7 +300,9 @@ fn volume(volume: &Volume) -> String {
     let access = if volume.read_only { ", read-only" } else { "" };
     let domain = volume.dedup_domain.as_ref().map_or_else(String::new, |domain| format!(", shares within {domain:?}"));
     let Volume { name, mode, cache, .. } = volume;
-    let heading = format!("volume {name}: {} behind cache {cache}, {mode}{access}{domain}", Size(volume.size_bytes));
+    let detached = if volume.attached { "" } else { ", detached" };
+    let heading =
+        format!("volume {name}: {} behind cache {cache}, {mode}{detached}{access}{domain}", Size(volume.size_bytes));
     let extents = volume.read_hit_extents + volume.read_miss_extents + volume.read_joined_extents;
     let mut lines = vec![
         ("origin at", volume.origin.clone()),
@@ -395,9 +415,13 @@ fn latencies(volume: &Volume) -> Table {
         ("write", &volume.write_latency),
         ("flush", &volume.flush_latency),
     ] {
-        let Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = latency;
-        let mut row = vec![name.to_owned(), count.to_string(), format!("{mean_us:.0}")];
-        row.extend([p50_us, p90_us, p99_us, p999_us, max_us].map(u64::to_string));
+        let Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, at_most: _ } = latency;
+        let mut row = vec![name.to_owned(), count.to_string()];
+        row.extend([mean_us.round() as u64, *p50_us, *p90_us, *p99_us, *p999_us, *max_us].map(|us| match us {
+            _ if *count == 0 => "–".to_owned(),
+            0 => "<1".to_owned(),
+            us => us.to_string(),
+        }));
         table.row(row);
     }
     table

@@ -11,6 +11,7 @@ fn every_command_has_a_manual_page_and_help() {
         "serve",
         "status",
         "iostat",
+        "top",
         "flush",
         "volume",
         "cache",

@@ -292,6 +292,13 @@ impl AsFd for Accepted {
     }
 }
 
+impl From<Accepted> for OwnedFd {
+    /// Gives the socket to another runtime.
+    fn from(accepted: Accepted) -> Self {
+        accepted.socket
+    }
+}
+
 impl From<OwnedFd> for Accepted {
     /// Takes over a connected stream socket, such as one that a service manager passed.
     fn from(socket: OwnedFd) -> Self {

@@ -36,6 +36,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// After a failure it looks less often.
 const TICK_FAILED: Duration = Duration::from_secs(5);
 
+/// Dirty extents whose age is looked at while the manager is locked.
+const AGES_PER_LOCK: usize = 512;
+
 /// Rounds of destage at once: the volume's own, and those of requests that need a range destaged first.
 pub(crate) const ROUNDS_MAX: u32 = 2;
 
@@ -153,6 +156,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             count += pending.iter().filter(|index| !manager.is_dirty(self.key(**index))).count() as u64;
         }
         count
+    }
+
+    /// Age of the oldest write in the cache that the origin has not got, to the second; zero if there is none. Takes a look at each dirty
+    /// extent, some at a time.
+    pub fn oldest_dirty(&self) -> Duration {
+        let (mut oldest, mut next) = (None, Some(ExtentIndex(0)));
+        while let Some(from) = next {
+            let (since, further) = self.cache.manager.lock().oldest_dirty(self.options.object, from, AGES_PER_LOCK);
+            oldest = oldest.into_iter().chain(since).min();
+            next = further;
+        }
+        let age = oldest.map_or(0, |since: u32| self.cache.seconds().saturating_sub(since));
+        Duration::from_secs(age.into())
     }
 
     /// Whether contents may come back from the write log at a restart, also such as the origin has got.

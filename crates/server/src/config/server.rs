@@ -29,6 +29,12 @@ pub struct ServerConfig {
     pub control_mode: Option<SocketMode>,
     /// The group of the control socket, by name or number.
     pub control_group: Option<String>,
+    /// Where metrics and a page for people are served over HTTP; nowhere if not given.
+    pub http: Option<HttpAddress>,
+    /// Permissions of HTTP's unix socket; 0600 if not given, 0660 with a group.
+    pub http_mode: Option<SocketMode>,
+    /// The group of HTTP's unix socket, by name or number.
+    pub http_group: Option<String>,
     /// Reactor threads; at most four of the machine's cores if not given.
     pub threads: Option<usize>,
     /// Clients served at a time; 256 if not given.
@@ -103,6 +109,14 @@ impl ServerConfig {
         access(self.control_mode, self.control_group.as_deref(), "control_group")
     }
 
+    /// Who may connect to HTTP's unix socket.
+    ///
+    /// # Errors
+    /// Where there is no such group.
+    pub fn http_access(&self) -> Result<Access, Error> {
+        access(self.http_mode, self.http_group.as_deref(), "http_group")
+    }
+
     /// How long a client may take to choose an export.
     #[must_use]
     pub fn handshake_max(&self) -> Duration {
@@ -140,6 +154,29 @@ pub enum Address {
     Unix(PathBuf),
     /// A host, by address or name, and a port.
     Tcp(String),
+}
+
+/// Where HTTP is served: `HOST:PORT`, `tcp:HOST:PORT` or `unix:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpAddress(pub Address);
+
+impl FromStr for HttpAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let is_full = text.starts_with("unix:") || text.starts_with("tcp:");
+        let full = if is_full { text.parse() } else { format!("tcp:{text}").parse() };
+        full.map(Self).map_err(|error: AddressError| AddressError {
+            text: text.to_owned(),
+            problem: if is_full { error.problem } else { "it has no host or no valid port, such as 127.0.0.1:9470" },
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for HttpAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
 }
 
 /// A text that is no address.

@@ -686,6 +686,8 @@ pub struct Volume {
     pub detection: Option<Detection>,
     /// What the origin has not got.
     pub dirty_bytes: u64,
+    /// Age of the oldest of it, 0 if there is none; `None`: not known.
+    pub dirty_age_seconds: Option<f64>,
     /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.
     pub lost_bytes: u64,
     /// The first of those ranges, as offset and length.
@@ -827,6 +829,9 @@ pub struct Latency {
     pub p999_us: u64,
     /// The longest.
     pub max_us: u64,
+    /// Requests that took no longer than each of [`LATENCY_BOUNDS_US`](nitro_engine::metrics::LATENCY_BOUNDS_US).
+    #[serde(default)]
+    pub at_most: [u64; 32],
 }
 
 #[cfg(test)]

@@ -263,6 +263,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         classes: classes_of_requests(export),
         detection: export.detector.as_deref().map(detection),
         dirty_bytes: export.dirty_bytes(),
+        dirty_age_seconds: export.dirty_age_seconds(),
         lost_bytes: lost.iter().map(|range| range.end - range.start).sum(),
         lost_ranges: lost.iter().take(LOST_RANGES_MAX).map(|range| (range.start, range.end - range.start)).collect(),
         attached: export.volume.is_attached(),
@@ -351,7 +352,7 @@ pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explana
 
 impl From<metrics::Latency> for Latency {
     fn from(latency: metrics::Latency) -> Self {
-        let metrics::Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us } = latency;
-        Self { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us }
+        let metrics::Latency { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, at_most } = latency;
+        Self { count, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, at_most }
     }
 }

@@ -37,7 +37,8 @@ pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
             None => "-".to_owned(),
         };
         let kind = if object.kind == Kind::Volume { "volume" } else { "stream" };
-        let (size, chunk) = (Size(object.size_bytes).to_string(), Size(object.chunk_bytes.into()).to_string());
+        let bytes = |n: u64| if format == Format::Csv { n.to_string() } else { Size(n).to_string() };
+        let (size, chunk) = (bytes(object.size_bytes), bytes(object.chunk_bytes.into()));
         table.row(vec![object.name.clone(), kind.to_owned(), size, chunk, state]);
     }
     text(format, &table, &objects)
@@ -90,7 +91,31 @@ pub fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
     for (name, value) in stats.ssd.iter().flat_map(rows) {
         table.row(vec![name, value]);
     }
-    text(format, &table, &Shown { stats, reduction })
+    let shown = Shown { stats, reduction };
+    if format == Format::Csv { numbers(&shown) } else { text(format, &table, &shown) }
+}
+
+/// As CSV, by the names that JSON has: numbers without units.
+fn numbers(shown: &Shown) -> Result<String, Error> {
+    let mut table = Table::new(["metric", "value"]);
+    let value = serde_json::to_value(shown).map_err(|e| Error::new("CSV", e))?;
+    enter(&mut table, "", &value);
+    Ok(table.csv(true))
+}
+
+/// Enters a value under its name; what has parts, part by part.
+fn enter(table: &mut Table, name: &str, value: &serde_json::Value) {
+    let below = |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
+    match value {
+        serde_json::Value::Object(parts) => parts.iter().for_each(|(part, value)| enter(table, &below(part), value)),
+        serde_json::Value::Array(parts) => {
+            parts.iter().enumerate().for_each(|(number, value)| enter(table, &below(&number.to_string()), value));
+        }
+        // What is not limited has no number.
+        serde_json::Value::Null => table.row(vec![name.to_owned(), String::new()]),
+        serde_json::Value::String(text) => table.row(vec![name.to_owned(), text.clone()]),
+        number => table.row(vec![name.to_owned(), number.to_string()]),
+    }
 }
 
 /// How an object's regions are accessed: a line each, and how much of what is remembered was in sequence (`=`), upwards (`/`), and

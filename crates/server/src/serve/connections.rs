@@ -217,7 +217,7 @@ impl Connections {
     }
 }
 
-pub(super) async fn sleep(duration: Duration) {
+pub(crate) async fn sleep(duration: Duration) {
     CompioClock::new().sleep(duration).await;
 }
 

@@ -38,7 +38,7 @@ mod witness;
 mod workers;
 
 pub use caches::{CacheEntry, create_alone, look_at, open_to_look};
-pub(crate) use connections::Count;
+pub(crate) use connections::{Count, sleep};
 pub use detect::VolumeDetector;
 pub(crate) use device::{CacheDevice, OriginDevice};
 pub(crate) use flash_index::{FlashIndexStatus, plan as index_plan};
@@ -54,12 +54,13 @@ pub(crate) use served::Served;
 
 use crate::config::{Config, TlsMode};
 use crate::control::server as control;
+use crate::http::Http;
 use crate::origins;
 use crate::record::Recorder;
 use crate::signals::{Signals, Urgency};
-use connections::{Connections, sleep};
+use connections::Connections;
 use errand::Errand;
-use futures_util::future::{Either, join, join3, select};
+use futures_util::future::{Either, join, join4, select};
 use in_force::InForce;
 use nitro_console::error::Error;
 use nitro_device::{Reactor, spawn_local};
@@ -169,23 +170,29 @@ async fn serve_all(
     sockets::warn_of(&addresses, needs_tls);
     let options = ServerOptions { memory, tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
-    let limits = need::Limits { threads, connections: config.server.connections_max(), request_bytes };
+    let connections_max = config.server.connections_max();
+    let limits = need::Limits { threads, connections: connections_max, request_bytes, http: sockets.http.is_some() };
     let mut served = Served::new(prepared.caches, volumes, (addresses, needs_tls), connections, limits, recorder)?;
     served.in_force = in_force;
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
     need::announce(&served);
     let reactors = Reactors::start(&served, options, threads)?;
-    accept(&served, &sockets, &reactors, (signals, errand)).await?;
+    let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), &served)).transpose()?;
+    accept(&served, (&sockets, &reactors, http.as_ref()), (signals, errand)).await?;
     notify::stopping();
     sockets.close();
-    // The control socket goes on answering: destage may take its time.
-    let answering = pin!(control::serve(&sockets.control, &served));
-    let leaving = pin!(shutdown::leave(&served, reactors, signals));
-    let left = match select(leaving, answering).await {
-        Either::Left((result, _)) => result,
-        Either::Right(((), leaving)) => leaving.await,
+    http.iter().for_each(Http::stopping);
+    // The control socket and HTTP go on answering: destage may take its time.
+    let left = {
+        let answering = pin!(join(control::serve(&sockets.control, &served), accept_http(&sockets, http.as_ref())));
+        let leaving = pin!(shutdown::leave(&served, reactors, signals));
+        match select(leaving, answering).await {
+            Either::Left((result, _)) => result,
+            Either::Right((_, leaving)) => leaving.await,
+        }
     };
+    http.map_or(Ok(()), Http::finish)?;
     let recorded = served.recorder.as_ref().map_or(Ok(()), Recorder::finish);
     left.and(recorded)
 }
@@ -198,11 +205,18 @@ async fn tick(memory: Arc<RequestMemory>) {
     }
 }
 
+/// Hands HTTP clients to their thread, for as long as it is polled.
+async fn accept_http(sockets: &Sockets, http: Option<&Http>) {
+    match (&sockets.http, http) {
+        (Some(listener), Some(http)) => http.accept(listener).await,
+        _ => std::future::pending().await,
+    }
+}
+
 /// Accepts clients until a signal arrives, or the command has ended that is served.
 async fn accept(
     served: &Arc<Served>,
-    sockets: &Sockets,
-    reactors: &Reactors,
+    (sockets, reactors, http): (&Sockets, &Reactors, Option<&Http>),
     (signals, errand): (&Signals, Option<&Errand>),
 ) -> Result<(), Error> {
     let stop = pin!(signals.wait(Urgency::InOrder));
@@ -221,7 +235,7 @@ async fn accept(
         announce(&uris);
         errand.map_or(Ok(()), |errand| errand.start(&uris))?;
         let (accept, control) = (sockets.accept(served, reactors), control::serve(&sockets.control, served));
-        join3(accept, control, join(reloading, reactors.watch())).await;
+        join4(accept, control, accept_http(sockets, http), join(reloading, reactors.watch())).await;
         Ok(())
     });
     let done = pin!(async {

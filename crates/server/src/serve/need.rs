@@ -4,6 +4,7 @@ use super::Served;
 use super::detect;
 use super::plan::available_ram_bytes;
 use crate::control::protocol::{Ram, RamPart};
+use crate::http;
 use crate::origins;
 use nitro_console::size::Size;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
@@ -32,6 +33,8 @@ pub(super) struct Limits {
     pub(super) connections: usize,
     /// Bytes of request data held over all connections.
     pub(super) request_bytes: u64,
+    /// HTTP is served.
+    pub(super) http: bool,
 }
 
 /// What the server may come to take, and what it takes now.
@@ -46,6 +49,9 @@ pub fn need(served: &Served) -> Ram {
         part("requests", request_bytes(served)),
         part("pooled buffers", POOLED_BYTES_MAX as u64),
     ];
+    if limits.http {
+        parts.push(part("HTTP, with its history", http::ram_bytes(served.all().len()) + THREAD_BYTES));
+    }
     for entry in served.caches.values().filter(|entry| entry.path.is_some()) {
         let of = |name| format!("cache {}: {name}", entry.name);
         parts.extend(entry.cache.ram_parts().iter().map(|p| part(of(p.name), p.bytes)));

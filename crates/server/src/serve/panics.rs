@@ -1,5 +1,6 @@
 //! A panic ends the server: what a thread left half done is not served on. A restart finds all that was made durable.
 
+use crate::http::HTTP_THREAD;
 use nitro_console::logging;
 use std::any::Any;
 use std::panic;
@@ -10,10 +11,17 @@ use std::time::Duration;
 /// How long it may take to tell of a panic.
 const TELL_MAX: Duration = Duration::from_secs(3);
 
-/// Has every panic from now on, of any thread, end the process, after it was logged.
+/// Has every panic from now on end the process, after it was logged. That of the thread which serves HTTP does not: it changes nothing
+/// that others go by.
 pub(super) fn abort_on_panic() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
+        if thread::current().name() == Some(HTTP_THREAD) {
+            let place = info.location().map(ToString::to_string).unwrap_or_default();
+            let message = message(info.payload());
+            tracing::error!("an HTTP request failed by a panic at {place}: {message}; please report it");
+            return;
+        }
         // Nobody may be reading standard error.
         let _ = thread::Builder::new().spawn(|| {
             thread::sleep(TELL_MAX);

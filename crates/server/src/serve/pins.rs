@@ -79,6 +79,6 @@ impl Served {
             Size(cached * extent_bytes),
             Size(all * extent_bytes),
         );
-        Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), uris: Vec::new() })
+        Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() })
     }
 }

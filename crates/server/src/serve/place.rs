@@ -19,6 +19,9 @@ pub struct Places {
     /// Who may connect there, if it is a unix socket; and to the control socket.
     pub listen_access: Access,
     pub control_access: Access,
+    /// Where HTTP is served, if it is, and who may connect there.
+    pub http: Option<ListenAddress>,
+    pub http_access: Access,
 }
 
 /// The folder of the sockets of the system's server.
@@ -66,11 +69,13 @@ impl Places {
             false => server.listen.iter().map(Address::resolve).collect::<Result<_, _>>()?,
         };
         let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
-        for path in listen.iter().filter_map(socket_path).chain([control.as_path()]) {
+        let http = server.http.as_ref().map(|address| address.0.resolve()).transpose()?;
+        for path in listen.iter().chain(&http).filter_map(socket_path).chain([control.as_path()]) {
             check_socket_path(path)?;
         }
         let (listen_access, control_access) = (server.socket_access()?, server.control_access()?);
-        Ok(Self { listen, control, listen_access, control_access })
+        let http_access = server.http_access()?;
+        Ok(Self { listen, control, listen_access, control_access, http, http_access })
     }
 }
 

@@ -19,6 +19,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Sockets {
     nbd: Vec<Listener>,
     pub(super) control: Listener,
+    pub(super) http: Option<Listener>,
 }
 
 impl Sockets {
@@ -34,7 +35,8 @@ impl Sockets {
             Some(control) => control,
             None => bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?,
         };
-        Ok(Self { nbd, control })
+        let http = places.http.as_ref().map(|address| bind(address, places.http_access)).transpose()?;
+        Ok(Self { nbd, control, http: http.map(|listener| listener.with_tcp(tcp)) })
     }
 
     /// Where NBD clients connect.

@@ -1,0 +1,188 @@
+//! The screen: a line on the server, faults, totals with their past, caches, volumes.
+
+use super::Shown;
+use crate::iostat::Row;
+use nitro_console::size::Size;
+use nitro_server::control::faults::Severity;
+use nitro_server::control::protocol::{Cache, Volume};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Sparkline, Table};
+use std::time::Duration;
+
+/// Faults that are shown.
+const FAULTS_MAX: usize = 3;
+/// The parts of a cache's space, with their colours.
+type Part = (u64, &'static str, Color);
+
+pub(super) fn all(frame: &mut Frame<'_>, shown: &Shown) {
+    let faults = shown.faults.len().min(FAULTS_MAX) as u16 + u16::from(shown.problem.is_some());
+    let caches = shown.status.caches.iter().filter(|cache| cache.health != "none").count().min(4) as u16;
+    let [head, problems, totals, past, space, volumes, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(faults),
+        Constraint::Length(1),
+        Constraint::Length(4),
+        Constraint::Length(2 * caches),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(heading(shown), head);
+    frame.render_widget(Paragraph::new(faults_of(shown)), problems);
+    frame.render_widget(sums(shown), totals);
+    lines_of_past(frame, shown, past);
+    let each = shown.status.caches.iter().filter(|cache| cache.health != "none").take(4);
+    frame.render_widget(Paragraph::new(each.flat_map(|c| cache(c, space.width)).collect::<Vec<_>>()), space);
+    frame.render_widget(table(shown, volumes.width), volumes);
+    frame.render_widget(Line::styled("q ends   ↑↓ scroll", Style::new().add_modifier(Modifier::DIM)), keys);
+}
+
+fn bold(text: impl Into<String>) -> Span<'static> {
+    Span::styled(text.into(), Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn heading(shown: &Shown) -> Line<'static> {
+    let server = &shown.status.server;
+    let uptime = Duration::from_secs(server.uptime_seconds as u64);
+    let ram = Size(shown.status.ram.resident_bytes);
+    Line::from(vec![
+        bold(format!("nitro {}", server.version)),
+        Span::raw(format!("  up {uptime:?}, {} clients, RAM {ram}", server.connections)),
+    ])
+}
+
+fn faults_of(shown: &Shown) -> Vec<Line<'static>> {
+    let colour = |severity| match severity {
+        Severity::Critical => Color::Red,
+        Severity::Warning => Color::Yellow,
+        Severity::Notice => Color::Cyan,
+    };
+    let told = shown.faults.iter().take(FAULTS_MAX);
+    let faults = told.map(|f| Line::styled(format!("{}: {}", f.subject, f.what), Style::new().fg(colour(f.severity))));
+    let problem = shown.problem.iter().map(|why| Line::styled(why.clone(), Style::new().fg(Color::Red)));
+    problem.chain(faults).collect()
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1} %"))
+}
+
+fn milliseconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"))
+}
+
+fn sums(shown: &Shown) -> Line<'static> {
+    let Some(total) = &shown.total else { return Line::raw("looking …") };
+    Line::from(vec![
+        Span::raw("hits "),
+        bold(percent(total.hit_percent)),
+        Span::raw("  reads "),
+        bold(format!("{:.0}/s", total.reads_per_second)),
+        Span::raw(format!(" {:.1} MB/s", total.read_mb_per_second)),
+        Span::raw("  writes "),
+        bold(format!("{:.0}/s", total.writes_per_second)),
+        Span::raw(format!(" {:.1} MB/s", total.write_mb_per_second)),
+        Span::raw(format!("  dirty {:.0} MB", total.dirty_mb)),
+    ])
+}
+
+fn lines_of_past(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
+    let halves = Layout::horizontal([Constraint::Fill(1), Constraint::Length(2), Constraint::Fill(1)]);
+    let [left, _, right] = halves.areas(area);
+    let newest = |past: &std::collections::VecDeque<u64>, width: u16| {
+        past.iter().skip(past.len().saturating_sub(width.into())).copied().collect::<Vec<_>>()
+    };
+    for (area, title, past, max, colour) in [
+        (left, "requests/s", &shown.requests, None, Color::Blue),
+        (right, "hits, %", &shown.hits, Some(100), Color::Green),
+    ] {
+        let [head, line] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+        let data = newest(past, line.width);
+        let most = data.iter().max().copied().unwrap_or(0);
+        frame.render_widget(
+            Line::styled(format!("{title}, up to {most}"), Style::new().add_modifier(Modifier::DIM)),
+            head,
+        );
+        let sparkline = Sparkline::default().data(data).style(Style::new().fg(colour));
+        frame.render_widget(max.map_or(sparkline.clone(), |max| sparkline.max(max)), line);
+    }
+}
+
+/// A cache: what it holds, and a bar of where its space is.
+fn cache(cache: &Cache, width: u16) -> [Line<'static>; 2] {
+    let shrinks = cache.dedup_ratio * cache.compression_ratio;
+    let reduction = format!("{:.2} : 1 ({:.2} × {:.2})", shrinks, cache.dedup_ratio, cache.compression_ratio);
+    let about = Line::from(vec![
+        bold(format!("cache {}", cache.name)),
+        Span::raw(format!(
+            " {}: {} on {}, {reduction}, written {}",
+            cache.health,
+            Size(cache.cached_bytes),
+            Size(cache.capacity_bytes),
+            Size(cache.ssd_written_bytes())
+        )),
+    ]);
+    [about, bar(cache, width)]
+}
+
+fn bar(cache: &Cache, width: u16) -> Line<'static> {
+    let space = &cache.space;
+    let parts: [Part; 7] = [
+        (space.live_bytes, "live", Color::Blue),
+        (space.overwritten_bytes, "overwritten", Color::Yellow),
+        (space.pinned_bytes, "pinned", Color::Magenta),
+        (space.open_bytes, "open", Color::Green),
+        (space.free_bytes, "free", Color::DarkGray),
+        (space.unread_bytes, "unread", Color::Gray),
+        (space.retired_bytes, "retired", Color::Red),
+    ];
+    let all = parts.iter().map(|part| part.0).sum::<u64>().max(1);
+    let spans = parts.iter().filter(|part| part.0 > 0).map(|(bytes, name, colour)| {
+        let cells = (u128::from(*bytes) * u128::from(width) / u128::from(all)) as usize;
+        let text = format!(" {name} {}", Size(*bytes));
+        let text: String = format!("{text:<cells$}").chars().take(cells).collect();
+        Span::styled(text, Style::new().bg(*colour).fg(Color::Black))
+    });
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+/// A column: its head, its width, whether only wide screens have it, and its cell.
+type Column = (&'static str, u16, bool, fn(&Row, &Volume) -> String);
+
+const COLUMNS: [Column; 11] = [
+    ("volume", 14, false, |row, _| row.volume.clone()),
+    ("hits", 8, false, |row, _| percent(row.hit_percent)),
+    ("reads/s", 8, false, |row, _| format!("{:.0}", row.reads_per_second)),
+    ("p99 ms", 8, false, |row, _| milliseconds(row.read_p99_ms)),
+    ("writes/s", 8, false, |row, _| format!("{:.0}", row.writes_per_second)),
+    ("p99 ms", 8, false, |row, _| milliseconds(row.write_p99_ms)),
+    ("dirty MB", 8, false, |row, _| format!("{:.0}", row.dirty_mb)),
+    ("state", 9, false, |_, volume| state(volume).to_owned()),
+    ("mode", 13, true, |_, volume| volume.mode.clone()),
+    ("dest. MB/s", 10, true, |row, _| format!("{:.1}", row.destage_mb_per_second)),
+    ("clients", 7, true, |_, volume| volume.clients.to_string()),
+];
+
+fn state(volume: &Volume) -> &'static str {
+    match volume {
+        Volume { poisoned: Some(_), .. } => "refuses",
+        Volume { destage_error: Some(_), .. } => "failing",
+        Volume { attached: false, .. } => "detached",
+        _ => "well",
+    }
+}
+
+fn table(shown: &Shown, width: u16) -> Table<'static> {
+    let columns: Vec<_> = COLUMNS.iter().filter(|column| !column.2 || width >= 120).collect();
+    let volumes = shown.rows.iter().skip(shown.scroll).filter_map(|row| {
+        let volume = shown.status.volumes.iter().find(|volume| volume.name == row.volume)?;
+        Some(ratatui::widgets::Row::new(columns.iter().map(|column| column.3(row, volume)).collect::<Vec<_>>()))
+    });
+    let head = ratatui::widgets::Row::new(columns.iter().map(|column| column.0));
+    Table::new(volumes, columns.iter().map(|column| Constraint::Length(column.1)))
+        .column_spacing(1)
+        .header(head.style(Style::new().add_modifier(Modifier::REVERSED)))
+}

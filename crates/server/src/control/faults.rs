@@ -1,0 +1,239 @@
+//! What is wrong with a running server, in words, and what to do about it. The page and the commands show the same.
+
+use super::protocol::{Cache, Status, Volume};
+use nitro_console::size::Size;
+use serde::{Deserialize, Serialize};
+
+/// An origin that has owed an answer for so many seconds is told of.
+pub const SILENCE_SECONDS: f64 = 5.0;
+/// An SSD that will be worn out in fewer years is told of.
+const YEARS_MIN: f64 = 1.0;
+
+/// How bad a fault is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Data is lost or in danger, or requests fail.
+    Critical,
+    /// It is slower, or protects less, than it should.
+    Warning,
+    /// It passes, or was asked for.
+    Notice,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// How bad it is.
+    pub severity: Severity,
+    /// `cache NAME`, `volume NAME` or `server`.
+    pub subject: String,
+    /// What is so.
+    pub what: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// All faults, the worst first.
+#[must_use]
+pub fn faults(status: &Status) -> Vec<Fault> {
+    let mut faults = of_server(status);
+    faults.extend(status.caches.iter().flat_map(of_cache));
+    faults.extend(status.volumes.iter().flat_map(of_volume));
+    faults.sort_by_key(|fault| fault.severity);
+    faults
+}
+
+use Severity::{Critical, Notice, Warning};
+
+fn of_server(status: &Status) -> Vec<Fault> {
+    let fault = |what: String, remedy: &str| Fault {
+        severity: Warning,
+        subject: "server".to_owned(),
+        what,
+        remedy: remedy.to_owned(),
+    };
+    let server = &status.server;
+    let mut faults = Vec::new();
+    if server.log_lines_left_out > 0 {
+        let what = format!(
+            "{} lines of the log were left out: nobody reads standard error fast enough",
+            server.log_lines_left_out
+        );
+        faults.push(fault(what, "See what reads the server's standard error."));
+    }
+    if let Some(recording) = server.recording.as_ref().filter(|recording| recording.dropped > 0) {
+        let what = format!("the recording {} lacks {} requests", recording.path, recording.dropped);
+        faults.push(fault(what, "See that its disk has room and is fast enough."));
+    }
+    if status.ram.resident_bytes > status.ram.need_bytes {
+        let (takes, need) = (Size(status.ram.resident_bytes), Size(status.ram.need_bytes));
+        faults.push(fault(
+            format!("the process takes {takes} of RAM, more than the {need} announced"),
+            "Please report this.",
+        ));
+    }
+    faults
+}
+
+fn of_cache(cache: &Cache) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut add = |severity, what: String, remedy: &str| {
+        faults.push(Fault { severity, subject: format!("cache {}", cache.name), what, remedy: remedy.to_owned() });
+    };
+    let why = cache.failed.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    match cache.health.as_str() {
+        "failed" => add(
+            Critical,
+            format!("the SSD was given up, and with it data that the origins have not got{why}"),
+            "Stop the clients. See the log and the SSD; nitro cache salvage reads what it still holds.",
+        ),
+        "pass-through" => add(
+            Critical,
+            format!("the SSD was given up; the origins serve alone{why}"),
+            "Volumes are slower, but whole. Check the SSD (dmesg, smartctl), replace it, and restart with a new cache.",
+        ),
+        _ if cache.failed.is_some() => add(
+            Critical,
+            format!("nothing can be made durable on the SSD any more{why}"),
+            "Check the SSD (dmesg, smartctl) and restart the server.",
+        ),
+        _ => {}
+    }
+    if let Some(reason) = cache.log.as_ref().and_then(|log| log.failed.as_ref()) {
+        add(
+            Warning,
+            format!("the write log is not in use any more: {reason}"),
+            "Writes are durable at the next FLUSH only. Check the write log's device and restart with it or a new one.",
+        );
+    }
+    if cache.space.retired_bytes > 0 || cache.ssd_write_errors > 0 {
+        let what = format!(
+            "{} writes of the SSD failed; {} are not used any more",
+            cache.ssd_write_errors,
+            Size(cache.space.retired_bytes)
+        );
+        add(Warning, what, "Check the SSD (dmesg, smartctl).");
+    }
+    if cache.corrupt_extents > 0 || cache.ssd_read_errors > 0 {
+        let what = format!(
+            "{} reads of the SSD failed and {} extents were corrupt; the origins made up for them",
+            cache.ssd_read_errors, cache.corrupt_extents
+        );
+        add(Warning, what, "Check the SSD (dmesg, smartctl), and who else writes to it.");
+    }
+    if cache.flash_index.as_ref().is_some_and(|index| index.errors + index.corrupt_pages > 0) {
+        add(
+            Warning,
+            "the index of fingerprints on the SSD had faults; fewer duplicates are found".to_owned(),
+            "Check the SSD (dmesg, smartctl).",
+        );
+    }
+    if cache.endurance.saved_bytes < 0 {
+        let what = format!(
+            "{} more were written to the SSD than its endurance allows so far",
+            Size(cache.endurance.saved_bytes.unsigned_abs())
+        );
+        add(
+            Notice,
+            what,
+            "Less is admitted until that is made up for. If it stays so, a larger SSD or RAM cache writes less.",
+        );
+    }
+    if let Some(years) = cache.endurance.years.filter(|years| *years < YEARS_MIN) {
+        let what =
+            format!("at this rate the SSD will have been written to its rated limit in {:.0} days", years * 365.0);
+        add(Warning, what, "Give --endurance what the vendor rates, so that Nitro keeps to it, or plan for a new SSD.");
+    }
+    if cache.loading {
+        add(
+            Notice,
+            "clean contents are still coming back after the start".to_owned(),
+            "Nothing: misses become fewer by themselves.",
+        );
+    }
+    faults
+}
+
+fn of_volume(volume: &Volume) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut add = |severity, what: String, remedy: &str| {
+        faults.push(Fault { severity, subject: format!("volume {}", volume.name), what, remedy: remedy.to_owned() });
+    };
+    if volume.lost_bytes > 0 {
+        let what = format!("{} that only the cache had cannot be read any more", Size(volume.lost_bytes));
+        add(
+            Critical,
+            what,
+            "nitro status lists the ranges: overwrite them, restore them from a backup, or give them up with nitro volume remove --force-discard-dirty.",
+        );
+    }
+    if let Some(reason) = &volume.poisoned {
+        add(
+            Critical,
+            format!("writes are refused: {reason}"),
+            "See the log; restart the server once the cause is gone.",
+        );
+    }
+    if let Some(error) = &volume.destage_error {
+        let what = format!(
+            "destage has failed for {:.0} s: {error}; {} are in the cache alone",
+            volume.destage_failing_seconds,
+            Size(volume.dirty_bytes)
+        );
+        add(Critical, what, "See that the origin takes writes (room, permissions, network). Nitro goes on trying.");
+    }
+    if volume.origin_owes_seconds >= SILENCE_SECONDS {
+        let what = format!("the origin has not answered for {:.0} s", volume.origin_owes_seconds);
+        add(Critical, what, "Check the origin and the way to it. --origin-timeout bounds how long requests wait.");
+    }
+    if volume.origin_timeouts > 0 {
+        let what =
+            format!("{} requests were given up, since the origin did not answer in time", volume.origin_timeouts);
+        add(Warning, what, "Check the origin and the way to it.");
+    }
+    if !volume.attached {
+        add(
+            Notice,
+            "it is detached from its cache; the origin serves alone".to_owned(),
+            "nitro cache attach undoes that.",
+        );
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_well_has_no_faults() {
+        let status = Status {
+            caches: vec![Cache { health: "caching".into(), ..Cache::default() }],
+            volumes: vec![Volume { attached: true, ..Volume::default() }],
+            ..Status::default()
+        };
+        assert_eq!(faults(&status), []);
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_each_has_a_remedy() {
+        let status = Status {
+            caches: vec![Cache {
+                name: "fast".into(),
+                health: "pass-through".into(),
+                loading: true,
+                ..Cache::default()
+            }],
+            volumes: vec![Volume { name: "vm".into(), destage_error: Some("no room".into()), ..Volume::default() }],
+            ..Status::default()
+        };
+        let told = faults(&status);
+        let subjects: Vec<_> = told.iter().map(|f| (f.severity, f.subject.as_str())).collect();
+        let critical = [(Critical, "cache fast"), (Critical, "volume vm")];
+        assert_eq!(subjects[..2], critical);
+        assert_eq!(subjects[2..], [(Notice, "cache fast"), (Notice, "volume vm")]);
+        assert!(told.iter().all(|f| !f.remedy.is_empty() && !f.what.is_empty()));
+        assert!(told[1].what.contains("no room"), "{told:?}");
+    }
+}

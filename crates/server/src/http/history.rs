@@ -1,0 +1,356 @@
+//! The last hours, in a ring of fixed size: rates and levels of the whole server, rates by volume and by class.
+
+use crate::control::protocol::{Cache, Latency, Status, Volume};
+use crate::control::quantile::quantile_us;
+use nitro_cache::Missed;
+use nitro_engine::metrics::LATENCY_BOUNDS_US;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often a sample is taken.
+pub(super) const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// Samples that are kept: six hours.
+const SAMPLES_MAX: usize = 2160;
+/// Volumes and classes that have columns of their own.
+const VOLUMES_MAX: usize = 16;
+const CLASSES_MAX: usize = 32;
+/// Points that are told of a span.
+const POINTS_MAX: usize = 360;
+/// The RAM that it takes, at most.
+pub(super) const HISTORY_BYTES: u64 = 1 << 20;
+
+/// The columns of the whole server. Rates are per second, extents; latencies in microseconds.
+const SERIES: [&str; 29] = [
+    "read_hits",
+    "read_misses",
+    "reads",
+    "writes",
+    "read_bytes",
+    "write_bytes",
+    "origin_reads",
+    "origin_writes",
+    "ssd_read_bytes",
+    "ssd_written_bytes",
+    "destaged_bytes",
+    "dirty_bytes",
+    "deduplication",
+    "compression",
+    "missed_cold",
+    "missed_evicted",
+    "missed_overwritten",
+    "missed_refused",
+    "missed_dropped",
+    "missed_invalidated",
+    "missed_stream",
+    "read_hit_p50_us",
+    "read_hit_p99_us",
+    "read_miss_p50_us",
+    "read_miss_p99_us",
+    "write_p50_us",
+    "write_p99_us",
+    "flush_p50_us",
+    "flush_p99_us",
+];
+/// The first column of volumes, two each: reads, writes; and of classes: both.
+const VOLUMES_AT: usize = SERIES.len();
+const CLASSES_AT: usize = VOLUMES_AT + 2 * VOLUMES_MAX;
+const COLUMNS: usize = CLASSES_AT + CLASSES_MAX;
+
+const _: () = assert!((SAMPLES_MAX * (COLUMNS * size_of::<f32>() + size_of::<u64>())) as u64 <= HISTORY_BYTES);
+
+/// The ring.
+#[derive(Default)]
+pub(super) struct History {
+    /// Unix times, and a row of columns for each; NaN: there is no value.
+    times: Vec<u64>,
+    rows: Vec<f32>,
+    /// Where the oldest is, once the ring is full.
+    oldest: usize,
+    volumes: Vec<String>,
+    classes: Vec<String>,
+    before: Option<Counts>,
+}
+
+/// What differences are made of.
+struct Counts {
+    uptime_seconds: f64,
+    sums: Sums,
+    volumes: BTreeMap<String, (u64, u64)>,
+    classes: BTreeMap<String, u64>,
+}
+
+/// Sums over all volumes and caches.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// As the first columns, up to `destaged_bytes`.
+    rates: [u64; 11],
+    missed: [u64; 7],
+    latencies: [[u64; LATENCY_BOUNDS_US.len()]; 4],
+    latency_counts: [u64; 4],
+}
+
+impl Sums {
+    fn of(status: &Status) -> Self {
+        let mut sums = Self::default();
+        for v in &status.volumes {
+            sums.add_volume(v);
+        }
+        for cache in &status.caches {
+            sums.rates[8] += cache.ssd_read_bytes;
+            sums.rates[9] += Cache::ssd_written_bytes(cache);
+        }
+        sums
+    }
+
+    fn add_volume(&mut self, v: &Volume) {
+        let rates = [
+            v.read_hit_extents,
+            v.read_miss_extents + v.read_joined_extents,
+            v.reads,
+            v.writes,
+            v.read_bytes,
+            v.write_bytes,
+            v.origin_reads,
+            v.origin_writes,
+            0,
+            0,
+            v.destaged_bytes,
+        ];
+        let Missed { cold, evicted, overwritten, refused, dropped, invalidated, stream } = v.missed;
+        add(&mut self.rates, &rates);
+        add(&mut self.missed, &[cold, evicted, overwritten, refused, dropped, invalidated, stream]);
+        let latencies = [v.read_hit_latency, v.read_miss_latency, v.write_latency, v.flush_latency];
+        for ((sum, count), Latency { at_most, count: more, .. }) in
+            self.latencies.iter_mut().zip(&mut self.latency_counts).zip(latencies)
+        {
+            add(sum, &at_most);
+            *count += more;
+        }
+    }
+}
+
+fn add(sums: &mut [u64], more: &[u64]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+impl History {
+    /// Adds the present.
+    pub(super) fn add(&mut self, status: &Status) {
+        let now = Counts::of(status);
+        if let Some(before) = self.before.take().filter(|before| before.uptime_seconds < now.uptime_seconds) {
+            let row = self.row(status, &before, &now);
+            self.push(&row);
+        }
+        self.before = Some(now);
+    }
+
+    fn row(&mut self, status: &Status, before: &Counts, now: &Counts) -> [f32; COLUMNS] {
+        let seconds = now.uptime_seconds - before.uptime_seconds;
+        let rate = |then: u64, now: u64| (now.saturating_sub(then) as f64 / seconds) as f32;
+        let mut row = [f32::NAN; COLUMNS];
+        for (i, (then, now)) in before.sums.rates.iter().zip(now.sums.rates).enumerate() {
+            row[i] = rate(*then, now);
+        }
+        let caches = || status.caches.iter().filter(|cache| cache.health != "none");
+        row[11] = status.volumes.iter().map(|v| v.dirty_bytes).sum::<u64>() as f32;
+        row[12] = mean(caches().map(|cache| cache.dedup_ratio));
+        row[13] = mean(caches().map(|cache| cache.compression_ratio));
+        for (i, (then, now)) in before.sums.missed.iter().zip(now.sums.missed).enumerate() {
+            row[14 + i] = rate(*then, now);
+        }
+        for kind in 0..4 {
+            let of = |sums: &Sums| (sums.latencies[kind], sums.latency_counts[kind]);
+            let (then, now) = (of(&before.sums), of(&now.sums));
+            for (i, share) in [0.5, 0.99].into_iter().enumerate() {
+                let us = quantile_us((&then.0, then.1), (&now.0, now.1), share);
+                row[21 + 2 * kind + i] = us.map_or(f32::NAN, |us| us as f32);
+            }
+        }
+        for (name, (reads, writes)) in &now.volumes {
+            let Some(at) = column(&mut self.volumes, name, VOLUMES_MAX) else { continue };
+            let then = before.volumes.get(name).copied().unwrap_or_default();
+            row[VOLUMES_AT + 2 * at] = rate(then.0, *reads);
+            row[VOLUMES_AT + 2 * at + 1] = rate(then.1, *writes);
+        }
+        for (name, requests) in &now.classes {
+            let Some(at) = column(&mut self.classes, name, CLASSES_MAX) else { continue };
+            row[CLASSES_AT + at] = rate(before.classes.get(name).copied().unwrap_or(0), *requests);
+        }
+        row
+    }
+
+    fn push(&mut self, row: &[f32; COLUMNS]) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if self.times.len() < SAMPLES_MAX {
+            if self.times.is_empty() {
+                self.times.reserve_exact(SAMPLES_MAX);
+                self.rows.reserve_exact(SAMPLES_MAX * COLUMNS);
+            }
+            self.times.push(time);
+            self.rows.extend_from_slice(row);
+            return;
+        }
+        let at = self.oldest;
+        self.times[at] = time;
+        self.rows[at * COLUMNS..][..COLUMNS].copy_from_slice(row);
+        self.oldest = (at + 1) % SAMPLES_MAX;
+    }
+
+    /// The last so many seconds, at most 360 points, each the mean of its samples, or of a 99th percentile the largest.
+    pub(super) fn tell(&self, seconds: u64) -> Told<'_> {
+        let count = self.times.len();
+        let wanted = usize::try_from(seconds / SAMPLE_EVERY.as_secs()).unwrap_or(usize::MAX).clamp(1, SAMPLES_MAX);
+        let order: Vec<usize> =
+            (0..count).map(|i| (self.oldest + i) % count).skip(count.saturating_sub(wanted)).collect();
+        let together = order.len().div_ceil(POINTS_MAX).max(1);
+        let points: Vec<&[usize]> = order.chunks(together).collect();
+        let series = |column: usize, fold: fn(&mut dyn Iterator<Item = f32>) -> f32| {
+            let value = |rows: &&[usize]| Value(fold(&mut rows.iter().map(|row| self.rows[row * COLUMNS + column])));
+            points.iter().map(value).collect::<Vec<_>>()
+        };
+        let named = |(column, name): (usize, &&'static str)| {
+            let fold = if name.ends_with("p99_us") { largest } else { mean_of };
+            (*name, series(column, fold))
+        };
+        let volume = |(at, name): (usize, &String)| {
+            let at = VOLUMES_AT + 2 * at;
+            (name.clone(), Requests { reads: series(at, mean_of), writes: series(at + 1, mean_of) })
+        };
+        let class = |(at, name): (usize, &String)| (name.clone(), series(CLASSES_AT + at, mean_of));
+        Told {
+            step_seconds: SAMPLE_EVERY.as_secs() * together as u64,
+            times: points.iter().filter_map(|rows| rows.last()).map(|row| self.times[*row]).collect(),
+            series: SERIES.iter().enumerate().map(named).collect(),
+            volumes: self.volumes.iter().enumerate().map(volume).collect(),
+            classes: self.classes.iter().enumerate().map(class).collect(),
+        }
+    }
+}
+
+impl Counts {
+    fn of(status: &Status) -> Self {
+        let mut classes: BTreeMap<String, u64> = BTreeMap::new();
+        for class in status.volumes.iter().flat_map(|v| &v.classes) {
+            *classes.entry(class.name.clone()).or_default() += class.reads + class.writes;
+        }
+        Self {
+            uptime_seconds: status.server.uptime_seconds,
+            sums: Sums::of(status),
+            volumes: status.volumes.iter().map(|v| (v.name.clone(), (v.reads, v.writes))).collect(),
+            classes,
+        }
+    }
+}
+
+/// The place of a name's column, a new one if there is room.
+fn column(names: &mut Vec<String>, name: &str, max: usize) -> Option<usize> {
+    if let Some(at) = names.iter().position(|known| known == name) {
+        return Some(at);
+    }
+    (names.len() < max).then(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f32 {
+    let (count, sum) = values.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+    if count == 0 { f32::NAN } else { (sum / f64::from(count)) as f32 }
+}
+
+fn mean_of(values: &mut dyn Iterator<Item = f32>) -> f32 {
+    mean(values.filter(|value| !value.is_nan()).map(f64::from))
+}
+
+fn largest(values: &mut dyn Iterator<Item = f32>) -> f32 {
+    values.fold(f32::NAN, f32::max)
+}
+
+/// A span of the history.
+#[derive(Debug, Serialize)]
+pub(super) struct Told<'a> {
+    step_seconds: u64,
+    /// Unix times of the points' ends.
+    times: Vec<u64>,
+    series: BTreeMap<&'a str, Vec<Value>>,
+    volumes: BTreeMap<String, Requests>,
+    classes: BTreeMap<String, Vec<Value>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Requests {
+    reads: Vec<Value>,
+    writes: Vec<Value>,
+}
+
+/// A number with four digits; NaN is null.
+#[derive(Debug, Clone, Copy)]
+struct Value(f32);
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.0.is_finite() {
+            return serializer.serialize_none();
+        }
+        let value = f64::from(self.0);
+        let scale = 10f64.powf(3.0 - value.abs().max(1e-9).log10().floor());
+        let rounded = (value * scale).round() / scale;
+        if rounded.abs() < 9e15 && rounded.fract() == 0.0 {
+            return serializer.serialize_i64(rounded as i64);
+        }
+        serializer.serialize_f64(rounded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::Server;
+
+    fn status(uptime_seconds: f64, reads: u64) -> Status {
+        let mut latency = Latency { count: reads, ..Latency::default() };
+        latency.at_most[13..].fill(reads);
+        let volume = Volume {
+            name: "vm".into(),
+            reads,
+            read_hit_extents: 2 * reads,
+            read_hit_latency: latency,
+            ..Volume::default()
+        };
+        Status { server: Server { uptime_seconds, ..Server::default() }, volumes: vec![volume], ..Status::default() }
+    }
+
+    #[test]
+    fn rates_are_differences_and_the_ring_keeps_the_newest() {
+        let mut history = History::default();
+        for i in 0..=SAMPLES_MAX as u64 + 50 {
+            history.add(&status(10.0 * i as f64, 1000 * i));
+        }
+        let told = serde_json::to_value(history.tell(u64::MAX)).unwrap();
+        assert_eq!(told["series"]["reads"][0], 100);
+        assert_eq!(told["series"]["read_hits"][0], 200);
+        assert_eq!(told["volumes"]["vm"]["reads"][0], 100);
+        assert_eq!(told["series"]["dirty_bytes"][0], 0);
+        assert!(told["series"]["write_p50_us"][0].is_null());
+        let p99 = told["series"]["read_hit_p99_us"][0].as_f64().unwrap();
+        assert!((1000.0..=1500.0).contains(&p99), "{p99}");
+        assert_eq!(history.times.len(), SAMPLES_MAX);
+        let points = told["times"].as_array().unwrap().len();
+        assert!(points <= POINTS_MAX && points * told["step_seconds"].as_u64().unwrap() as usize >= SAMPLES_MAX * 10);
+        assert_eq!(history.tell(60).times.len(), 6);
+        assert!(History::default().tell(60).times.is_empty());
+    }
+
+    #[test]
+    fn its_ram_is_bounded_whatever_names_there_are() {
+        let mut history = History::default();
+        for i in 0..100 {
+            let mut status = status(10.0 * f64::from(i), 5);
+            status.volumes[0].name = format!("v{i}");
+            history.add(&status);
+        }
+        assert_eq!(history.volumes.len(), VOLUMES_MAX);
+        assert!((history.rows.capacity() * 4 + history.times.capacity() * 8) as u64 <= HISTORY_BYTES);
+    }
+}

@@ -1,0 +1,178 @@
+//! HTTP for operators: metrics, health and a page, read-only, on a thread of its own with a runtime of its own. Reactors do nothing for
+//! it; it takes the same short locks as `nitro status`, for at most a twentieth of the time. A socket is accepted by the main thread, as
+//! those of the control socket are, and handed over.
+
+mod answer;
+mod connection;
+mod history;
+mod snapshot;
+mod units;
+
+use crate::serve::Served;
+use answer::Site;
+use connection::{CONNECTIONS_MAX, Stream};
+use history::{HISTORY_BYTES, SAMPLE_EVERY};
+use nitro_console::error::Error;
+use nitro_device::net::{ListenAddress, Listener};
+use rustix::fd::OwnedFd;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::runtime;
+use tokio::sync::mpsc;
+use tokio::task::{self, LocalSet};
+
+/// The thread's name. A panic there does not end the server.
+pub(crate) const HTTP_THREAD: &str = "nitro-http";
+/// Pause after a connection that could not be accepted or handed over.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// RAM of a connection beside the answer that it sends: its task and its buffers.
+const CONNECTION_BYTES: u64 = 64 << 10;
+/// RAM of an answer: its fixed part, and what it says of each volume.
+const ANSWER_BYTES: u64 = 256 << 10;
+const ANSWER_BYTES_A_VOLUME: u64 = 32 << 10;
+
+/// The most RAM that HTTP takes, in bytes.
+pub(crate) fn ram_bytes(volumes: usize) -> u64 {
+    // Those who read slowly keep answers that are not the newest any more.
+    let answer = ANSWER_BYTES + volumes as u64 * ANSWER_BYTES_A_VOLUME;
+    HISTORY_BYTES + units::RAM_BYTES + CONNECTIONS_MAX as u64 * (CONNECTION_BYTES + answer)
+}
+
+/// The thread that serves HTTP.
+pub(crate) struct Http {
+    sockets: mpsc::Sender<OwnedFd>,
+    is_tcp: bool,
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Http {
+    /// Starts the thread, and says where it serves.
+    ///
+    /// # Errors
+    /// There can be no further thread or runtime.
+    pub(crate) fn start(address: &ListenAddress, served: &Arc<Served>) -> Result<Self, Error> {
+        let no_thread = |e: std::io::Error| Error::new("HTTP", e).or("raise the limits of threads and of open files");
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let (sockets, mut arriving) = mpsc::channel::<OwnedFd>(CONNECTIONS_MAX);
+        let is_tcp = matches!(address, ListenAddress::Tcp(_));
+        let any_host = !is_loopback(address);
+        announce(address, any_host && is_tcp);
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (served, is_stopping) = (Arc::clone(served), Arc::clone(&stopping));
+        let work = move || {
+            let site = Rc::new(Site::new(served, is_stopping, any_host));
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, async {
+                task::spawn_local(sample(Rc::clone(&site)));
+                let open = Rc::new(Cell::new(0));
+                while let Some(socket) = arriving.recv().await {
+                    accept(socket, is_tcp, &site, &open);
+                }
+            });
+        };
+        let thread = thread::Builder::new().name(HTTP_THREAD.to_owned()).spawn(work).map_err(no_thread)?;
+        Ok(Self { sockets, is_tcp, stopping, thread })
+    }
+
+    /// Hands over whoever connects, for as long as it is polled.
+    pub(crate) async fn accept(&self, listener: &Listener) {
+        loop {
+            let taken = match listener.accept().await {
+                Ok(client) => self.sockets.try_send(client.into()).is_ok(),
+                Err(error) => {
+                    tracing::warn!("cannot accept an HTTP client: {error}");
+                    false
+                }
+            };
+            if !taken {
+                crate::serve::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+
+    /// From now on the server is not ready any more.
+    pub(crate) fn stopping(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Cuts all connections and ends the thread.
+    ///
+    /// # Errors
+    /// It had panicked.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        drop(self.sockets);
+        if self.thread.join().is_err() {
+            tracing::warn!(
+                "the thread that served {} had ended by a panic",
+                if self.is_tcp { "HTTP" } else { "HTTP's socket" }
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether nobody on other machines can connect.
+fn is_loopback(address: &ListenAddress) -> bool {
+    matches!(address, ListenAddress::Tcp(address) if address.ip().is_loopback())
+}
+
+/// Says where the page is, and warns if others can see it.
+fn announce(address: &ListenAddress, is_open: bool) {
+    let place = match address {
+        ListenAddress::Tcp(address) => format!("http://{address}/"),
+        ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+    };
+    tracing::info!("page and metrics: {place}");
+    if is_open {
+        tracing::warn!(
+            "{place}: whoever reaches this address can read names, sizes and counters, without a password or TLS; \
+             give --http 127.0.0.1:PORT or unix:PATH, and put a proxy in front that asks who it is"
+        );
+    }
+}
+
+/// Serves a connection, if there is room for it.
+fn accept(socket: OwnedFd, is_tcp: bool, site: &Rc<Site>, open: &Rc<Cell<usize>>) {
+    if open.get() >= CONNECTIONS_MAX {
+        return;
+    }
+    let stream = match Stream::new(socket, is_tcp) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!("an HTTP client was dropped: {error}");
+            return;
+        }
+    };
+    open.set(open.get() + 1);
+    let (site, seat) = (Rc::clone(site), Seat(Rc::clone(open)));
+    task::spawn_local(async move {
+        if let Err(error) = stream.serve(&site).await {
+            tracing::debug!("an HTTP client was dropped: {error}");
+        }
+        drop(seat);
+    });
+}
+
+/// The place of a connection among those that are open.
+struct Seat(Rc<Cell<usize>>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+/// Keeps the history.
+async fn sample(site: Rc<Site>) {
+    let mut ticks = tokio::time::interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        site.sample();
+    }
+}

@@ -1,0 +1,80 @@
+//! The server's state as it was a moment ago: however many ask, it is taken a few times a second at most.
+
+use crate::control::protocol::Status;
+use crate::control::report;
+use crate::metrics::{TextFormat, encode};
+use crate::serve::Served;
+use bytes::Bytes;
+use serde::Serialize;
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A state is told again for so long, and for so many times what it took to take it.
+const FRESH: Duration = Duration::from_millis(250);
+const SHARE: u32 = 20;
+
+/// One state, and the texts that were made of it.
+pub(super) struct Snapshot {
+    pub(super) status: Arc<Status>,
+    taken: Instant,
+    fresh: Duration,
+    json: OnceCell<Bytes>,
+    open_metrics: OnceCell<Bytes>,
+    prometheus: OnceCell<Bytes>,
+}
+
+impl Snapshot {
+    /// As `nitro status -o json` prints it.
+    pub(super) fn json(&self) -> Bytes {
+        self.json.get_or_init(|| json(&*self.status)).clone()
+    }
+
+    /// The metrics in a format.
+    pub(super) fn metrics(&self, format: TextFormat) -> Bytes {
+        let cell = match format {
+            TextFormat::OpenMetrics => &self.open_metrics,
+            TextFormat::Prometheus => &self.prometheus,
+        };
+        // Writing to a string does not fail.
+        cell.get_or_init(|| Bytes::from(encode(&self.status, format).unwrap_or_default())).clone()
+    }
+}
+
+/// A JSON document.
+pub(super) fn json(value: &impl Serialize) -> Bytes {
+    // What is told has no keys but strings.
+    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
+}
+
+/// The newest state.
+pub(super) struct Snapshots {
+    served: Arc<Served>,
+    newest: RefCell<Option<Rc<Snapshot>>>,
+}
+
+impl Snapshots {
+    pub(super) fn new(served: Arc<Served>) -> Self {
+        Self { served, newest: RefCell::default() }
+    }
+
+    pub(super) fn served(&self) -> &Arc<Served> {
+        &self.served
+    }
+
+    /// A state that is new enough.
+    pub(super) fn get(&self) -> Rc<Snapshot> {
+        let mut newest = self.newest.borrow_mut();
+        if let Some(known) = newest.as_ref().filter(|known| known.taken.elapsed() < known.fresh) {
+            return Rc::clone(known);
+        }
+        let begun = Instant::now();
+        let status = Arc::new(report::status(&self.served));
+        let fresh = FRESH.max(begun.elapsed() * SHARE);
+        let (json, open_metrics, prometheus) = Default::default();
+        let taken = Rc::new(Snapshot { status, taken: Instant::now(), fresh, json, open_metrics, prometheus });
+        *newest = Some(Rc::clone(&taken));
+        taken
+    }
+}

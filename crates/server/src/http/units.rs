@@ -1,0 +1,137 @@
+//! A map of each cache's write-evict units, by age: how much of each is still referred to.
+
+use super::snapshot::json;
+use crate::serve::{CacheEntry, Served};
+use bytes::Bytes;
+use nitro_cache::weu::{Unit, UnitState};
+use nitro_port::Device;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+/// Units that are looked at: of a larger cache, every so many-th.
+const UNITS_MAX: u32 = 1 << 16;
+/// Cells of the map: units next to one another in age share one.
+const CELLS_MAX: usize = 720;
+/// Caches of which there are maps.
+const CACHES_MAX: usize = 16;
+/// How long a map is told again.
+const FRESH: Duration = Duration::from_secs(5);
+/// The most RAM that making a map and keeping it take.
+pub(super) const RAM_BYTES: u64 = UNITS_MAX as u64 * size_of::<Unit>() as u64 + (2 << 20);
+
+/// The map of a cache.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Map {
+    cache: String,
+    /// Units of the cache.
+    units: u64,
+    /// Each of those looked at stands for so many.
+    stride: u64,
+    unit_bytes: u64,
+    /// From the oldest to the newest; then what is neither full nor being filled.
+    cells: Vec<Cell>,
+}
+
+/// Units next to one another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Cell {
+    state: UnitState,
+    /// Mean over the units.
+    live_percent: u64,
+    /// Units that were opened after the oldest of them.
+    age: u32,
+    /// Units looked at.
+    units: u64,
+}
+
+/// The newest maps.
+#[derive(Default)]
+pub(super) struct Maps(RefCell<Option<(Instant, Bytes)>>);
+
+impl Maps {
+    /// The maps of all caches, as JSON.
+    pub(super) fn get(&self, served: &Served) -> Bytes {
+        let mut newest = self.0.borrow_mut();
+        if let Some((_, bytes)) = newest.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
+            return bytes.clone();
+        }
+        let real = served.caches.values().filter(|entry| entry.cache.flash().geometry().size_bytes > 0);
+        let maps: Vec<_> = real.take(CACHES_MAX).map(|entry| map(entry)).collect();
+        let bytes = json(&maps);
+        *newest = Some((Instant::now(), bytes.clone()));
+        bytes
+    }
+}
+
+fn map(entry: &CacheEntry) -> Map {
+    let manager = &entry.cache.settings().manager;
+    let units = entry.cache.status().manager.weus;
+    let stride = units.div_ceil(UNITS_MAX.into()).max(1);
+    Map {
+        cache: entry.name.clone(),
+        units,
+        stride,
+        unit_bytes: manager.weu_bytes.into(),
+        cells: cells(entry.cache.units(stride as u32)),
+    }
+}
+
+/// Where a unit stands: full and open ones by age.
+fn rank(unit: &Unit) -> u8 {
+    match unit.state {
+        UnitState::Full | UnitState::Pinned | UnitState::Open => 0,
+        UnitState::Unread => 1,
+        UnitState::Free => 2,
+        UnitState::Retired => 3,
+    }
+}
+
+fn cells(mut units: Vec<Unit>) -> Vec<Cell> {
+    units.sort_by(|a, b| rank(a).cmp(&rank(b)).then(b.age.cmp(&a.age)).then(a.live_percent.cmp(&b.live_percent)));
+    let together = units.len().div_ceil(CELLS_MAX).max(1);
+    units.chunks(together).map(cell).collect()
+}
+
+fn cell(units: &[Unit]) -> Cell {
+    let count = units.len().max(1) as u64;
+    let live: u64 = units.iter().map(|unit| u64::from(unit.live_percent)).sum();
+    let most = |state| units.iter().filter(|unit| unit.state == state).count();
+    let states =
+        [UnitState::Full, UnitState::Pinned, UnitState::Open, UnitState::Free, UnitState::Unread, UnitState::Retired];
+    Cell {
+        state: states.into_iter().max_by_key(|state| most(*state)).unwrap_or(UnitState::Free),
+        live_percent: live / count,
+        age: units.iter().map(|unit| unit.age).max().unwrap_or(0),
+        units: units.len() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_go_from_the_oldest_to_the_newest() {
+        let unit = |state, live_percent, age| Unit { state, live_percent, age };
+        let cells = cells(vec![
+            unit(UnitState::Free, 0, 9),
+            unit(UnitState::Full, 50, 3),
+            unit(UnitState::Open, 0, 0),
+            unit(UnitState::Pinned, 80, 7),
+        ]);
+        let told: Vec<_> = cells.iter().map(|cell| (cell.state, cell.live_percent, cell.age)).collect();
+        let wanted =
+            [(UnitState::Pinned, 80, 7), (UnitState::Full, 50, 3), (UnitState::Open, 0, 0), (UnitState::Free, 0, 9)];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_large_cache_has_as_many_cells_as_the_map_has_room_for() {
+        let units = (0..UNITS_MAX).map(|age| Unit { state: UnitState::Full, live_percent: (age % 100) as u8, age });
+        let cells = cells(units.collect());
+        assert!(cells.len() <= CELLS_MAX && cells.len() > CELLS_MAX / 2);
+        assert_eq!(cells.iter().map(|cell| cell.units).sum::<u64>(), u64::from(UNITS_MAX));
+        assert!(json(&cells).len() < 1 << 17);
+    }
+}

@@ -1,0 +1,239 @@
+//! The metrics as text: OpenMetrics 1.0, or Prometheus' older format (0.0.4) for those that ask for it.
+
+use super::table::{Kind, METRICS, Metric, NAMES_MAX, Samples, Unit};
+use crate::control::protocol::{Latency, Status};
+use nitro_engine::metrics::LATENCY_BOUNDS_US;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{self, Registry};
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// A format of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextFormat {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus 0.0.4.
+    Prometheus,
+}
+
+impl TextFormat {
+    /// The media type.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// All metrics of a server.
+pub(crate) fn encode(status: &Arc<Status>, format: TextFormat) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Told(Arc::clone(status))));
+    let mut text = String::new();
+    text::encode(&mut text, &registry)?;
+    Ok(if format == TextFormat::OpenMetrics { text } else { older(&text) })
+}
+
+/// OpenMetrics as the older format: families of counters are named as their samples are, and there are no units and no end.
+fn older(text: &str) -> String {
+    let counters = METRICS.iter().filter(|metric| metric.kind == Kind::Counter);
+    let families: HashSet<String> = counters.map(|metric| format!("{}{}", metric.name, metric.unit.suffix())).collect();
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines().filter(|line| !line.starts_with("# UNIT") && *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(family), Some(rest)) if families.contains(family) => {
+                out += &format!("# {what} {family}_total {rest}\n");
+            }
+            _ => {
+                out += line;
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// What a server told.
+#[derive(Debug)]
+struct Told(Arc<Status>);
+
+impl Collector for Told {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        METRICS.iter().try_for_each(|metric| family(&mut encoder, metric, &self.0))
+    }
+}
+
+/// A sample's labels: names and values.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// A metric's samples, and its description if there are any.
+fn family(encoder: &mut DescriptorEncoder<'_>, metric: &Metric, status: &Status) -> Result<(), fmt::Error> {
+    let (samples, latencies) = (samples(metric, status), latencies(metric, status));
+    if samples.is_empty() && latencies.is_empty() {
+        return Ok(());
+    }
+    let (kind, unit) = match (metric.kind, metric.unit) {
+        (Kind::Counter, unit) => (MetricType::Counter, unit),
+        (Kind::Gauge, unit) => (MetricType::Gauge, unit),
+        (Kind::Histogram, unit) => (MetricType::Histogram, unit),
+    };
+    let unit = match unit {
+        Unit::None => None,
+        Unit::Bytes => Some(registry::Unit::Bytes),
+        Unit::Seconds => Some(registry::Unit::Seconds),
+        Unit::Ratio => Some(registry::Unit::Other("ratio".to_owned())),
+    };
+    let mut encoder = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), kind)?;
+    for (labels, value) in samples {
+        if labels.is_empty() {
+            value_of(encoder, metric.kind, value)?;
+            return Ok(());
+        }
+        value_of(encoder.encode_family(&labels)?, metric.kind, value)?;
+    }
+    for (labels, latency) in latencies {
+        let bounds = LATENCY_BOUNDS_US.map(|us| us as f64 / 1e6);
+        let infinite = std::iter::once((f64::MAX, latency.count));
+        let mut below = 0;
+        // The encoder adds up.
+        let each = bounds.into_iter().zip(latency.at_most).chain(infinite).map(|(bound, at_most)| {
+            let count = at_most.saturating_sub(below);
+            below = at_most.max(below);
+            (bound, count)
+        });
+        let each: Vec<_> = each.collect();
+        let sum = latency.mean_us * latency.count as f64 / 1e6;
+        encoder.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, latency.count, &each, None)?;
+    }
+    Ok(())
+}
+
+fn value_of(encoder: MetricEncoder<'_>, kind: Kind, value: f64) -> Result<(), fmt::Error> {
+    match kind {
+        Kind::Counter => ConstCounter::new(value).encode(encoder),
+        Kind::Gauge | Kind::Histogram => ConstGauge::new(value).encode(encoder),
+    }
+}
+
+/// All samples of a metric but those of histograms.
+fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
+    // One that stands for there being none has no name in a file either.
+    let caches = || status.caches.iter().filter(|cache| cache.health != "none").take(NAMES_MAX);
+    let volumes = || status.volumes.iter().take(NAMES_MAX);
+    match metric.samples {
+        Samples::Server(value) => vec![(Vec::new(), value(status))],
+        Samples::Version => vec![(vec![("version", &*status.server.version)], 1.0)],
+        Samples::Cache(value) => caches().map(|c| (vec![("cache", &*c.name)], value(c))).collect(),
+        Samples::SomeCaches(value) => caches().filter_map(|c| Some((vec![("cache", &*c.name)], value(c)?))).collect(),
+        Samples::CacheParts(label, values) => {
+            let of = |c| move |(part, value)| (vec![("cache", name_of(c)), (label, part)], value);
+            caches().flat_map(|c| values(c).into_iter().map(of(c))).collect()
+        }
+        Samples::CacheClass(value) => caches()
+            .flat_map(|c| {
+                c.classes.iter().map(move |class| (vec![("cache", &*c.name), ("class", &*class.name)], value(class)))
+            })
+            .collect(),
+        Samples::Volume(value) => volumes().map(|v| (vec![("volume", &*v.name)], value(v))).collect(),
+        Samples::SomeVolumes(value) => {
+            volumes().filter_map(|v| Some((vec![("volume", &*v.name)], value(v)?))).collect()
+        }
+        Samples::VolumeParts(label, values) => volumes()
+            .flat_map(|v| {
+                values(v).into_iter().map(move |(part, value)| (vec![("volume", &*v.name), (label, part)], value))
+            })
+            .collect(),
+        Samples::VolumeClass(value) => volumes()
+            .flat_map(|v| {
+                v.classes.iter().map(move |class| (vec![("volume", &*v.name), ("class", &*class.name)], value(class)))
+            })
+            .collect(),
+        Samples::Latencies(..) => Vec::new(),
+    }
+}
+
+fn name_of(cache: &crate::control::protocol::Cache) -> &str {
+    &cache.name
+}
+
+fn latencies<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, Latency)> {
+    let Samples::Latencies(label, values) = metric.samples else { return Vec::new() };
+    let volumes = status.volumes.iter().take(NAMES_MAX);
+    let of = |v: &'a crate::control::protocol::Volume| {
+        values(v).into_iter().map(move |(kind, latency)| (vec![("volume", &*v.name), (label, kind)], latency))
+    };
+    volumes.flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::{Cache, ClassOfRequests, Volume};
+
+    fn status() -> Arc<Status> {
+        let mut read_hit_latency = Latency { count: 3, mean_us: 2_000.0, ..Latency::default() };
+        read_hit_latency.at_most[12..].fill(2);
+        Arc::new(Status {
+            caches: vec![Cache { name: "fast".into(), health: "caching".into(), hits: 7, ..Cache::default() }],
+            volumes: vec![Volume {
+                name: "v\"m".into(),
+                reads: 5,
+                read_hit_latency,
+                classes: vec![ClassOfRequests {
+                    name: "meta".into(),
+                    reads: 2,
+                    writes: 1,
+                    ..ClassOfRequests::default()
+                }],
+                ..Volume::default()
+            }],
+            ..Status::default()
+        })
+    }
+
+    #[test]
+    fn open_metrics_and_the_older_format_have_the_same_samples() {
+        let (new, old) =
+            (encode(&status(), TextFormat::OpenMetrics).unwrap(), encode(&status(), TextFormat::Prometheus).unwrap());
+        let samples =
+            |text: &str| text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(samples(&new), samples(&old));
+        assert!(new.ends_with("# EOF\n") && !old.contains("# EOF") && !old.contains("# UNIT"));
+        assert!(new.contains("# TYPE nitro_cache_lookups counter\n"), "{new}");
+        assert!(old.contains("# TYPE nitro_cache_lookups_total counter\n"), "{old}");
+        assert!(old.contains("# HELP nitro_cache_lookups_total Extents looked for"), "{old}");
+    }
+
+    #[test]
+    fn samples_have_their_labels_and_values() {
+        let text = encode(&status(), TextFormat::OpenMetrics).unwrap();
+        for line in [
+            "nitro_cache_lookups_total{cache=\"fast\",result=\"hit\"} 7.0",
+            "nitro_volume_requests_total{volume=\"v\\\"m\",operation=\"read\"} 5.0",
+            "nitro_volume_class_requests_total{volume=\"v\\\"m\",class=\"meta\"} 3.0",
+            "nitro_volume_request_duration_seconds_bucket{le=\"0.001\",volume=\"v\\\"m\",kind=\"read_hit\"} 2",
+            "nitro_volume_request_duration_seconds_bucket{le=\"0.0007\",volume=\"v\\\"m\",kind=\"read_hit\"} 0",
+            "nitro_volume_request_duration_seconds_bucket{le=\"+Inf\",volume=\"v\\\"m\",kind=\"read_hit\"} 3",
+            "nitro_volume_request_duration_seconds_sum{volume=\"v\\\"m\",kind=\"read_hit\"} 0.006",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn series_are_bounded() {
+        let volume = |i| Volume { name: format!("v{i:04}"), ..Volume::default() };
+        let status = Arc::new(Status { volumes: (0..400).map(volume).collect(), ..Status::default() });
+        let text = encode(&status, TextFormat::OpenMetrics).unwrap();
+        assert_eq!(text.lines().filter(|line| line.starts_with("nitro_volume_size_bytes{")).count(), NAMES_MAX);
+        assert!(text.contains("\nnitro_names_left_out 144.0\n"));
+    }
+}

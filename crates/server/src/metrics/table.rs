@@ -1,0 +1,258 @@
+//! All metrics, one row each.
+
+use crate::control::protocol::{Cache, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Volume};
+
+/// What kind of metric it is (OpenMetrics 1.0, §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, from the server's start; its name ends in `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts below bounds, a count and a sum.
+    Histogram,
+}
+
+/// A unit, which is the end of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things, or 0 and 1.
+    None,
+    /// Bytes.
+    Bytes,
+    /// Seconds.
+    Seconds,
+    /// A part of a whole, or one thing over another.
+    Ratio,
+}
+
+impl Unit {
+    /// As names end.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Bytes => "_bytes",
+            Self::Seconds => "_seconds",
+            Self::Ratio => "_ratio",
+        }
+    }
+}
+
+/// Values of a metric, and the label that tells them apart.
+type Parts = Vec<(&'static str, f64)>;
+
+/// Where a metric's samples come from, and thereby which labels they have.
+pub(super) enum Samples {
+    /// One, without labels.
+    Server(fn(&Status) -> f64),
+    /// One, with the program's version as label.
+    Version,
+    /// One for each cache that there is.
+    Cache(fn(&Cache) -> f64),
+    /// One for each cache to which it applies.
+    SomeCaches(fn(&Cache) -> Option<f64>),
+    /// Several for each cache, by another label.
+    CacheParts(&'static str, fn(&Cache) -> Parts),
+    /// One for each class of a cache's contents.
+    CacheClass(fn(&ClassOfContents) -> f64),
+    /// One for each volume.
+    Volume(fn(&Volume) -> f64),
+    /// One for each volume to which it applies.
+    SomeVolumes(fn(&Volume) -> Option<f64>),
+    /// Several for each volume, by another label.
+    VolumeParts(&'static str, fn(&Volume) -> Parts),
+    /// One for each class of a volume's requests.
+    VolumeClass(fn(&ClassOfRequests) -> f64),
+    /// Latencies of each volume, by another label.
+    Latencies(&'static str, fn(&Volume) -> Vec<(&'static str, Latency)>),
+}
+
+/// A metric.
+pub struct Metric {
+    /// Without its unit and `_total`.
+    pub(super) name: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its unit.
+    pub unit: Unit,
+    /// Its meaning, in a sentence without its full stop.
+    pub help: &'static str,
+    pub(super) samples: Samples,
+}
+
+impl Metric {
+    /// The name as Prometheus knows it; that of a histogram is what `_bucket`, `_count` and `_sum` are appended to.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{}{total}", self.name, self.unit.suffix())
+    }
+
+    /// The names of its labels.
+    #[must_use]
+    pub fn labels(&self) -> Vec<&'static str> {
+        match self.samples {
+            Samples::Server(_) => Vec::new(),
+            Samples::Version => vec!["version"],
+            Samples::Cache(_) | Samples::SomeCaches(_) => vec!["cache"],
+            Samples::CacheParts(label, _) => vec!["cache", label],
+            Samples::CacheClass(_) => vec!["cache", "class"],
+            Samples::Volume(_) | Samples::SomeVolumes(_) => vec!["volume"],
+            Samples::VolumeParts(label, _) | Samples::Latencies(label, _) => vec!["volume", label],
+            Samples::VolumeClass(_) => vec!["volume", "class"],
+        }
+    }
+}
+
+/// Caches and volumes of which metrics are told at most, each in the order of their names: no server has more series than about 200
+/// for each of them.
+pub(super) const NAMES_MAX: usize = 256;
+
+const fn metric(name: &'static str, kind: Kind, unit: Unit, help: &'static str, samples: Samples) -> Metric {
+    Metric { name, kind, unit, help, samples }
+}
+
+fn yes(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+fn life(cache: &Cache) -> &Endurance {
+    &cache.endurance
+}
+
+fn log(cache: &Cache, value: fn(&Log) -> u64) -> Option<f64> {
+    cache.log.as_ref().map(|log| value(log) as f64)
+}
+
+use Kind::{Counter, Gauge, Histogram};
+use Samples as S;
+use Unit::{Bytes, None as Count, Ratio, Seconds};
+
+/// Seconds of a year, as years of an SSD's life are told.
+const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
+
+/// All metrics.
+#[rustfmt::skip]
+pub const METRICS: &[Metric] = &[
+    metric("nitro_build_info", Gauge, Count, "1, with the program's version", S::Version),
+    metric("nitro_uptime", Gauge, Seconds, "Time since the server's start", S::Server(|s| s.server.uptime_seconds)),
+    metric("nitro_ram_resident", Gauge, Bytes, "RAM that the process takes now", S::Server(|s| s.ram.resident_bytes as f64)),
+    metric("nitro_ram_need", Gauge, Bytes, "The most RAM that the process may come to take", S::Server(|s| s.ram.need_bytes as f64)),
+    metric("nitro_clients", Gauge, Count, "NBD clients that are connected", S::Server(|s| s.server.connections as f64)),
+    metric("nitro_clients_accepted", Counter, Count, "NBD clients that have connected", S::Server(|s| s.server.connections_total as f64)),
+    metric("nitro_log_lines_left_out", Counter, Count, "Lines of the log that were left out, since nobody read standard error fast enough", S::Server(|s| s.server.log_lines_left_out as f64)),
+    metric("nitro_volumes", Gauge, Count, "Volumes that are served", S::Server(|s| s.volumes.len() as f64)),
+    metric("nitro_names_left_out", Gauge, Count, "Caches and volumes beyond the first 256, of which no metrics are told", S::Server(|s| (s.volumes.len().saturating_sub(NAMES_MAX) + s.caches.len().saturating_sub(NAMES_MAX)) as f64)),
+
+    metric("nitro_cache_pass_through", Gauge, Count, "1: the SSD was given up, and the origins serve alone", S::Cache(|c| yes(c.health == "pass-through"))),
+    metric("nitro_cache_failed", Gauge, Count, "1: nothing can be made durable on the SSD any more", S::Cache(|c| yes(c.health == "failed" || c.failed.is_some()))),
+    metric("nitro_cache_loading", Gauge, Count, "1: clean contents are still coming back after a restart", S::Cache(|c| yes(c.loading))),
+    metric("nitro_cache_capacity", Gauge, Bytes, "Room for write-evict units on the SSD", S::Cache(|c| c.capacity_bytes as f64)),
+    metric("nitro_cache_space", Gauge, Bytes, "Where that room is: live, overwritten, free, open (being filled), pinned (by dirty data), unread (since the restart), retired (failed to be written)", S::CacheParts("state", |c| vec![
+        ("live", c.space.live_bytes as f64), ("overwritten", c.space.overwritten_bytes as f64), ("free", c.space.free_bytes as f64),
+        ("open", c.space.open_bytes as f64), ("pinned", c.space.pinned_bytes as f64), ("unread", c.space.unread_bytes as f64), ("retired", c.space.retired_bytes as f64),
+    ])),
+    metric("nitro_cache_cached", Gauge, Bytes, "Bytes of volumes that can be had from the cache", S::Cache(|c| c.cached_bytes as f64)),
+    metric("nitro_cache_class_cached", Gauge, Bytes, "The same, by the class that they were brought for, if anything was classified", S::CacheClass(|c| c.cached_bytes as f64)),
+    metric("nitro_cache_effective_capacity", Gauge, Ratio, "Cached bytes over the room on the SSD that is in use", S::Cache(|c| c.effective_capacity)),
+    metric("nitro_cache_deduplication", Gauge, Ratio, "Bytes inserted over those of them that were not duplicates", S::Cache(|c| c.dedup_ratio)),
+    metric("nitro_cache_compression", Gauge, Ratio, "Bytes inserted that were not duplicates over what was stored of them", S::Cache(|c| c.compression_ratio)),
+    metric("nitro_cache_lookups", Counter, Count, "Extents looked for in the index, by what came of it: hit, miss", S::CacheParts("result", |c| vec![("hit", c.hits as f64), ("miss", c.misses as f64)])),
+    metric("nitro_cache_hits", Counter, Count, "Extents found elsewhere than on the SSD, by place: ram (RAM cache), pending (on their way to the SSD), readahead", S::CacheParts("place", |c| vec![
+        ("ram", c.ram_hits as f64), ("pending", c.pending_hits as f64), ("readahead", c.readahead_hits as f64),
+    ])),
+    metric("nitro_cache_insertions", Counter, Count, "Extents inserted", S::Cache(|c| c.insertions as f64)),
+    metric("nitro_cache_inserted", Counter, Bytes, "Bytes of the extents inserted", S::Cache(|c| c.inserted_bytes as f64)),
+    metric("nitro_cache_rejections", Counter, Count, "New contents that the policy of admission refused", S::Cache(|c| c.rejections as f64)),
+    metric("nitro_cache_spared", Counter, Count, "Extents refused to spare writes of the SSD", S::Cache(|c| life(c).spared as f64)),
+    metric("nitro_cache_evicted_units", Counter, Count, "Write-evict units evicted", S::Cache(|c| c.weus_evicted as f64)),
+    metric("nitro_cache_forwarded", Counter, Count, "Extents copied forward before their units were evicted", S::Cache(|c| c.forwarded as f64)),
+    metric("nitro_cache_fills_left_out", Counter, Count, "Extents that did not reach the SSD, by reason: dropped (the queue was full), voided (they were written to meanwhile)", S::CacheParts("reason", |c| vec![
+        ("dropped", c.fills_dropped as f64), ("voided", c.fills_voided as f64),
+    ])),
+    metric("nitro_cache_dirty", Gauge, Bytes, "What the origins have not got", S::Cache(|c| c.dirty_bytes as f64)),
+    metric("nitro_cache_dirty_stalls", Counter, Count, "Times that a write waited for room for dirty data", S::Cache(|c| c.dirty_stalls as f64)),
+    metric("nitro_cache_pinned_units", Gauge, Count, "Write-evict units that may not be evicted, because of dirty data", S::Cache(|c| c.weus_pinned as f64)),
+    metric("nitro_cache_commits", Counter, Count, "Times that the journal was written", S::Cache(|c| c.commits as f64)),
+    metric("nitro_cache_queued", Gauge, Bytes, "RAM of data on its way to the SSD, by queue: clean, dirty", S::CacheParts("queue", |c| vec![
+        ("clean", c.insert_queue_bytes as f64), ("dirty", c.dirty_queue_bytes as f64),
+    ])),
+    metric("nitro_cache_ram_cache", Gauge, Bytes, "RAM of the extents in the RAM cache", S::Cache(|c| c.ram_cache_bytes as f64)),
+    metric("nitro_cache_index_ram", Gauge, Bytes, "RAM of the cache manager's tables", S::Cache(|c| c.index_ram_bytes as f64)),
+    metric("nitro_cache_ssd_reads", Counter, Count, "Reads of the SSD", S::Cache(|c| c.ssd_reads as f64)),
+    metric("nitro_cache_ssd_read", Counter, Bytes, "Bytes read from the SSD", S::Cache(|c| c.ssd_read_bytes as f64)),
+    metric("nitro_cache_ssd_written", Counter, Bytes, "Bytes written to the SSD, by cause: payload, header, padding, journal, superblock", S::CacheParts("cause", |c| vec![
+        ("payload", c.ssd_written_payload_bytes as f64), ("header", c.ssd_written_header_bytes as f64), ("padding", c.ssd_written_padding_bytes as f64),
+        ("journal", c.ssd_written_journal_bytes as f64), ("superblock", c.ssd_written_superblock_bytes as f64),
+    ])),
+    metric("nitro_cache_ssd_daily_written", Gauge, Bytes, "Bytes written to the SSD in a day, at the mean rate of the last day or of the time since the start", S::Cache(|c| life(c).written_bytes_per_day as f64)),
+    metric("nitro_cache_ssd_daily_budget", Gauge, Bytes, "Bytes that may be written to the SSD in a day, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|bytes| bytes as f64))),
+    metric("nitro_cache_ssd_saved", Gauge, Bytes, "Bytes that may be written beyond that budget; negative: written too much, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|_| life(c).saved_bytes as f64))),
+    metric("nitro_cache_ssd_life", Gauge, Seconds, "Time in which all that the SSD is rated for is written at the present rate, where an endurance is configured", S::SomeCaches(|c| life(c).years.map(|years| years * YEAR_SECONDS))),
+    metric("nitro_cache_ssd_errors", Counter, Count, "Faults of the SSD, which the origins made up for, by kind: read, write, corrupt (a checksum was wrong)", S::CacheParts("kind", |c| vec![
+        ("read", c.ssd_read_errors as f64), ("write", c.ssd_write_errors as f64), ("corrupt", c.corrupt_extents as f64),
+    ])),
+    metric("nitro_cache_write_log_active", Gauge, Count, "1: writes in write-back are durable when they are acknowledged; where there is a write log", S::SomeCaches(|c| c.log.as_ref().map(|log| yes(log.active)))),
+    metric("nitro_cache_write_log_used", Gauge, Bytes, "Bytes of the write log that are still needed", S::SomeCaches(|c| log(c, |log| log.used_bytes))),
+    metric("nitro_cache_write_log_size", Gauge, Bytes, "Size of the write log", S::SomeCaches(|c| log(c, |log| log.ring_bytes))),
+    metric("nitro_cache_write_log_written", Counter, Bytes, "Bytes written to the write log", S::SomeCaches(|c| log(c, |log| log.written_bytes))),
+    metric("nitro_cache_fingerprint_index_entries", Gauge, Count, "Fingerprints in the index on the SSD, where there is one", S::SomeCaches(|c| c.flash_index.as_ref().map(|index| index.entries as f64))),
+    metric("nitro_cache_fingerprint_index_errors", Counter, Count, "Requests of the index on the SSD that failed, and pages that were corrupt", S::SomeCaches(|c| c.flash_index.as_ref().map(|index| (index.errors + index.corrupt_pages) as f64))),
+
+    metric("nitro_volume_size", Gauge, Bytes, "Size of the volume", S::Volume(|v| v.size_bytes as f64)),
+    metric("nitro_volume_write_back", Gauge, Count, "1: in write-back; 0: in write-through", S::Volume(|v| yes(v.mode == "write-back"))),
+    metric("nitro_volume_attached", Gauge, Count, "1: it goes through its cache; 0: the origin serves alone", S::Volume(|v| yes(v.attached))),
+    metric("nitro_volume_poisoned", Gauge, Count, "1: writes are refused after a failure", S::Volume(|v| yes(v.poisoned.is_some()))),
+    metric("nitro_volume_clients", Gauge, Count, "NBD clients of the volume", S::Volume(|v| v.clients as f64)),
+    metric("nitro_volume_requests", Counter, Count, "Requests, by operation: read, write, trim, write_zeroes, flush", S::VolumeParts("operation", |v| vec![
+        ("read", v.reads as f64), ("write", v.writes as f64), ("trim", v.trims as f64), ("write_zeroes", v.write_zeroes as f64), ("flush", v.flushes as f64),
+    ])),
+    metric("nitro_volume_request", Counter, Bytes, "Bytes of requests, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.read_bytes as f64), ("write", v.write_bytes as f64)])),
+    metric("nitro_volume_errors", Counter, Count, "Requests that failed", S::Volume(|v| v.errors as f64)),
+    metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (reads answered at once from the RAM cache are not timed), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
+        ("read_hit", v.read_hit_latency), ("read_miss", v.read_miss_latency), ("write", v.write_latency), ("flush", v.flush_latency),
+    ])),
+    metric("nitro_volume_read_extents", Counter, Count, "Extents of reads, by what came of them: hit, miss, joined (another request was reading them already)", S::VolumeParts("result", |v| vec![
+        ("hit", v.read_hit_extents as f64), ("miss", v.read_miss_extents as f64), ("joined", v.read_joined_extents as f64),
+    ])),
+    metric("nitro_volume_missed_extents", Counter, Count, "Extents that reads looked for in vain, by cause: cold (not cached lately), evicted, overwritten, refused (not admitted), dropped (no room on their way), invalidated, stream", S::VolumeParts("cause", |v| vec![
+        ("cold", v.missed.cold as f64), ("evicted", v.missed.evicted as f64), ("overwritten", v.missed.overwritten as f64), ("refused", v.missed.refused as f64),
+        ("dropped", v.missed.dropped as f64), ("invalidated", v.missed.invalidated as f64), ("stream", v.missed.stream as f64),
+    ])),
+    metric("nitro_volume_recipe_hit_extents", Counter, Count, "Of the misses, extents found in the cache by the fingerprint that the origin told", S::Volume(|v| v.recipe_hit_extents as f64)),
+    metric("nitro_volume_readahead_extents", Counter, Count, "Extents read ahead", S::Volume(|v| v.readahead_extents as f64)),
+    metric("nitro_volume_bypassed_extents", Counter, Count, "Extents of sequential streams that were kept off the SSD", S::Volume(|v| v.bypassed_extents as f64)),
+    metric("nitro_volume_class_requests", Counter, Count, "Reads and writes by class, if anything was classified", S::VolumeClass(|c| (c.reads + c.writes) as f64)),
+    metric("nitro_volume_class_request", Counter, Bytes, "Their bytes", S::VolumeClass(|c| (c.read_bytes + c.write_bytes) as f64)),
+    metric("nitro_volume_class_read_extents", Counter, Count, "Extents of reads by class", S::VolumeClass(|c| c.read_extents as f64)),
+    metric("nitro_volume_class_read_hit_extents", Counter, Count, "Of them, those found in RAM or SSD", S::VolumeClass(|c| c.read_hit_extents as f64)),
+    metric("nitro_volume_origin_requests", Counter, Count, "Requests to the origin, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.origin_reads as f64), ("write", v.origin_writes as f64)])),
+    metric("nitro_volume_origin", Counter, Bytes, "Bytes of requests to the origin, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.origin_read_bytes as f64), ("write", v.origin_written_bytes as f64)])),
+    metric("nitro_volume_origin_owes", Gauge, Seconds, "For how long the origin has owed an answer", S::Volume(|v| v.origin_owes_seconds)),
+    metric("nitro_volume_origin_timeouts", Counter, Count, "Requests that the origin did not answer in time", S::Volume(|v| v.origin_timeouts as f64)),
+    metric("nitro_volume_dirty", Gauge, Bytes, "What the origin has not got", S::Volume(|v| v.dirty_bytes as f64)),
+    metric("nitro_volume_dirty_age", Gauge, Seconds, "Age of the oldest write that the origin has not got; 0: it has all", S::SomeVolumes(|v| v.dirty_age_seconds)),
+    metric("nitro_volume_lost", Gauge, Bytes, "Dirty data that cannot be read in the cache any more", S::Volume(|v| v.lost_bytes as f64)),
+    metric("nitro_volume_destaged", Counter, Bytes, "Bytes brought to the origin", S::Volume(|v| v.destaged_bytes as f64)),
+    metric("nitro_volume_destage_failing", Gauge, Seconds, "For how long destage has failed; 0: it does not", S::Volume(|v| v.destage_failing_seconds)),
+    metric("nitro_volume_destage_failures", Counter, Count, "How often destage has failed", S::Volume(|v| v.destage_failures as f64)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_follow_the_conventions() {
+        let names: HashSet<_> = METRICS.iter().map(Metric::full_name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        for metric in METRICS {
+            let name = metric.full_name();
+            assert!(name.starts_with("nitro_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert!(!metric.name.ends_with("_total") && !metric.help.ends_with('.'), "{name}");
+            assert!(!metric.help.contains(['\n', '\\', '"', '|']), "{name}");
+        }
+    }
+}
