@@ -284,6 +284,13 @@ impl AsFd for Accepted {
     }
 }
 
+impl From<Accepted> for OwnedFd {
+    /// The socket, for use without a reactor.
+    fn from(accepted: Accepted) -> Self {
+        accepted.socket
+    }
+}
+
 impl From<OwnedFd> for Accepted {
     /// Takes over a connected stream socket, such as one that a service manager passed.
     fn from(socket: OwnedFd) -> Self {

@@ -14,7 +14,7 @@ pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, 
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::{check_scan, check_share};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
-pub use server::{Address, AddressError, ServerConfig, TlsMode};
+pub use server::{Address, AddressError, ServerConfig, TlsMode, VhostAddress};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Emulation, VolumeConfig};

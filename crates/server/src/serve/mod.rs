@@ -27,6 +27,7 @@ mod shutdown;
 mod signature;
 mod sockets;
 mod store;
+mod vhost;
 mod volumes;
 mod witness;
 mod workers;
@@ -89,7 +90,7 @@ pub fn run(config: Config) -> Result<(), Error> {
             }
             Either::Right((prepared, _)) => prepared?,
         };
-        let sockets = Sockets::bind(&places, config.server.tcp_limits())?;
+        let sockets = Sockets::bind(&places, config.volumes.keys().map(String::as_str), config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
         let served = serve_all(&config, prepared, sockets, tls, signals).await;
@@ -141,16 +142,16 @@ async fn serve_all(
     let request_bytes = config.server.request_memory_bytes();
     let memory = Arc::new(RequestMemory::new(request_bytes, config.server.connections_max()));
     spawn_local(tick(Arc::clone(&memory)));
-    let addresses = sockets.addresses();
+    let (addresses, vhost) = (sockets.addresses(), sockets.vhost_addresses());
     let needs_tls = matches!(tls, TlsPolicy::Required(_));
     sockets::warn_of(&addresses, needs_tls);
     let options = ServerOptions { memory, tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let limits = need::Limits { threads, connections: config.server.connections_max(), request_bytes };
-    let served = Served::new(prepared.caches, volumes, (addresses, needs_tls), connections, limits, recorder)?;
+    let served = Served::new(prepared.caches, volumes, (addresses, needs_tls), vhost, connections, limits, recorder)?;
     let served = Arc::new(served);
     need::announce(&served);
-    let reactors = Reactors::start(&served, options, threads)?;
+    let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
     accept(&served, &sockets, &reactors, signals).await;
     notify::stopping();
     sockets.close();

@@ -2,22 +2,24 @@
 
 use super::Served;
 use super::connections::{self, Admission};
+use super::vhost;
 use super::workers::ended;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
-use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::{FutureExt, StreamExt};
 use nitro_console::error::Error;
 use nitro_device::net::Accepted;
-use nitro_device::{ReactorThread, spawn_local, spawn_thread};
+use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
 use nitro_nbd::ServerOptions;
-use std::sync::Arc;
+use nitro_vhost::{Host, Incarnation, LocalTask};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-/// A client on its way to its thread.
-struct Assigned {
-    client: Accepted,
-    admission: Admission,
-    guard: ClientGuard,
-}
+/// A task on its way to its thread.
+type Job = Box<dyn FnOnce(Arc<Served>, Arc<ServerOptions>) -> LocalBoxFuture<'static, ()> + Send>;
 
 /// One of a thread's clients; counted until dropped.
 struct ClientGuard(Arc<AtomicUsize>);
@@ -28,47 +30,104 @@ impl Drop for ClientGuard {
     }
 }
 
-/// A thread that serves clients.
-struct Server {
-    thread: ReactorThread<()>,
+/// Where a thread that serves clients takes its tasks from.
+#[derive(Debug)]
+struct Desk {
     clients: Arc<AtomicUsize>,
-    assign: UnboundedSender<Assigned>,
+    assign: UnboundedSender<Job>,
 }
 
 /// All of them.
 pub(super) struct Reactors {
-    servers: Vec<Server>,
+    threads: Vec<ReactorThread<()>>,
+    desks: Arc<Vec<Desk>>,
+    busy_poll_max: Duration,
+    incarnation: Incarnation,
 }
 
 impl Reactors {
-    pub(super) fn start(served: &Arc<Served>, options: ServerOptions, threads: usize) -> Result<Self, Error> {
+    /// `busy_poll_max`: how long a virtual machine's queue is looked at before it is waited for.
+    pub(super) fn start(
+        served: &Arc<Served>,
+        options: ServerOptions,
+        busy_poll_max: Duration,
+        threads: usize,
+    ) -> Result<Self, Error> {
         let fail = |e: nitro_device::Error| Error::with_sources("threads", &e).or("use fewer with --threads");
         let options = Arc::new(options);
         let servers = (0..threads)
             .map(|index| start_server(index, served, &options))
             .collect::<Result<Vec<_>, _>>()
             .map_err(fail)?;
-        Ok(Self { servers })
+        let (threads, desks): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
+        Ok(Self { threads, desks: Arc::new(desks), busy_poll_max, incarnation: Incarnation::new() })
     }
 
-    /// Hands a client to the thread that has the fewest.
+    /// Hands an NBD client to the thread that has the fewest.
     pub(super) fn assign(&self, client: Accepted, admission: Admission) {
-        let Some(server) = self.servers.iter().min_by_key(|server| server.clients.load(Ordering::Relaxed)) else {
-            return;
-        };
-        server.clients.fetch_add(1, Ordering::Relaxed);
-        let guard = ClientGuard(Arc::clone(&server.clients));
-        if server.assign.unbounded_send(Assigned { client, admission, guard }).is_err() {
+        self.hand_over(|_, guard| {
+            Box::new(move |served, options| {
+                let serving = async move {
+                    connections::serve(client, &admission, &served, &options).await;
+                    drop((admission, guard));
+                };
+                serving.boxed_local()
+            })
+        });
+    }
+
+    /// Hands a virtual machine, which uses the volume `name`, to the thread that has the fewest. Its queues begin there.
+    pub(super) fn assign_vhost(&self, client: Accepted, admission: Admission, name: String) {
+        self.hand_over(|first, guard| {
+            let host = QueueHost { desks: Arc::downgrade(&self.desks), first };
+            let settings = vhost::Settings { busy_poll_max: self.busy_poll_max, incarnation: self.incarnation };
+            Box::new(move |served, options| {
+                let serving = async move {
+                    vhost::serve(client, admission, &served, &options, &host, name, settings).await;
+                    drop(guard);
+                };
+                serving.boxed_local()
+            })
+        });
+    }
+
+    fn hand_over(&self, job: impl FnOnce(usize, ClientGuard) -> Job) {
+        let clients = |(_, desk): &(usize, &Desk)| desk.clients.load(Ordering::Relaxed);
+        let Some((index, desk)) = self.desks.iter().enumerate().min_by_key(clients) else { return };
+        desk.clients.fetch_add(1, Ordering::Relaxed);
+        let guard = ClientGuard(Arc::clone(&desk.clients));
+        if desk.assign.unbounded_send(job(index, guard)).is_err() {
             tracing::error!("a reactor thread has ended; a client is turned away");
         }
     }
 
     /// Waits for all threads; their clients have left.
     pub(super) fn join(self) -> Result<(), Error> {
-        self.servers.into_iter().try_for_each(|server| {
-            drop(server.assign);
-            ended(server.thread)
-        })
+        drop(self.desks);
+        self.threads.into_iter().try_for_each(ended)
+    }
+}
+
+/// Runs the queues of a virtual machine on the threads that serve clients, from the first of them on.
+#[derive(Debug, Clone)]
+pub(super) struct QueueHost {
+    desks: Weak<Vec<Desk>>,
+    first: usize,
+}
+
+impl Host for QueueHost {
+    fn spawn(&self, queue: usize, task: LocalTask) -> bool {
+        let Some(desks) = self.desks.upgrade().filter(|desks| !desks.is_empty()) else { return false };
+        let desk = &desks[(self.first + queue) % desks.len()];
+        desk.assign.unbounded_send(Box::new(move |_, _| task())).is_ok()
+    }
+
+    fn wait(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
+        event::wait(counter)
+    }
+
+    fn ring(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
+        event::ring(counter)
     }
 }
 
@@ -76,17 +135,13 @@ fn start_server(
     index: usize,
     served: &Arc<Served>,
     options: &Arc<ServerOptions>,
-) -> Result<Server, nitro_device::Error> {
-    let (assign, mut assigned) = unbounded::<Assigned>();
+) -> Result<(ReactorThread<()>, Desk), nitro_device::Error> {
+    let (assign, mut assigned) = unbounded::<Job>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
-        while let Some(Assigned { client, admission, guard }) = assigned.next().await {
-            let (served, options) = (Arc::clone(&served), Arc::clone(&options));
-            spawn_local(async move {
-                connections::serve(client, &admission, &served, &options).await;
-                drop((admission, guard));
-            });
+        while let Some(job) = assigned.next().await {
+            spawn_local(job(Arc::clone(&served), Arc::clone(&options)));
         }
     })?;
-    Ok(Server { thread, clients: Arc::default(), assign })
+    Ok((thread, Desk { clients: Arc::default(), assign }))
 }
