@@ -85,7 +85,8 @@ impl Client {
             fcntl_add_seals(&fd, SealFlags::SHRINK)?;
         }
         let file = File::from(fd);
-        let mapped = MmapRegion::from_file(FileOffset::new(file.try_clone()?, 0), memory_bytes as usize).map_err(failed)?;
+        let mapped =
+            MmapRegion::from_file(FileOffset::new(file.try_clone()?, 0), memory_bytes as usize).map_err(failed)?;
         let region = GuestRegionMmap::new(mapped, GuestAddress(0)).ok_or_else(|| failed("region"))?;
         let memory = Arc::new(GuestMemoryMmap::from_regions(vec![region]).map_err(failed)?);
         let queues = (0..setup.queues)
@@ -238,14 +239,6 @@ impl Client {
         self.frontend.remove_mem_region(&region).map_err(failed)?;
         self.frontend.add_mem_region(&region).map_err(failed)?;
         Ok(())
-    }
-
-    /// Cuts the driver's memory to nothing; only where it is unsealed. The driver itself must not touch it any more.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    pub fn shrink_memory(&self) -> io::Result<()> {
-        Ok(ftruncate(&self.file, 0)?)
     }
 
     /// The driver's memory.

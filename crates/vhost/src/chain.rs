@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_chain_is_gathered_in_its_order() {
-        let chain = with(&[(4096, 16, NEXT, 2), (0, 0, 0, 0), (8192, 100, NEXT | WRITE, 3), (300, 1, WRITE, 0)]).unwrap();
+        let chain =
+            with(&[(4096, 16, NEXT, 2), (0, 0, 0, 0), (8192, 100, NEXT | WRITE, 3), (300, 1, WRITE, 0)]).unwrap();
         assert_eq!(chain.readable[..], [span(4096, 16)]);
         assert_eq!(chain.writable[..], [span(8192, 100), span(300, 1)]);
     }

@@ -125,7 +125,11 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
         let has_event_idx = self.features & F_EVENT_IDX != 0;
         let (ring, under_way) = Ring::open(Arc::clone(memory), &vring.at, has_event_idx, log)?;
         if !under_way.is_empty() {
-            tracing::info!(queue = index, requests = under_way.len(), "requests of an earlier connection are done again");
+            tracing::info!(
+                queue = index,
+                requests = under_way.len(),
+                "requests of an earlier connection are done again"
+            );
         }
         let (stop, ending) = (Arc::<Stop>::default(), Ending::default());
         let ended = Arc::clone(&ending.0);
@@ -335,7 +339,9 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
         self.stop_all();
         match inflight.take_over(self.incarnation)? {
             Left::Safe => self.shared.has_lost.store(false, Ordering::SeqCst),
-            Left::Unflushed => self.lose("the server ended with acknowledged writes of the guest that were not flushed"),
+            Left::Unflushed => {
+                self.lose("the server ended with acknowledged writes of the guest that were not flushed")
+            }
             Left::Unknown if self.shared.disk.keeps_writes() => {}
             Left::Unknown => self.lose("another kind of server had the guest, and writes of it may be lost"),
         }

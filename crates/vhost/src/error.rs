@@ -23,7 +23,9 @@ pub enum VhostError {
 /// What is wrong with a client's memory, rings or numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("guest memory can shrink: it must be a memfd sealed with F_SEAL_SHRINK (QEMU: memory-backend-memfd,share=on)")]
+    #[error(
+        "guest memory can shrink: it must be a memfd sealed with F_SEAL_SHRINK (QEMU: memory-backend-memfd,share=on)"
+    )]
     Shrinkable,
     #[error("a region of memory is empty, overlaps another, or is not within its file")]
     Region,

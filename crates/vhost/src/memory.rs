@@ -165,7 +165,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_region_is_removed_by_all_its_numbers() {
-        let (one, other) = (VhostUserMemoryRegion::new(0, 8192, 0x1000, 0), VhostUserMemoryRegion::new(8192, 8192, 0x9000, 0));
+        let (one, other) =
+            (VhostUserMemoryRegion::new(0, 8192, 0x1000, 0), VhostUserMemoryRegion::new(8192, 8192, 0x9000, 0));
         let memory = Memory::with(None, &one, memfd(8192, SealFlags::SHRINK)).unwrap();
         let memory = Memory::with(Some(&memory), &other, memfd(8192, SealFlags::SHRINK)).unwrap();
         assert_eq!(memory.guest_address(0x9001).unwrap().0, 8193);

@@ -173,12 +173,16 @@ mod tests {
     #[test]
     fn ranges_outside_the_disk_are_refused() {
         let sectors = DISK_BYTES / 512;
-        for (sector, bytes) in [(sectors, 512), (sectors - 1, 1024), (u64::MAX, 512), (u64::MAX / 512, 512), (0, 0), (0, 100)] {
+        for (sector, bytes) in
+            [(sectors, 512), (sectors - 1, 1024), (u64::MAX, 512), (u64::MAX / 512, 512), (0, 0), (0, 100)]
+        {
             assert_eq!(action(0, sector, &[], bytes), Action::Refuse(Status::IoError), "{sector} {bytes}");
             assert_eq!(action(1, sector, &vec![0; bytes as usize], 0), Action::Refuse(Status::IoError));
         }
         assert!(matches!(action(0, sectors - 2, &[], 1024), Action::Read { .. }));
-        for told in [range(sectors, 1, 0), range(0, u32::MAX, 0), range(0, 0, 0), vec![0; 15], Vec::new(), vec![0; 33 * 16]] {
+        for told in
+            [range(sectors, 1, 0), range(0, u32::MAX, 0), range(0, 0, 0), vec![0; 15], Vec::new(), vec![0; 33 * 16]]
+        {
             assert_eq!(action(11, 0, &told, 0), Action::Refuse(Status::IoError));
             assert_eq!(action(13, 0, &told, 0), Action::Refuse(Status::IoError));
         }

@@ -35,7 +35,8 @@ impl Config {
         self.server.check()?;
         let is_single = |address: &Address| matches!(address.vhost(), Some(VhostAddress::Socket(_)));
         if self.volumes.len() > 1
-            && let Some(VhostAddress::Socket(path)) = self.server.listen.iter().find(|a| is_single(a)).and_then(Address::vhost)
+            && let Some(VhostAddress::Socket(path)) =
+                self.server.listen.iter().find(|a| is_single(a)).and_then(Address::vhost)
         {
             let why = format!("vhost:{} is for one volume, and there are {}", path.display(), self.volumes.len());
             return Err(Error::new("listen", why).or("give vhost:FOLDER/, where each volume has a socket of its own"));

@@ -65,7 +65,9 @@ impl Places {
         }
         let listen: Vec<_> = match server.listen.is_empty() {
             true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
-            false => server.listen.iter().filter_map(|address| address.resolve().transpose()).collect::<Result<_, _>>()?,
+            false => {
+                server.listen.iter().filter_map(|address| address.resolve().transpose()).collect::<Result<_, _>>()?
+            }
         };
         let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
         let vhost: Vec<_> = server.listen.iter().filter_map(Address::vhost).cloned().collect();

@@ -1,7 +1,8 @@
 //! Guests and monitors that lie.
 
-use crate::support::{Ram, driven};
-use nitro_vhost_client::{Kind, Setup};
+use crate::support::{Place, Ram, driven};
+use nitro_vhost_client::{Client, Kind, Setup};
+use std::sync::Arc;
 use vm_memory::{Bytes, GuestAddress};
 
 #[test]
@@ -20,4 +21,14 @@ fn a_ring_that_makes_no_sense_stops_its_queue_alone() {
     assert_eq!(client.queues[0].take().unwrap(), None, "it is not answered");
     client.reset().unwrap();
     assert_eq!(client.queues[0].run(Kind::Read, 0, &[], 512).unwrap().0, 0, "the driver begins anew");
+}
+
+#[test]
+fn memory_that_can_shrink_is_refused() {
+    let (place, disk) = (Place::new(), Arc::new(Ram::new(false)));
+    let unsealed = Setup { unsealed: true, ..Setup::default() };
+    let (_served, refused) = place.serve(&disk, |path| Client::connect(path, unsealed).map(|_| ()));
+    assert!(refused.is_err());
+    let (_served, mut client) = place.serve(&disk, |path| Client::connect(path, Setup::default()).unwrap());
+    assert_eq!(client.queues[0].run(Kind::Read, 0, &[], 512).unwrap().0, 0);
 }

@@ -40,7 +40,9 @@ fn exercise(client: &mut Client, model: &mut [u8]) {
 
 #[test]
 fn what_is_written_is_read_with_every_kind_of_ring() {
-    for (features, indirect, queues) in [(u64::MAX, false, 1), (!F_EVENT_IDX, false, 2), (u64::MAX, true, 4), (!F_EVENT_IDX, true, 1)] {
+    for (features, indirect, queues) in
+        [(u64::MAX, false, 1), (!F_EVENT_IDX, false, 2), (u64::MAX, true, 4), (!F_EVENT_IDX, true, 1)]
+    {
         let setup = Setup { features, indirect, queues, ..Setup::default() };
         let (_place, _disk, _served, mut client) = driven(Ram::new(false), setup);
         exercise(&mut client, &mut vec![0; DISK_BYTES as usize]);
@@ -62,7 +64,11 @@ fn many_requests_are_under_way_in_several_queues() {
             let mut seen = [false; 85];
             for _ in 0..85 {
                 let done = queue.wait().unwrap();
-                assert_eq!((done.status, std::mem::replace(&mut seen[usize::from(done.slot)], true)), (0, false), "{round}");
+                assert_eq!(
+                    (done.status, std::mem::replace(&mut seen[usize::from(done.slot)], true)),
+                    (0, false),
+                    "{round}"
+                );
             }
         }
     }

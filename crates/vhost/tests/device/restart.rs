@@ -27,7 +27,11 @@ fn crash_with_requests_under_way(keeps_writes: bool) -> (Place, Arc<Ram>, crate:
 #[test]
 fn requests_under_way_are_done_by_the_next_server() {
     let (_place, _disk, _served, mut client) = crash_with_requests_under_way(true);
-    let mut slots: Vec<_> = (0..8).map(|_| client.queues[0].wait().unwrap()).inspect(|done| assert_eq!(done.status, 0)).map(|done| done.slot).collect();
+    let mut slots: Vec<_> = (0..8)
+        .map(|_| client.queues[0].wait().unwrap())
+        .inspect(|done| assert_eq!(done.status, 0))
+        .map(|done| done.slot)
+        .collect();
     slots.sort_unstable();
     assert_eq!(slots, (1..9).collect::<Vec<_>>());
     for slot in 1..9 {

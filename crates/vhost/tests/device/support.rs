@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
-use nitro_frontend::{
-    Disk, DiskError, DiskInfo, Pieces, RequestMemory, Requester, Run, StatusOf, ZeroFlags,
-};
+use nitro_frontend::{Disk, DiskError, DiskInfo, Pieces, RequestMemory, Requester, Run, StatusOf, ZeroFlags};
 use nitro_vhost::{Control, Host, Incarnation, LocalTask, Options, VhostError, converse};
 use nitro_vhost_client::{Client, Setup};
 use std::future::Future;
@@ -86,7 +84,9 @@ impl Disk for Ram {
     fn try_read(&self, _: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         let at = offset as usize;
         let has_it = offset / 4096 % 2 == 0 && !self.is_stuck.load(Ordering::SeqCst);
-        has_it.then(|| Ok(Pieces::from_iter([Bytes::copy_from_slice(&self.contents.lock().unwrap().0[at..at + len as usize])])))
+        has_it.then(|| {
+            Ok(Pieces::from_iter([Bytes::copy_from_slice(&self.contents.lock().unwrap().0[at..at + len as usize])]))
+        })
     }
 
     async fn read(&self, _: Requester, offset: u64, len: u32) -> Result<Pieces, DiskError> {
