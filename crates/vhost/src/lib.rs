@@ -17,6 +17,8 @@ mod config;
 mod control;
 mod device;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod inflight;
 mod memory;
