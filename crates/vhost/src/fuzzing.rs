@@ -44,7 +44,9 @@ fn memory_file(content: &[u8]) -> Option<File> {
 /// Runs a queue over such memory: takes requests, copies where they say, and gives them back. Gives the number of requests. What
 /// lies is a fault; nothing panics or touches memory that is not the guest's.
 pub fn run(told: Told, content: &[u8]) -> usize {
-    let Some((file, again)) = memory_file(content).and_then(|file| Some((file.try_clone().ok()?, file))) else { return 0 };
+    let Some((file, again)) = memory_file(content).and_then(|file| Some((file.try_clone().ok()?, file))) else {
+        return 0;
+    };
     let region = VhostUserMemoryRegion::new(0, MEMORY_BYTES, USER_ADDRESS, 0);
     let Ok(memory) = Memory::map(&[region], vec![file]).map(Arc::new) else { return 0 };
     let [descriptors, available, used] = told.places.map(|place| USER_ADDRESS + u64::from(place));
@@ -64,12 +66,17 @@ pub fn run(told: Told, content: &[u8]) -> usize {
             None => ring.pop(),
         };
         let Ok(Some(head)) = head else { return count };
-        let Ok(request) = ring.chain(head).and_then(|chain| Request::parse(&memory, chain, &info)) else { return count };
+        let Ok(request) = ring.chain(head).and_then(|chain| Request::parse(&memory, chain, &info)) else {
+            return count;
+        };
         let written = match &request.action {
             Action::Read { offset, into } | Action::Write { offset, from: into } => {
                 assert!(offset + total(into) <= info.size_bytes, "a range outside the disk");
                 let len = total(into).min(1 << 16);
-                assert!(copy_into(&memory, into, 0, &vec![0xA5; len as usize]).is_ok(), "memory that was checked is there");
+                assert!(
+                    copy_into(&memory, into, 0, &vec![0xA5; len as usize]).is_ok(),
+                    "memory that was checked is there"
+                );
                 len as u32
             }
             Action::Discard(ranges) | Action::WriteZeroes(ranges) => {
