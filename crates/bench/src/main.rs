@@ -1,5 +1,5 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate`.
+//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate | vhost SOCKET DEPTH MIB SECONDS PID`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ mod hits;
 mod insertion;
 mod load;
 mod simulate;
+mod vhost;
 mod write_back;
 
 use std::process::ExitCode;
@@ -27,8 +28,9 @@ fn main() -> ExitCode {
         ["cos", data, file] => cos::run(data.as_ref(), file.as_ref()),
         ["detect", image] => detect::run(image.as_ref()),
         ["simulate"] => simulate::run(),
+        ["vhost", socket, depth, mib, seconds, server] => vhost::run(socket.as_ref(), depth, mib, seconds, server),
         _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
-                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate"
+                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate | vhost SOCKET DEPTH MIB SECONDS PID"
             .into()),
     };
     match result {

@@ -14,6 +14,7 @@ mod ioctl;
 
 pub mod any;
 pub mod crashing;
+pub mod event;
 pub mod faulty;
 pub mod file;
 pub mod hdd;

@@ -67,6 +67,12 @@ pub trait Disk {
     /// What clients are told. Asked once for a connection.
     fn info(&self) -> DiskInfo;
 
+    /// Whether a write that is answered now, and not flushed, survives the end of the server's process (not that of the machine).
+    /// May change at any time.
+    fn keeps_writes(&self) -> bool {
+        false
+    }
+
     /// Like [`read`](Self::read), but only if it can be answered at once, as when the data is in RAM. `None` leads to a
     /// call of [`read`](Self::read). Must not block.
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {

@@ -6,6 +6,7 @@
 
 mod disk;
 mod error;
+mod memory;
 mod pace;
 mod requester;
 mod scatter;
@@ -13,6 +14,7 @@ mod status;
 
 pub use disk::{Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
+pub use memory::{RequestMemory, Share, Turn, TurnUnderWay};
 pub use pace::Pace;
 pub use requester::Requester;
 pub use scatter::{Scatter, Slices};

@@ -401,6 +401,10 @@ impl Disk for VolumeExport {
         }
     }
 
+    fn keeps_writes(&self) -> bool {
+        self.volume.keeps_writes()
+    }
+
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         let class = self.class_of_read(from, offset, len);
         let recording = self.recording(class);

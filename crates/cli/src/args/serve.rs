@@ -216,7 +216,8 @@ struct CacheArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address for NBD clients: unix:PATH or tcp:HOST:PORT; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    /// Address for NBD clients, unix:PATH or tcp:HOST:PORT, or for virtual machines (vhost-user-blk), vhost:PATH or vhost:FOLDER/ with
+    /// NAME.sock for each volume; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     /// The control socket for status and iostat [default: beside the NBD socket]
@@ -278,6 +279,10 @@ struct ServerArgs {
     /// How long data sent to a TCP client may stay unacknowledged; 0: the system's default [default: 2m]
     #[arg(long, value_name = "TIME")]
     tcp_user_timeout: Option<Span>,
+    /// How many microseconds a virtual machine's queue is looked at, at most, before its guest has to ask for attention: lower latency,
+    /// for a processor that is never idle; 0: not at all [default: 0]
+    #[arg(long, value_name = "MICROSECONDS")]
+    vhost_busy_poll_us: Option<u32>,
     /// Whether clients may or must use TLS [default: off]
     #[arg(long, value_enum)]
     tls: Option<TlsMode>,
@@ -458,6 +463,7 @@ impl ServerArgs {
         server.handshake_timeout = self.handshake_timeout.or(server.handshake_timeout);
         server.tcp_keepalive = self.tcp_keepalive.or(server.tcp_keepalive);
         server.tcp_user_timeout = self.tcp_user_timeout.or(server.tcp_user_timeout);
+        server.vhost_busy_poll_us = self.vhost_busy_poll_us.or(server.vhost_busy_poll_us);
         server.tls = self.tls.unwrap_or(server.tls);
         if self.no_destage_on_exit {
             server.destage_on_exit = Some(false);

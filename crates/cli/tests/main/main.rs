@@ -28,6 +28,7 @@ mod status;
 mod support;
 mod tenants;
 mod traces;
+mod virtual_machines;
 mod write_back;
 mod write_log;
 mod wrong_use;

@@ -34,6 +34,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if self.writes_back.load(Ordering::SeqCst) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
     }
 
+    /// Whether a write that is answered now, and not flushed, survives the end of the process: the origin has it, or the write log.
+    pub fn keeps_writes(&self) -> bool {
+        self.mode() == WriteMode::WriteThrough || self.cache.is_logged()
+    }
+
     /// Changes how it writes, while it is served. To write-through: ends when the origin has everything; new writes go
     /// to the origin from the beginning of the call on.
     ///

@@ -7,11 +7,10 @@ use super::{End, status};
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
 use crate::link::Receiver;
-use crate::memory::Turn;
 use crate::protocol::{Command, REQUEST_BYTES, Request};
 use crate::transport::ReadHalf;
 use bytes::Bytes;
-use nitro_frontend::Disk;
+use nitro_frontend::{Disk, Turn};
 
 /// So much of a payload must be there before there is memory for it: announced alone, it costs nothing.
 const PAYLOAD_BEGUN_BYTES: usize = 4096;

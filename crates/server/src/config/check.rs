@@ -2,7 +2,7 @@
 
 use super::cache::{FingerprintName, SHA1_REFUSED};
 use super::text::nearest;
-use super::{CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VolumeConfig};
+use super::{Address, CacheConfig, CacheStore, Config, Mode, ServerConfig, TlsMode, VhostAddress, VolumeConfig};
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -18,6 +18,8 @@ const DIRTY_PERCENT_MAX: u8 = 90;
 const REQUEST_MEMORY_MIN: u64 = 64 << 20;
 /// The slowest scan, in bytes a second: what is read at once.
 const SCAN_RATE_MIN: u64 = 64 << 10;
+/// Microseconds that a virtual machine's queue may be looked at before it is waited for.
+const BUSY_POLL_US_MAX: u32 = 10_000;
 /// Reactor threads at most.
 const THREADS_MAX: usize = 256;
 
@@ -31,6 +33,14 @@ impl Config {
             return Err(Error::new("volumes", "there is nothing to serve").or("add a section such as [volume.vm]"));
         }
         self.server.check()?;
+        let is_single = |address: &Address| matches!(address.vhost(), Some(VhostAddress::Socket(_)));
+        if self.volumes.len() > 1
+            && let Some(VhostAddress::Socket(path)) =
+                self.server.listen.iter().find(|a| is_single(a)).and_then(Address::vhost)
+        {
+            let why = format!("vhost:{} is for one volume, and there are {}", path.display(), self.volumes.len());
+            return Err(Error::new("listen", why).or("give vhost:FOLDER/, where each volume has a socket of its own"));
+        }
         for (name, cache) in &self.caches {
             cache.check().map_err(|e| e.within(format_args!("cache.{name}")))?;
         }
@@ -240,6 +250,10 @@ impl ServerConfig {
             if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
                 return Err(Error::new(format_args!("{name} = {value}"), format_args!("must be 1 to {max}")));
             }
+        }
+        if let Some(span) = self.vhost_busy_poll_us.filter(|span| *span > BUSY_POLL_US_MAX) {
+            let why = format!("must be {BUSY_POLL_US_MAX} or less");
+            return Err(Error::new(format_args!("vhost_busy_poll_us = {span}"), why).or("leave it out: 0"));
         }
         if let Some(size) = self.request_memory.filter(|size| size.0 < REQUEST_MEMORY_MIN) {
             let why = format!("must be {} or more", Size(REQUEST_MEMORY_MIN));

@@ -17,7 +17,7 @@ pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::{check_scan, check_share};
 pub use edit::{KeyPath, edited};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
-pub use server::{Address, AddressError, HttpAddress, ServerConfig, TlsMode};
+pub use server::{Address, AddressError, HttpAddress, ServerConfig, TlsMode, VhostAddress};
 pub use settings::{Effect, Kind, SETTINGS, Scope, Setting};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;

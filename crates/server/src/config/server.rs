@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Where NBD clients connect; a unix socket in the user's runtime directory if empty.
+    /// Where clients connect; a unix socket for NBD in the user's runtime directory if empty.
     #[serde(default)]
     pub listen: Vec<Address>,
     /// The control socket; beside the NBD socket if not given.
@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub tcp_keepalive: Option<Span>,
     /// How long data sent to a TCP client may stay unacknowledged, 0: as the system does; two minutes if not given.
     pub tcp_user_timeout: Option<Span>,
+    /// How many microseconds a virtual machine's queue is looked at, at most, before it is waited for; 0, not at all, if not given.
+    pub vhost_busy_poll_us: Option<u32>,
     /// Bring the origins up to date before the server ends; it does if not given.
     pub destage_on_exit: Option<bool>,
     /// A new file in which what clients ask for is recorded, without data.
@@ -123,6 +125,12 @@ impl ServerConfig {
         self.handshake_timeout.map_or(HANDSHAKE_MAX, |span| span.0)
     }
 
+    /// How long a virtual machine's queue is looked at before it is waited for.
+    #[must_use]
+    pub fn busy_poll_max(&self) -> Duration {
+        Duration::from_micros(self.vhost_busy_poll_us.unwrap_or(0).into())
+    }
+
     /// When a TCP client that is gone without a word is given up.
     #[must_use]
     pub fn tcp_limits(&self) -> TcpLimits {
@@ -147,13 +155,44 @@ pub enum TlsMode {
     Required,
 }
 
-/// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
+/// Where to listen: `unix:PATH` or `tcp:HOST:PORT` for NBD, `vhost:PATH` or `vhost:FOLDER/` for virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket's path.
     Unix(PathBuf),
     /// A host, by address or name, and a port.
     Tcp(String),
+    /// A unix socket for vhost-user-blk.
+    Vhost(VhostAddress),
+}
+
+/// Where virtual machines connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VhostAddress {
+    /// A unix socket's path; there is one volume.
+    Socket(PathBuf),
+    /// A folder in which each volume has a socket, `NAME.sock`.
+    Folder(PathBuf),
+}
+
+impl fmt::Display for VhostAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => write!(f, "vhost:{}", path.display()),
+            Self::Folder(path) => write!(f, "vhost:{}/", path.display()),
+        }
+    }
+}
+
+impl VhostAddress {
+    /// The socket of a volume.
+    #[must_use]
+    pub fn socket_of(&self, volume: &str) -> PathBuf {
+        match self {
+            Self::Socket(path) => path.clone(),
+            Self::Folder(folder) => folder.join(format!("{volume}.sock")),
+        }
+    }
 }
 
 /// Where HTTP is served: `HOST:PORT`, `tcp:HOST:PORT` or `unix:PATH`.
@@ -191,7 +230,8 @@ impl fmt::Display for AddressError {
         let Self { text, problem } = self;
         write!(
             f,
-            "{text:?} is not an address: {problem}; write unix:PATH or tcp:HOST:PORT, such as tcp:127.0.0.1:10809"
+            "{text:?} is not an address: {problem}; write unix:PATH or tcp:HOST:PORT, such as tcp:127.0.0.1:10809, \
+             or vhost:PATH or vhost:FOLDER/ for virtual machines"
         )
     }
 }
@@ -212,26 +252,42 @@ impl FromStr for Address {
                 }
                 _ => Err(refuse("it has no host or no valid port")),
             },
-            _ => Err(refuse("it begins with neither unix: nor tcp:")),
+            Some(("vhost", "")) => Err(refuse("the path is missing")),
+            Some(("vhost", path)) => Ok(Self::Vhost(match path.strip_suffix('/') {
+                Some("") => VhostAddress::Folder(PathBuf::from("/")),
+                Some(folder) => VhostAddress::Folder(PathBuf::from(folder)),
+                None => VhostAddress::Socket(PathBuf::from(path)),
+            })),
+            _ => Err(refuse("it begins with neither unix:, tcp: nor vhost:")),
         }
     }
 }
 
 impl Address {
-    /// Looks a host's name up, which may take the system's resolver some time.
+    /// Where NBD clients connect; `None`: it is for others. Looks a host's name up, which may take the system's resolver some time.
     ///
     /// # Errors
     /// Where the name is unknown.
-    pub fn resolve(&self) -> Result<ListenAddress, Error> {
+    pub fn resolve(&self) -> Result<Option<ListenAddress>, Error> {
         let host_port = match self {
-            Self::Unix(path) => return Ok(ListenAddress::Unix(path.clone())),
+            Self::Unix(path) => return Ok(Some(ListenAddress::Unix(path.clone()))),
             Self::Tcp(host_port) => host_port,
+            Self::Vhost(_) => return Ok(None),
         };
         let unknown = |why: &dyn fmt::Display| {
             Error::new(format_args!("socket tcp:{host_port}"), why).or("give an IP address of this machine")
         };
         let mut found = host_port.to_socket_addrs().map_err(|e| unknown(&e))?;
-        found.next().map(ListenAddress::Tcp).ok_or_else(|| unknown(&"the host has no address"))
+        found.next().map(|found| Some(ListenAddress::Tcp(found))).ok_or_else(|| unknown(&"the host has no address"))
+    }
+
+    /// Where virtual machines connect; `None`: it is for others.
+    #[must_use]
+    pub fn vhost(&self) -> Option<&VhostAddress> {
+        match self {
+            Self::Vhost(address) => Some(address),
+            Self::Unix(_) | Self::Tcp(_) => None,
+        }
     }
 }
 

@@ -32,8 +32,8 @@ pub struct Connections {
     handshake_max_ms: AtomicU64,
     open: Arc<Count>,
     members: Arc<Mutex<Members>>,
-    stop: Latch,
-    cut: Latch,
+    pub(super) stop: Latch,
+    pub(super) cut: Latch,
     /// Those that were dropped.
     dropped: Repeats,
 }
@@ -121,12 +121,12 @@ pub(super) struct Admission {
     open: Arc<Count>,
     members: Arc<Mutex<Members>>,
     number: u64,
-    dismissed: Arc<Latch>,
+    pub(super) dismissed: Arc<Latch>,
 }
 
 impl Admission {
     /// The client has chosen an export: from now on it keeps its place.
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         if let Some(member) = self.members.lock().all.iter_mut().find(|member| member.number == self.number) {
             member.has_begun = true;
         }
@@ -173,7 +173,7 @@ impl Connections {
         self.handshake_max_ms.store(handshake_ms, Ordering::Relaxed);
     }
 
-    fn handshake_max(&self) -> Duration {
+    pub(super) fn handshake_max(&self) -> Duration {
         Duration::from_millis(self.handshake_max_ms.load(Ordering::Relaxed))
     }
 
@@ -204,7 +204,7 @@ impl Connections {
         Ok(Admission { open: Arc::clone(&self.open), members: Arc::clone(&self.members), number, dismissed })
     }
 
-    fn log_cut(&self, peer: &str, why: impl Display) {
+    pub(super) fn log_cut(&self, peer: &str, why: impl Display) {
         if let Some(left_out) = self.dropped.next() {
             tracing::info!(peer, "a client was dropped: {why}{left_out}");
         }

@@ -33,6 +33,7 @@ mod shutdown;
 mod signature;
 mod sockets;
 mod store;
+mod vhost;
 mod volumes;
 mod witness;
 mod workers;
@@ -112,7 +113,7 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
             }
             Either::Right((prepared, _)) => prepared?,
         };
-        let sockets = Sockets::bind(&places, config.server.tcp_limits())?;
+        let sockets = Sockets::bind(&places, config.volumes.keys().map(String::as_str), config.server.tcp_limits())?;
         let caches: Vec<_> = prepared.caches.values().map(|entry| entry.uuid).collect();
         let workers = CacheWorkers::start(&prepared.caches)?;
         let served = serve_all(&config, in_force, prepared, sockets, tls, (signals, errand)).await;
@@ -165,19 +166,20 @@ async fn serve_all(
     let request_bytes = config.server.request_memory_bytes();
     let memory = Arc::new(RequestMemory::new(request_bytes, config.server.connections_max()));
     spawn_local(tick(Arc::clone(&memory)));
-    let addresses = sockets.addresses();
+    let (addresses, vhost) = (sockets.addresses(), sockets.vhost_addresses());
     let needs_tls = matches!(tls, TlsPolicy::Required(_));
     sockets::warn_of(&addresses, needs_tls);
     let options = ServerOptions { memory, tls, ..ServerOptions::default() };
     let threads = config.server.threads.unwrap_or_else(default_threads);
     let connections_max = config.server.connections_max();
     let limits = need::Limits { threads, connections: connections_max, request_bytes, http: sockets.http.is_some() };
-    let mut served = Served::new(prepared.caches, volumes, (addresses, needs_tls), connections, limits, recorder)?;
+    let addresses = (addresses, needs_tls);
+    let mut served = Served::new(prepared.caches, volumes, addresses, vhost, connections, limits, recorder)?;
     served.in_force = in_force;
     served.destage_on_exit = AtomicBool::new(config.server.destage_on_exit.unwrap_or(true));
     let served = Arc::new(served);
     need::announce(&served);
-    let reactors = Reactors::start(&served, options, threads)?;
+    let reactors = Reactors::start(&served, options, config.server.busy_poll_max(), threads)?;
     let http = sockets.http.as_ref().map(|listener| Http::start(listener.address(), &served)).transpose()?;
     accept(&served, (&sockets, &reactors, http.as_ref()), (signals, errand)).await?;
     notify::stopping();

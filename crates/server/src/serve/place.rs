@@ -1,6 +1,6 @@
 //! Where sockets are.
 
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, VhostAddress};
 use crate::files::private_folder;
 use nitro_console::error::Error;
 use nitro_device::net::{Access, ListenAddress};
@@ -15,6 +15,8 @@ pub const CONTROL_SUFFIX: &str = ".control";
 #[derive(Debug)]
 pub struct Places {
     pub listen: Vec<ListenAddress>,
+    /// Where virtual machines connect.
+    pub vhost: Vec<VhostAddress>,
     pub control: PathBuf,
     /// Who may connect there, if it is a unix socket; and to the control socket.
     pub listen_access: Access,
@@ -66,16 +68,24 @@ impl Places {
         }
         let listen: Vec<_> = match server.listen.is_empty() {
             true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
-            false => server.listen.iter().map(Address::resolve).collect::<Result<_, _>>()?,
+            false => {
+                server.listen.iter().filter_map(|address| address.resolve().transpose()).collect::<Result<_, _>>()?
+            }
         };
         let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
-        let http = server.http.as_ref().map(|address| address.0.resolve()).transpose()?;
+        let http = server.http.as_ref().map(|address| address.0.resolve()).transpose()?.flatten();
+        let vhost: Vec<_> = server.listen.iter().filter_map(Address::vhost).cloned().collect();
+        for address in &vhost {
+            for volume in config.volumes.keys() {
+                check_socket_path(&address.socket_of(volume))?;
+            }
+        }
         for path in listen.iter().chain(&http).filter_map(socket_path).chain([control.as_path()]) {
             check_socket_path(path)?;
         }
         let (listen_access, control_access) = (server.socket_access()?, server.control_access()?);
         let http_access = server.http_access()?;
-        Ok(Self { listen, control, listen_access, control_access, http, http_access })
+        Ok(Self { listen, vhost, control, listen_access, control_access, http, http_access })
     }
 }
 

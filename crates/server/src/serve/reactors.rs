@@ -3,32 +3,26 @@
 use super::Served;
 use super::connections::{self, Admission, sleep};
 use super::notify;
+use super::vhost;
 use super::workers::ended;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_channel::oneshot;
-use futures_util::StreamExt;
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, LocalBoxFuture, join_all, select};
+use futures_util::{FutureExt, StreamExt};
 use nitro_console::error::Error;
 use nitro_device::net::Accepted;
-use nitro_device::{ReactorThread, spawn_local, spawn_thread};
+use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
 use nitro_nbd::ServerOptions;
+use nitro_vhost::{Host, Incarnation, LocalTask};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-/// What a thread is given to do.
-enum Task {
-    Serve(Assigned),
-    /// Say that it is alive.
-    Answer(oneshot::Sender<()>),
-}
-
-/// A client on its way to its thread.
-struct Assigned {
-    client: Accepted,
-    admission: Admission,
-    guard: ClientGuard,
-}
+/// A task on its way to its thread.
+type Job = Box<dyn FnOnce(Arc<Served>, Arc<ServerOptions>) -> LocalBoxFuture<'static, ()> + Send>;
 
 /// One of a thread's clients; counted until dropped.
 struct ClientGuard(Arc<AtomicUsize>);
@@ -39,45 +33,85 @@ impl Drop for ClientGuard {
     }
 }
 
-/// A thread that serves clients.
-struct Server {
-    thread: ReactorThread<()>,
+/// Where a thread that serves clients takes its tasks from.
+#[derive(Debug)]
+struct Desk {
     clients: Arc<AtomicUsize>,
-    assign: UnboundedSender<Task>,
+    assign: UnboundedSender<Job>,
 }
 
-impl Server {
+impl Desk {
     /// Has the thread answer, if it still runs.
     fn ask(&self) -> Option<oneshot::Receiver<()>> {
         let (answer, answered) = oneshot::channel();
-        self.assign.unbounded_send(Task::Answer(answer)).ok().map(|()| answered)
+        let answering = async {
+            // Who asked may have given up.
+            let _ = answer.send(());
+        };
+        self.assign.unbounded_send(Box::new(move |_, _| answering.boxed_local())).ok().map(|()| answered)
     }
 }
 
 /// All of them.
 pub(super) struct Reactors {
-    servers: Vec<Server>,
+    threads: Vec<ReactorThread<()>>,
+    desks: Arc<Vec<Desk>>,
+    busy_poll_max: Duration,
+    incarnation: Incarnation,
 }
 
 impl Reactors {
-    pub(super) fn start(served: &Arc<Served>, options: ServerOptions, threads: usize) -> Result<Self, Error> {
+    /// `busy_poll_max`: how long a virtual machine's queue is looked at before it is waited for.
+    pub(super) fn start(
+        served: &Arc<Served>,
+        options: ServerOptions,
+        busy_poll_max: Duration,
+        threads: usize,
+    ) -> Result<Self, Error> {
         let fail = |e: nitro_device::Error| Error::with_sources("threads", &e).or("use fewer with --threads");
         let options = Arc::new(options);
         let servers = (0..threads)
             .map(|index| start_server(index, served, &options))
             .collect::<Result<Vec<_>, _>>()
             .map_err(fail)?;
-        Ok(Self { servers })
+        let (threads, desks): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
+        Ok(Self { threads, desks: Arc::new(desks), busy_poll_max, incarnation: Incarnation::new() })
     }
 
-    /// Hands a client to the thread that has the fewest.
+    /// Hands an NBD client to the thread that has the fewest.
     pub(super) fn assign(&self, client: Accepted, admission: Admission) {
-        let Some(server) = self.servers.iter().min_by_key(|server| server.clients.load(Ordering::Relaxed)) else {
-            return;
-        };
-        server.clients.fetch_add(1, Ordering::Relaxed);
-        let guard = ClientGuard(Arc::clone(&server.clients));
-        if server.assign.unbounded_send(Task::Serve(Assigned { client, admission, guard })).is_err() {
+        self.hand_over(|_, guard| {
+            Box::new(move |served, options| {
+                let serving = async move {
+                    connections::serve(client, &admission, &served, &options).await;
+                    drop((admission, guard));
+                };
+                serving.boxed_local()
+            })
+        });
+    }
+
+    /// Hands a virtual machine, which uses the volume `name`, to the thread that has the fewest. Its queues begin there.
+    pub(super) fn assign_vhost(&self, client: Accepted, admission: Admission, name: String) {
+        self.hand_over(|first, guard| {
+            let host = QueueHost { desks: Arc::downgrade(&self.desks), first };
+            let settings = vhost::Settings { busy_poll_max: self.busy_poll_max, incarnation: self.incarnation };
+            Box::new(move |served, options| {
+                let serving = async move {
+                    vhost::serve(client, admission, &served, &options, &host, name, settings).await;
+                    drop(guard);
+                };
+                serving.boxed_local()
+            })
+        });
+    }
+
+    fn hand_over(&self, job: impl FnOnce(usize, ClientGuard) -> Job) {
+        let clients = |(_, desk): &(usize, &Desk)| desk.clients.load(Ordering::Relaxed);
+        let Some((index, desk)) = self.desks.iter().enumerate().min_by_key(clients) else { return };
+        desk.clients.fetch_add(1, Ordering::Relaxed);
+        let guard = ClientGuard(Arc::clone(&desk.clients));
+        if desk.assign.unbounded_send(job(index, guard)).is_err() {
             tracing::error!("a reactor thread has ended; a client is turned away");
         }
     }
@@ -86,8 +120,8 @@ impl Reactors {
     pub(super) async fn watch(&self) {
         let Some(every) = notify::watchdog_every() else { return };
         loop {
-            let asked: Vec<_> = self.servers.iter().filter_map(Server::ask).collect();
-            let (asked_all, answers) = (asked.len() == self.servers.len(), join_all(asked));
+            let asked: Vec<_> = self.desks.iter().filter_map(Desk::ask).collect();
+            let (asked_all, answers) = (asked.len() == self.desks.len(), join_all(asked));
             match select(pin!(answers), pin!(sleep(every))).await {
                 Either::Left((answers, _)) if asked_all && answers.iter().all(Result::is_ok) => notify::alive(),
                 _ => tracing::error!("not all threads that serve clients answer: systemd is not told that all is well"),
@@ -98,10 +132,31 @@ impl Reactors {
 
     /// Waits for all threads; their clients have left.
     pub(super) fn join(self) -> Result<(), Error> {
-        self.servers.into_iter().try_for_each(|server| {
-            drop(server.assign);
-            ended(server.thread)
-        })
+        drop(self.desks);
+        self.threads.into_iter().try_for_each(ended)
+    }
+}
+
+/// Runs the queues of a virtual machine on the threads that serve clients, from the first of them on.
+#[derive(Debug, Clone)]
+pub(super) struct QueueHost {
+    desks: Weak<Vec<Desk>>,
+    first: usize,
+}
+
+impl Host for QueueHost {
+    fn spawn(&self, queue: usize, task: LocalTask) -> bool {
+        let Some(desks) = self.desks.upgrade().filter(|desks| !desks.is_empty()) else { return false };
+        let desk = &desks[(self.first + queue) % desks.len()];
+        desk.assign.unbounded_send(Box::new(move |_, _| task())).is_ok()
+    }
+
+    fn wait(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
+        event::wait(counter)
+    }
+
+    fn ring(&self, counter: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>> {
+        event::ring(counter)
     }
 }
 
@@ -109,25 +164,13 @@ fn start_server(
     index: usize,
     served: &Arc<Served>,
     options: &Arc<ServerOptions>,
-) -> Result<Server, nitro_device::Error> {
-    let (assign, mut assigned) = unbounded::<Task>();
+) -> Result<(ReactorThread<()>, Desk), nitro_device::Error> {
+    let (assign, mut assigned) = unbounded::<Job>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
-        while let Some(task) = assigned.next().await {
-            let Assigned { client, admission, guard } = match task {
-                Task::Serve(assigned) => assigned,
-                Task::Answer(answer) => {
-                    // Nobody may be waiting any more.
-                    let _ = answer.send(());
-                    continue;
-                }
-            };
-            let (served, options) = (Arc::clone(&served), Arc::clone(&options));
-            spawn_local(async move {
-                connections::serve(client, &admission, &served, &options).await;
-                drop((admission, guard));
-            });
+        while let Some(job) = assigned.next().await {
+            spawn_local(job(Arc::clone(&served), Arc::clone(&options)));
         }
     })?;
-    Ok(Server { thread, clients: Arc::default(), assign })
+    Ok((thread, Desk { clients: Arc::default(), assign }))
 }

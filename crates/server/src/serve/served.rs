@@ -5,9 +5,12 @@ use super::in_force::InForce;
 use super::need::Limits;
 use super::open::Caches;
 use super::sockets::uri;
+use super::vhost::vhost_uri;
 use super::workers::VolumeWorkers;
+use crate::config::VhostAddress;
 use crate::export::VolumeExport;
 use crate::record::Recorder;
+use event_listener::Event;
 use nitro_console::error::Error;
 use nitro_device::net::ListenAddress;
 use parking_lot::RwLock;
@@ -24,6 +27,9 @@ pub struct Served {
     /// What bounds its RAM.
     pub(super) limits: Limits,
     addresses: Vec<ListenAddress>,
+    vhost: Vec<VhostAddress>,
+    /// A volume came.
+    pub(super) grown: Event,
     /// Whether clients must use TLS.
     needs_tls: bool,
     pub(super) workers: VolumeWorkers,
@@ -40,6 +46,7 @@ impl Served {
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
         (addresses, needs_tls): (Vec<ListenAddress>, bool),
+        vhost: Vec<VhostAddress>,
         connections: Connections,
         limits: Limits,
         recorder: Option<Recorder>,
@@ -52,6 +59,8 @@ impl Served {
             connections,
             limits,
             addresses,
+            vhost,
+            grown: Event::new(),
             needs_tls,
             workers,
             recorder,
@@ -71,6 +80,7 @@ impl Served {
         }
         self.workers.tend(&export);
         self.volumes.write().push(export);
+        self.grown.notify(usize::MAX);
     }
 
     /// A volume by its name.
@@ -83,15 +93,18 @@ impl Served {
         self.volumes.read().clone()
     }
 
-    /// One NBD URI for each address and export.
+    /// One NBD URI for each address and export, and `vhost:PATH` for each socket of virtual machines.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
         let of = |address| volumes.iter().map(move |export| uri(address, &export.name, self.needs_tls));
-        self.addresses.iter().flat_map(of).collect()
+        let vhost = |address| volumes.iter().map(move |export| vhost_uri(address, &export.name));
+        self.addresses.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).collect()
     }
 
-    /// The NBD URIs of one export.
+    /// Where one export is served. A socket for a single volume is that of the first.
     pub fn uris_of(&self, name: &str) -> Vec<String> {
-        self.addresses.iter().map(|address| uri(address, name, self.needs_tls)).collect()
+        let folders = self.vhost.iter().filter(|address| matches!(address, VhostAddress::Folder(_)));
+        let vhost = folders.map(|address| vhost_uri(address, name));
+        self.addresses.iter().map(|address| uri(address, name, self.needs_tls)).chain(vhost).collect()
     }
 }

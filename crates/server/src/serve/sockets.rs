@@ -2,13 +2,16 @@
 
 use super::Served;
 use super::activation::Activated;
+use super::connections::Admission;
 use super::place::Places;
 use super::reactors::Reactors;
-use futures_util::future::join_all;
+use super::vhost::VhostSockets;
+use crate::config::VhostAddress;
+use futures_util::future::{join, join_all};
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
-use nitro_device::net::{Access, ListenAddress, Listener, TcpLimits};
+use nitro_device::net::{Accepted, Access, ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -18,12 +21,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
     nbd: Vec<Listener>,
+    vhost: VhostSockets,
     pub(super) control: Listener,
     pub(super) http: Option<Listener>,
 }
 
 impl Sockets {
-    pub(super) fn bind(places: &Places, tcp: TcpLimits) -> Result<Self, Error> {
+    pub(super) fn bind<'a>(
+        places: &Places,
+        volumes: impl Iterator<Item = &'a str>,
+        tcp: TcpLimits,
+    ) -> Result<Self, Error> {
         let Activated { nbd: passed, control: passed_control } = Activated::take()?;
         let listen = |address| bind(address, places.listen_access).map(|listener| listener.with_tcp(tcp));
         let nbd = match passed.is_empty() {
@@ -31,12 +39,13 @@ impl Sockets {
             // What the unit says is what the service's administrator wants.
             false => passed.into_iter().map(|listener| listener.with_tcp(tcp)).collect(),
         };
+        let vhost = VhostSockets::bind(places, volumes)?;
         let control = match passed_control {
             Some(control) => control,
             None => bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?,
         };
         let http = places.http.as_ref().map(|address| bind(address, places.http_access)).transpose()?;
-        Ok(Self { nbd, control, http: http.map(|listener| listener.with_tcp(tcp)) })
+        Ok(Self { nbd, vhost, control, http: http.map(|listener| listener.with_tcp(tcp)) })
     }
 
     /// Where NBD clients connect.
@@ -44,23 +53,31 @@ impl Sockets {
         self.nbd.iter().map(|listener| listener.address().clone()).collect()
     }
 
-    /// Hands clients to the reactors, for as long as it is polled.
-    pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
-        join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors))).await;
+    /// Where virtual machines connect.
+    pub(super) fn vhost_addresses(&self) -> Vec<VhostAddress> {
+        self.vhost.addresses.clone()
     }
 
-    /// Lets no further NBD clients in; the control socket stays.
+    /// Hands clients to the reactors, for as long as it is polled.
+    pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
+        let nbd = join_all(self.nbd.iter().map(|listener| accept(listener, served, |c, a| reactors.assign(c, a))));
+        join(nbd, self.vhost.accept(served, reactors)).await;
+    }
+
+    /// Lets no further clients in; the control socket stays.
     pub(super) fn close(&mut self) {
         self.nbd.clear();
+        self.vhost.close();
     }
 }
 
-async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
+/// Hands the clients of a listener to a thread, by `assign`.
+pub(super) async fn accept(listener: &Listener, served: &Served, assign: impl Fn(Accepted, Admission)) {
     let refused = Repeats::default();
     loop {
         match listener.accept().await {
             Ok(client) => match served.connections.admit(client.peer_identity()) {
-                Ok(admission) => reactors.assign(client, admission),
+                Ok(admission) => assign(client, admission),
                 Err(reason) => {
                     if let Some(left_out) = refused.next() {
                         tracing::warn!(peer = client.peer(), "refused a client: {reason}{left_out}");
@@ -75,7 +92,7 @@ async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
     }
 }
 
-fn bind(address: &ListenAddress, access: Access) -> Result<Listener, Error> {
+pub(super) fn bind(address: &ListenAddress, access: Access) -> Result<Listener, Error> {
     let listener = Listener::bind(address).map_err(|e| {
         let way_out = match e.kind {
             ErrorKind::InUse => "another server answers there: stop it, or use another address",

@@ -139,16 +139,19 @@ impl State {
 
 /// What a client is waited for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// It is to send a payload.
     Payload,
     /// It is to take replies.
     Replies,
 }
 
-/// One connection's part.
-pub(crate) struct Share {
+/// One connection's part. Of its methods only one may wait at a time.
+#[derive(Debug)]
+pub struct Share {
     memory: Arc<RequestMemory>,
+    /// Bytes that are set aside for it.
+    own_bytes: u64,
     slot: Arc<Slot>,
     /// Bytes that its requests have.
     used: Cell<u64>,
@@ -157,7 +160,19 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    pub(crate) fn new(memory: &Arc<RequestMemory>) -> Self {
+    /// The part of a connection: it has bytes of its own.
+    #[must_use]
+    pub fn new(memory: &Arc<RequestMemory>) -> Self {
+        Self::with_own(memory, memory.own_bytes)
+    }
+
+    /// A further part of a connection that has one already: all of its bytes come out of what all share.
+    #[must_use]
+    pub fn further(memory: &Arc<RequestMemory>) -> Self {
+        Self::with_own(memory, 0)
+    }
+
+    fn with_own(memory: &Arc<RequestMemory>, own_bytes: u64) -> Self {
         let slot = Arc::new(Slot {
             waker: AtomicWaker::new(),
             granted: AtomicU64::new(0),
@@ -166,24 +181,24 @@ impl Share {
             overdue: AtomicBool::new(false),
         });
         memory.state.lock().connections.push(Arc::clone(&slot));
-        Self { memory: Arc::clone(memory), slot, used: Cell::new(0), held: Cell::new(0) }
+        Self { memory: Arc::clone(memory), own_bytes, slot, used: Cell::new(0), held: Cell::new(0) }
     }
 
     /// Waits until there are `bytes` for a request.
-    pub(crate) async fn take(&self, bytes: u64) {
+    pub async fn take(&self, bytes: u64) {
         let mut claim = Claim { share: self, is_waiting: false };
         poll_fn(|context| claim.poll(bytes, context)).await;
         self.used.set(self.used.get() + bytes);
     }
 
     /// A request has no use for `bytes` any more.
-    pub(crate) fn give(&self, bytes: u64) {
+    pub fn give(&self, bytes: u64) {
         self.used.set(self.used.get() - bytes);
         self.settle();
     }
 
     /// Begins a turn of the client, over `bytes`, that lasts until what it returns is dropped.
-    pub(crate) fn turn(&self, turn: Turn, bytes: u64) -> TurnUnderWay<'_> {
+    pub fn turn(&self, turn: Turn, bytes: u64) -> TurnUnderWay<'_> {
         let until = self.memory.now.load(Ordering::Relaxed) + TURN_TICKS + bytes / TURN_BYTES_A_TICK;
         let turn = &self.slot.turns[turn as usize];
         turn.store(until, Ordering::Relaxed);
@@ -191,7 +206,8 @@ impl Share {
     }
 
     /// Whether others waited too long for what this client holds. Else it is told when they have.
-    pub(crate) fn is_overdue(&self, context: &Context<'_>) -> bool {
+    #[must_use]
+    pub fn is_overdue(&self, context: &Context<'_>) -> bool {
         if self.held.get() == 0 {
             return false;
         }
@@ -203,7 +219,7 @@ impl Share {
     fn short(&self, bytes: u64) -> u64 {
         let wanted = self.used.get() + bytes;
         // What is shared is enough for one request, whatever is configured.
-        wanted.saturating_sub(self.memory.own_bytes + self.held.get()).min(self.memory.shared_bytes)
+        wanted.saturating_sub(self.own_bytes + self.held.get()).min(self.memory.shared_bytes)
     }
 
     fn hold(&self, more: u64) {
@@ -217,7 +233,7 @@ impl Share {
 
     /// Gives back what is held without use.
     fn settle(&self) {
-        let needed = self.used.get().saturating_sub(self.memory.own_bytes);
+        let needed = self.used.get().saturating_sub(self.own_bytes);
         let spare = self.held.get().saturating_sub(needed);
         if spare > 0 {
             self.set_held(self.held.get() - spare);
@@ -280,7 +296,8 @@ impl Drop for Claim<'_> {
 }
 
 /// A turn of a client; over when dropped.
-pub(crate) struct TurnUnderWay<'a>(&'a AtomicU64);
+#[derive(Debug)]
+pub struct TurnUnderWay<'a>(&'a AtomicU64);
 
 impl Drop for TurnUnderWay<'_> {
     fn drop(&mut self) {

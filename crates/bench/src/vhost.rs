@@ -1,0 +1,57 @@
+//! Random reads of 4 KiB from a vhost-user-blk device, of any server: what a virtual machine asks, without one.
+
+use crate::load::{Failure, Rng, cpu_time};
+use nitro_vhost_client::{Client, Kind, Setup};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const READ_BYTES: u32 = 4096;
+const SECTORS: u64 = READ_BYTES as u64 / 512;
+/// Nanoseconds of a tick of `/proc/PID/stat` (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
+const TICK: Duration = Duration::from_millis(10);
+
+/// Reads at a depth, from the first `span_mib` MiB, for so many seconds; also tells the processor time of the server's process.
+pub fn run(socket: &Path, depth: &str, span_mib: &str, seconds: &str, server: &str) -> Result<(), Failure> {
+    let (depth, span_mib, seconds) = (depth.parse::<u16>()?, span_mib.parse::<u64>()?, seconds.parse::<u64>()?);
+    let mut client = Client::connect(socket, Setup { depth, data_bytes: READ_BYTES, ..Setup::default() })?;
+    let blocks = (span_mib << 20).min(client.size_bytes()?) / u64::from(READ_BYTES);
+    let queue = client.queues.first_mut().ok_or("no queue")?;
+    let mut rng = Rng(42);
+    let (server_before, cpu, begun) = (processor_time(server)?, cpu_time(), Instant::now());
+    for slot in 0..depth {
+        queue.submit(slot, Kind::Read, rng.below(blocks) * SECTORS, READ_BYTES)?;
+    }
+    queue.kick()?;
+    let mut reads = 0_u64;
+    while begun.elapsed() < Duration::from_secs(seconds) {
+        let mut next = Some(queue.wait()?);
+        while let Some(done) = next {
+            if done.status != 0 {
+                return Err("a read failed".into());
+            }
+            reads += 1;
+            queue.submit(done.slot, Kind::Read, rng.below(blocks) * SECTORS, READ_BYTES)?;
+            next = queue.take()?;
+        }
+        queue.kick()?;
+    }
+    let elapsed = begun.elapsed().as_secs_f64();
+    println!(
+        "iops={:.0} us={:.1} client_cpu={:.2} server_cpu={:.2} server_us_a_read={:.2}",
+        reads as f64 / elapsed,
+        f64::from(depth) * elapsed * 1e6 / reads as f64,
+        (cpu_time() - cpu).as_secs_f64() / elapsed,
+        (processor_time(server)? - server_before).as_secs_f64() / elapsed,
+        (processor_time(server)? - server_before).as_secs_f64() * 1e6 / reads as f64,
+    );
+    Ok(())
+}
+
+/// User and system time of a process (proc(5): fields 14 and 15, counted from after the name in brackets).
+fn processor_time(process: &str) -> Result<Duration, Failure> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let fields: Vec<&str> = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).ok_or("too few fields")?.parse::<u32>().map_err(Failure::from);
+    Ok(TICK * (ticks(11)? + ticks(12)?))
+}

@@ -1,0 +1,94 @@
+//! vhost-user-blk: the whole server, and a driver that outlives it.
+
+use crate::support::{Place, noise};
+use nitro_vhost_client::{Client, Kind, Setup};
+use rustix::process::Signal;
+
+const AGAIN: &str = "--origin vm.img --cache cache.img --listen vhost:vm.blk";
+
+fn connect(place: &Place) -> Client {
+    Client::connect(&place.path("vm.blk"), Setup { queues: 2, ..Setup::default() }).unwrap()
+}
+
+fn write(client: &mut Client, queue: usize, sector: u64, data: &[u8]) -> u8 {
+    client.queues[queue].run(Kind::Write, sector, data, 0).unwrap().0
+}
+
+fn read(client: &mut Client, queue: usize, sector: u64, len: usize) -> (u8, Vec<u8>) {
+    client.queues[queue].run(Kind::Read, sector, &[], len as u32).unwrap()
+}
+
+#[test]
+fn a_guest_in_write_through_goes_on_after_kill_9() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let server = place.serve(&format!("{AGAIN} --cache-size 64M"));
+    let (mut client, data) = (connect(&place), noise(3, 64 << 10));
+    assert_eq!(client.size_bytes().unwrap(), 16 << 20);
+    assert_eq!(write(&mut client, 0, 128, &data), 0);
+    assert!(read(&mut client, 1, 128, data.len()) == (0, data.clone()));
+    server.kill();
+    // These are in flight while there is no server.
+    client.queues[0].fill(5, &data[..4096]).unwrap();
+    client.queues[0].submit(5, Kind::Write, 4096, 4096).unwrap();
+    let server = place.serve(AGAIN);
+    client.reconnect(&place.path("vm.blk")).unwrap();
+    client.queues[0].kick().unwrap();
+    assert_eq!(client.queues[0].wait().unwrap().status, 0);
+    assert!(read(&mut client, 0, 128, data.len()) == (0, data.clone()));
+    assert!(read(&mut client, 1, 4096, 4096) == (0, data[..4096].to_vec()));
+    assert_eq!(client.queues[1].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
+    assert!(server.stop().0.success());
+}
+
+#[test]
+fn a_guest_in_write_back_fails_after_kill_9_unless_it_has_flushed() {
+    let place = Place::new();
+    place.file("vm.img", 16 << 20);
+    let write_back = format!("{AGAIN} --mode write-back --dirty-age 1h");
+    let server = place.serve(&format!("{write_back} --cache-size 64M"));
+    let (mut client, data) = (connect(&place), noise(4, 64 << 10));
+    assert_eq!(write(&mut client, 0, 0, &data), 0);
+    assert_eq!(client.queues[1].run(Kind::Flush, 0, &[], 0).unwrap().0, 0);
+    server.kill();
+    let server = place.serve(&write_back);
+    client.reconnect(&place.path("vm.blk")).unwrap();
+    assert!(read(&mut client, 0, 0, data.len()) == (0, data.clone()));
+    assert_eq!(write(&mut client, 0, 256, &data[..4096]), 0);
+    server.kill();
+    let server = place.serve(&write_back);
+    client.reconnect(&place.path("vm.blk")).unwrap();
+    assert_eq!(client.queues[1].run(Kind::Flush, 0, &[], 0).unwrap().0, 1);
+    assert_eq!(read(&mut client, 0, 0, 512).0, 1);
+    client.reset().unwrap();
+    assert!(read(&mut client, 0, 0, data.len()) == (0, data.clone()));
+    // An end in order loses nothing.
+    assert_eq!(write(&mut client, 1, 512, &data[..4096]), 0);
+    server.signal(Signal::TERM);
+    assert!(server.stop().0.success());
+    let _server = place.serve(&write_back);
+    client.reconnect(&place.path("vm.blk")).unwrap();
+    assert!(read(&mut client, 0, 512, 4096) == (0, data[..4096].to_vec()));
+}
+
+#[test]
+fn each_volume_has_a_socket_in_a_folder() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("blk")).unwrap();
+    let config = "[server]\nlisten = [\"vhost:blk/\"]\n[cache.fast]\npath = \"cache.img\"\nsize = \"64M\"\n\
+                  [volume.one]\norigin = \"one.img\"\n[volume.two]\norigin = \"two.img\"\n";
+    place.file("one.img", 1 << 20);
+    place.file("two.img", 2 << 20);
+    place.write("nitro.toml", config);
+    let server = place.serve("--config nitro.toml");
+    for (name, mib) in [("one", 1), ("two", 2)] {
+        let mut client = Client::connect(&place.path(&format!("blk/{name}.sock")), Setup::default()).unwrap();
+        assert_eq!(client.size_bytes().unwrap(), mib << 20);
+        let mut id = name.as_bytes().to_vec();
+        id.resize(20, 0);
+        assert_eq!(client.queues[0].run(Kind::Identify, 0, &[], 20).unwrap(), (0, id));
+    }
+    assert!(server.stop().0.success());
+    place.write("nitro.toml", config.replace("blk/", "vm.blk"));
+    assert!(place.failure("serve --config nitro.toml", 1).contains("vhost:FOLDER/"));
+}

@@ -1,0 +1,179 @@
+//! Virtual machines: their sockets, and one of them from its beginning to its end.
+
+use super::Served;
+use super::connections::{Admission, sleep};
+use super::place::Places;
+use super::reactors::{QueueHost, Reactors};
+use super::sockets::{accept, bind};
+use crate::config::VhostAddress;
+use crate::export::ExportList;
+use futures_channel::oneshot;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use nitro_console::error::Error;
+use nitro_device::net::{Accepted, Access, ListenAddress, Listener};
+use nitro_frontend::Disks;
+use nitro_nbd::ServerOptions;
+use nitro_vhost::{Control, Incarnation, Options, VhostError, converse};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Stack of a thread that answers a virtual machine's control messages.
+const STACK_BYTES: usize = 256 << 10;
+
+/// The sockets of virtual machines.
+pub(super) struct VhostSockets {
+    pub(super) addresses: Vec<VhostAddress>,
+    access: Access,
+    /// Those that there were from the beginning, with the names of their volumes.
+    first: Vec<(String, Listener)>,
+}
+
+impl VhostSockets {
+    pub(super) fn bind<'a>(places: &Places, volumes: impl Iterator<Item = &'a str>) -> Result<Self, Error> {
+        let access = places.listen_access;
+        let volumes: Vec<_> = volumes.collect();
+        let each = places.vhost.iter().flat_map(|address| volumes.iter().map(move |volume| (address, *volume)));
+        let listen = |(address, volume): (&VhostAddress, &str)| {
+            let socket = ListenAddress::Unix(address.socket_of(volume));
+            Ok((volume.to_owned(), bind(&socket, access)?))
+        };
+        let first = each.map(listen).collect::<Result<_, Error>>()?;
+        Ok(Self { addresses: places.vhost.clone(), access, first })
+    }
+
+    /// Hands virtual machines to the reactors, for as long as it is polled. Volumes that come later get sockets in the folders.
+    pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
+        let assign = |name: &str| {
+            let name = name.to_owned();
+            move |client, admission| reactors.assign_vhost(client, admission, name.clone())
+        };
+        let mut known: BTreeSet<_> = self.first.iter().map(|(name, _)| name.clone()).collect();
+        let mut accepting = FuturesUnordered::new();
+        for (name, listener) in &self.first {
+            accepting.push(Either::Left(accept(listener, served, assign(name))));
+        }
+        let folders = || self.addresses.iter().filter(|address| matches!(address, VhostAddress::Folder(_)));
+        loop {
+            let grown = served.grown.listen();
+            for name in served.all().iter().map(|export| &export.name).filter(|name| known.insert((*name).clone())) {
+                for address in folders() {
+                    match bind(&ListenAddress::Unix(address.socket_of(name)), self.access) {
+                        Ok(listener) => {
+                            let assign = assign(name);
+                            let later = async move { accept(&listener, served, assign).await };
+                            accepting.push(Either::Right(later));
+                        }
+                        Err(error) => tracing::error!("volume {name}: {error}"),
+                    }
+                }
+            }
+            // Accepting never ends.
+            let all = async {
+                while accepting.next().await.is_some() {}
+                std::future::pending::<()>().await;
+            };
+            select(pin!(all), grown).await;
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.first.clear();
+    }
+}
+
+/// Where a volume is served to virtual machines.
+pub(super) fn vhost_uri(address: &VhostAddress, volume: &str) -> String {
+    let path = address.socket_of(volume);
+    format!("vhost:{}", std::path::absolute(&path).unwrap_or_else(|_: std::io::Error| PathBuf::from(&path)).display())
+}
+
+/// How virtual machines are served.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    /// How long a queue is looked at before it is waited for.
+    pub(super) busy_poll_max: Duration,
+    pub(super) incarnation: Incarnation,
+}
+
+/// Ends a connection with the task that watches it.
+struct CutWhenDropped(Arc<Control>);
+
+impl Drop for CutWhenDropped {
+    fn drop(&mut self) {
+        self.0.cut();
+    }
+}
+
+/// Serves one virtual machine. Its control messages are answered by a thread of their own.
+pub(super) async fn serve(
+    client: Accepted,
+    admission: Admission,
+    served: &Served,
+    options: &ServerOptions,
+    host: &QueueHost,
+    name: String,
+    settings: Settings,
+) {
+    let (peer, connections) = (client.peer(), &served.connections);
+    let admission = Arc::new(admission);
+    let dismissed = Arc::clone(&admission.dismissed);
+    let list = ExportList::new(served, || {});
+    let Some(opened) = list.open(&name) else {
+        return connections.log_cut(&peer, format_args!("volume {name} is not served any more"));
+    };
+    let control = match Control::new(client.into(), move || admission.begin()) {
+        Ok(control) => Arc::new(control),
+        Err(error) => return connections.log_cut(&peer, format_args!("cannot set its connection up: {error}")),
+    };
+    let Settings { busy_poll_max, incarnation } = settings;
+    let options = Options { name, memory: Arc::clone(&options.memory), incarnation, busy_poll_max };
+    let _cut = CutWhenDropped(Arc::clone(&control));
+    let (done, ended) = oneshot::channel();
+    let talking = {
+        let (control, host) = (Arc::clone(&control), host.clone());
+        move || {
+            let result = converse(&control, opened.disk, opened.requester, &host, &options);
+            // Nobody waits for a client that was cut off.
+            let _ = done.send(result);
+        }
+    };
+    let thread = std::thread::Builder::new().name("nitro-vhost".to_owned()).stack_size(STACK_BYTES);
+    if let Err(error) = thread.spawn(talking) {
+        return connections.log_cut(&peer, format_args!("cannot start its thread: {error}"));
+    }
+    let dawdling = async {
+        select(pin!(sleep(connections.handshake_max())), pin!(dismissed.wait())).await;
+        if control.has_begun() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let stop = async {
+        select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
+    };
+    let ended = match select(ended, select(pin!(stop), pin!(dawdling))).await {
+        Either::Left((result, _)) => return note_end(served, &peer, result),
+        Either::Right((Either::Right(_), _)) => return connections.log_cut(&peer, "it said nothing"),
+        Either::Right((Either::Left(_), ended)) => ended,
+    };
+    control.stop();
+    let cut = async {
+        select(pin!(connections.cut.wait()), pin!(list.wait(|export| &export.cut))).await;
+    };
+    match select(ended, pin!(cut)).await {
+        Either::Left((result, _)) => note_end(served, &peer, result),
+        Either::Right(_) => connections.log_cut(&peer, "its requests did not end"),
+    }
+}
+
+fn note_end(served: &Served, peer: &str, result: Result<Result<(), VhostError>, oneshot::Canceled>) {
+    match result {
+        Ok(Ok(())) => tracing::debug!(peer, "a virtual machine left"),
+        Ok(Err(error)) => served.connections.log_cut(peer, Error::with_sources("vhost-user", &error)),
+        Err(oneshot::Canceled) => served.connections.log_cut(peer, "its thread failed"),
+    }
+}

@@ -1,0 +1,110 @@
+//! What the guest is told of the device: features and configuration space (virtio 1.2, §5.2.3 and §5.2.4).
+
+use nitro_frontend::DiskInfo;
+
+/// Queues of a device at most.
+pub(crate) const QUEUES_MAX: usize = 32;
+/// Descriptors of a queue at most.
+pub(crate) const QUEUE_SIZE_MAX: u16 = 1024;
+/// Unit of offsets and lengths in bytes.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// Data segments of a request at most, and the bytes of one.
+const SEGMENTS_MAX: u32 = 254;
+const SEGMENT_BYTES_MAX: u32 = 1 << 20;
+/// Bytes of a range that is discarded or zeroed, and ranges of a request.
+pub(crate) const RANGE_BYTES_MAX: u32 = 1 << 30;
+pub(crate) const RANGES_MAX: u32 = 32;
+/// Bytes of the whole configuration space; what is read beyond is zero.
+const SPACE_BYTES: usize = 60;
+/// Physical blocks in bytes, as a power of two of sectors.
+const PHYSICAL_BLOCK_EXPONENT: u8 = 3;
+
+pub(crate) const F_SIZE_MAX: u64 = 1 << 1;
+pub(crate) const F_SEG_MAX: u64 = 1 << 2;
+pub(crate) const F_READ_ONLY: u64 = 1 << 5;
+pub(crate) const F_BLOCK_SIZE: u64 = 1 << 6;
+pub(crate) const F_FLUSH: u64 = 1 << 9;
+pub(crate) const F_TOPOLOGY: u64 = 1 << 10;
+pub(crate) const F_MULTI_QUEUE: u64 = 1 << 12;
+pub(crate) const F_DISCARD: u64 = 1 << 13;
+pub(crate) const F_WRITE_ZEROES: u64 = 1 << 14;
+pub(crate) const F_INDIRECT: u64 = 1 << 28;
+pub(crate) const F_EVENT_IDX: u64 = 1 << 29;
+/// Of vhost-user: there are protocol features.
+pub(crate) const F_PROTOCOL: u64 = 1 << 30;
+pub(crate) const F_VERSION_1: u64 = 1 << 32;
+
+/// Features that a disk is offered with.
+pub(crate) fn features(info: &DiskInfo) -> u64 {
+    let always = F_SIZE_MAX
+        | F_SEG_MAX
+        | F_BLOCK_SIZE
+        | F_FLUSH
+        | F_TOPOLOGY
+        | F_MULTI_QUEUE
+        | F_INDIRECT
+        | F_EVENT_IDX
+        | F_PROTOCOL
+        | F_VERSION_1;
+    let trim = if info.can_trim { F_DISCARD } else { 0 };
+    always | if info.read_only { F_READ_ONLY } else { F_WRITE_ZEROES | trim }
+}
+
+/// `len` bytes of the configuration space from `offset` on.
+pub(crate) fn space(info: &DiskInfo, offset: usize, len: usize) -> Vec<u8> {
+    let whole = whole_space(info);
+    (offset..offset + len).map(|at| whole.get(at).copied().unwrap_or(0)).collect()
+}
+
+/// `struct virtio_blk_config`, little-endian.
+fn whole_space(info: &DiskInfo) -> Vec<u8> {
+    let unit_sectors = info.block_preferred_bytes.next_power_of_two() / SECTOR_BYTES as u32;
+    let mut space = Vec::with_capacity(SPACE_BYTES);
+    space.extend((info.size_bytes / SECTOR_BYTES).to_le_bytes());
+    space.extend(SEGMENT_BYTES_MAX.to_le_bytes());
+    space.extend(SEGMENTS_MAX.to_le_bytes());
+    // Cylinders, heads and sectors: not offered.
+    space.extend([0; 4]);
+    space.extend((SECTOR_BYTES as u32).to_le_bytes());
+    // Topology: physical blocks, their alignment, the least and the best length of a request in logical blocks.
+    space.extend([PHYSICAL_BLOCK_EXPONENT, 0]);
+    space.extend(u16::try_from(unit_sectors).unwrap_or(u16::MAX).max(1).to_le_bytes());
+    space.extend(unit_sectors.to_le_bytes());
+    // Cache mode (not offered), padding.
+    space.extend([0; 2]);
+    space.extend((QUEUES_MAX as u16).to_le_bytes());
+    let range_sectors = RANGE_BYTES_MAX / SECTOR_BYTES as u32;
+    // Discard: sectors and ranges at most, alignment in sectors. Write zeroes: the same, may free room.
+    for number in [range_sectors, RANGES_MAX, 1 << PHYSICAL_BLOCK_EXPONENT, range_sectors, RANGES_MAX] {
+        space.extend(number.to_le_bytes());
+    }
+    space.extend([1, 0, 0, 0]);
+    debug_assert_eq!(space.len(), SPACE_BYTES);
+    space
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_space_is_laid_out_as_the_standard_says() {
+        let info = DiskInfo { block_preferred_bytes: 4096, ..DiskInfo::new(1 << 30) };
+        let at = |offset, len| space(&info, offset, len);
+        assert_eq!(at(0, 8), (1_u64 << 21).to_le_bytes());
+        assert_eq!(at(12, 4), 254_u32.to_le_bytes());
+        assert_eq!(at(20, 4), 512_u32.to_le_bytes());
+        assert_eq!(at(24, 8), [3, 0, 8, 0, 8, 0, 0, 0]);
+        assert_eq!(at(34, 2), 32_u16.to_le_bytes());
+        assert_eq!(at(36, 4), (2_u32 << 20).to_le_bytes());
+        assert_eq!(at(56, 8), [1, 0, 0, 0, 0, 0, 0, 0], "what lies beyond reads as zero");
+    }
+
+    #[test]
+    fn a_disk_without_writes_is_offered_as_such() {
+        let read_only = features(&DiskInfo { read_only: true, ..DiskInfo::new(512) });
+        assert_eq!(read_only & (F_READ_ONLY | F_DISCARD | F_WRITE_ZEROES), F_READ_ONLY);
+        let writable = features(&DiskInfo { can_trim: false, ..DiskInfo::new(512) });
+        assert_eq!(writable & (F_READ_ONLY | F_DISCARD | F_WRITE_ZEROES), F_WRITE_ZEROES);
+    }
+}

@@ -1,0 +1,497 @@
+//! One running queue: requests in, answers out, in whatever order they are done.
+
+use crate::chain::{Span, Spans, copy_from, copy_into, skip, total};
+use crate::error::Fault;
+use crate::host::Host;
+use crate::inflight::Unflushed;
+use crate::memory::Memory;
+use crate::request::{Action, ID_BYTES, Range, Request, Status};
+use crate::ring::Ring;
+use crate::wake::{Answer, Stop};
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, LocalBoxFuture};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use nitro_frontend::{Disk, DiskError, DiskInfo, Pace, RequestMemory, Requester, Scatter, Share, ZeroFlags};
+use nitro_port::buf::BufMut;
+use parking_lot::Mutex;
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use vm_memory::{Bytes as _, GuestAddress};
+
+/// Data of a request that is read or written at a time.
+const STEP_BYTES: u64 = 1 << 20;
+/// Rounds in one poll, so that a guest that is always ready leaves other tasks their turn.
+const ROUNDS_MAX: usize = 16;
+
+/// What the queues of a device share.
+pub(crate) struct Shared<D> {
+    pub(crate) disk: Arc<D>,
+    pub(crate) requester: Requester,
+    /// What the guest is called by `GET_ID`.
+    pub(crate) id: [u8; ID_BYTES],
+    pub(crate) memory: Arc<RequestMemory>,
+    /// The disk's size, which may change.
+    pub(crate) size_bytes: Arc<AtomicU64>,
+    /// Acknowledged writes are lost: all I/O fails until the guest resets the device.
+    pub(crate) has_lost: AtomicBool,
+    /// How long a queue looks for requests before it waits for a kick, at most.
+    pub(crate) busy_poll_max: Duration,
+}
+
+/// A queue that is to run.
+pub(crate) struct Run<D> {
+    pub(crate) shared: Arc<Shared<D>>,
+    pub(crate) ring: Ring,
+    /// Heads of requests that an earlier server had begun.
+    pub(crate) under_way: Vec<u16>,
+    pub(crate) index: usize,
+    pub(crate) kick: Arc<OwnedFd>,
+    pub(crate) call: Arc<Mutex<Option<Arc<OwnedFd>>>>,
+    /// The guest does not flush: every write is durable before it is acknowledged.
+    pub(crate) always_durable: bool,
+    pub(crate) unflushed: Arc<Unflushed>,
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) ending: Ending,
+}
+
+/// Tells where a queue is to go on, and that it has ended, however it does.
+#[derive(Default)]
+pub(crate) struct Ending(pub(crate) Arc<Answer<Option<u16>>>, Cell<Option<u16>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.give(self.1.get());
+    }
+}
+
+struct Session<D> {
+    shared: Arc<Shared<D>>,
+    memory: Arc<Memory>,
+    info: RefCell<DiskInfo>,
+    ring: RefCell<Ring>,
+    unflushed: Arc<Unflushed>,
+    always_durable: bool,
+    share: Share,
+    pace: Pace,
+    /// Requests were given back and the guest was not yet told.
+    has_completed: Cell<bool>,
+    must_ring: Cell<bool>,
+    is_ringing: Cell<bool>,
+    fault: Cell<Option<Fault>>,
+}
+
+/// Runs a queue until it is stopped, or its rings make no sense any more.
+pub(crate) async fn run<D: Disk, H: Host>(host: H, run: Run<D>) {
+    let Run { shared, ring, under_way, index, kick, call, always_durable, unflushed, stop, ending } = run;
+    let share = if index == 0 { Share::new(&shared.memory) } else { Share::further(&shared.memory) };
+    let session = Session {
+        memory: Arc::clone(ring.memory()),
+        info: RefCell::new(shared.disk.info()),
+        shared,
+        ring: RefCell::new(ring),
+        unflushed,
+        always_durable,
+        share,
+        pace: Pace::default(),
+        has_completed: Cell::new(false),
+        must_ring: Cell::new(false),
+        is_ringing: Cell::new(false),
+        fault: Cell::new(None),
+    };
+    let tasks = RefCell::new(FuturesUnordered::new());
+    let reader = take_requests(&session, &host, &kick, under_way, |begun| {
+        session.pace.note_begun();
+        tasks.borrow_mut().push(execute(&session, begun));
+    });
+    drive(&session, reader, &tasks, ring_bell(&session, &host, &call), &stop).await;
+    if let Some(fault) = session.fault.get() {
+        tracing::warn!(queue = index, "a guest's queue is stopped: {fault}");
+    }
+    ending.1.set(Some(session.ring.borrow().base()));
+}
+
+/// Polls the parts of a session in turn, as far as its pace allows in one poll.
+async fn drive<D>(
+    session: &Session<D>,
+    reader: impl Future<Output = Result<Infallible, Fault>>,
+    tasks: &RefCell<FuturesUnordered<impl Future<Output = ()>>>,
+    bell: impl Future<Output = Infallible>,
+    stop: &Stop,
+) {
+    let mut reader = pin!(Some(reader));
+    let mut bell = pin!(bell);
+    poll_fn(|context| {
+        session.pace.renew();
+        if stop.poll(context) {
+            reader.set(None);
+        }
+        if stop.is_cut() {
+            return Poll::Ready(());
+        }
+        for _ in 0..ROUNDS_MAX {
+            if let Some(running) = reader.as_mut().as_pin_mut()
+                && let Poll::Ready(Err(fault)) = running.poll(context)
+            {
+                session.fault.set(Some(fault));
+            }
+            let mut has_ended = false;
+            while !tasks.borrow().is_empty()
+                && session.pace.may_end()
+                && let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context)
+            {
+                session.pace.note_ended();
+                has_ended = true;
+            }
+            if session.fault.get().is_some() {
+                reader.set(None);
+            }
+            if !has_ended {
+                break;
+            }
+        }
+        session.notify();
+        let Poll::Pending = bell.as_mut().poll(context);
+        let is_told = !session.must_ring.get() && !session.is_ringing.get();
+        if reader.is_none() && tasks.borrow().is_empty() && is_told {
+            return Poll::Ready(());
+        }
+        if session.pace.has_put_off() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Rings the guest's bell whenever it is to.
+async fn ring_bell<D, H: Host>(session: &Session<D>, host: &H, call: &Mutex<Option<Arc<OwnedFd>>>) -> Infallible {
+    loop {
+        poll_fn(|_| if session.must_ring.take() { Poll::Ready(()) } else { Poll::Pending }).await;
+        let event = call.lock().clone();
+        if let Some(event) = event {
+            session.is_ringing.set(true);
+            if let Err(error) = host.ring(&event).await {
+                tracing::debug!(%error, "a guest cannot be notified");
+            }
+            session.is_ringing.set(false);
+        }
+    }
+}
+
+/// A request that takes a while.
+struct Begun {
+    head: u16,
+    request: Request,
+    cost: u64,
+}
+
+/// Takes requests as long as the rings make sense; `start` begins those that take a while.
+async fn take_requests<D: Disk, H: Host>(
+    session: &Session<D>,
+    host: &H,
+    kick: &Arc<OwnedFd>,
+    under_way: Vec<u16>,
+    start: impl Fn(Begun),
+) -> Result<Infallible, Fault> {
+    for head in under_way {
+        session.turn().await;
+        begin(session, head, &start).await?;
+    }
+    session.ring.borrow_mut().disarm()?;
+    let mut patience = Patience::new(session.shared.busy_poll_max);
+    loop {
+        session.turn().await;
+        let head = session.ring.borrow_mut().pop()?;
+        match head {
+            Some(head) => begin(session, head, &start).await?,
+            None if patience.look(session).await? => {}
+            None => {
+                while !session.ring.borrow_mut().arm()? {
+                    // The error of an event that is gone says nothing that the stop does not.
+                    if host.wait(kick).await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                session.ring.borrow_mut().disarm()?;
+            }
+        }
+    }
+}
+
+/// Looks for requests for a while before the guest is asked to kick: as long as that has paid off lately.
+struct Patience {
+    most: Duration,
+    now: Duration,
+}
+
+impl Patience {
+    fn new(most: Duration) -> Self {
+        Self { most, now: most }
+    }
+
+    /// Whether a request came while it was looked for.
+    async fn look<D>(&mut self, session: &Session<D>) -> Result<bool, Fault> {
+        if self.most.is_zero() {
+            return Ok(false);
+        }
+        let until = Instant::now() + self.now;
+        loop {
+            if session.ring.borrow().has_more()? {
+                self.now = (self.now * 2).clamp(self.most / 16, self.most);
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                self.now /= 2;
+                if self.now < self.most / 16 {
+                    // One look in a while finds out whether it would pay off again.
+                    self.now = self.most / 16;
+                }
+                return Ok(false);
+            }
+            nitro_port::yielding::yield_now().await;
+        }
+    }
+}
+
+async fn begin<D: Disk>(session: &Session<D>, head: u16, start: &impl Fn(Begun)) -> Result<(), Fault> {
+    let chain = session.ring.borrow().chain(head)?;
+    let request = {
+        let mut info = session.info.borrow_mut();
+        info.size_bytes = session.shared.size_bytes.load(Ordering::Relaxed);
+        Request::parse(&session.memory, chain, &info)?
+    };
+    let status = request.status;
+    let shared = &session.shared;
+    match &request.action {
+        Action::Refuse(refusal) => return session.answer_at_once(head, status, *refusal, 0),
+        Action::Identify { into } => {
+            let len = total(into).min(ID_BYTES as u64) as usize;
+            copy_into(&session.memory, into, 0, &shared.id[..len])?;
+            return session.answer_at_once(head, status, Status::Ok, len as u32);
+        }
+        _ if shared.has_lost.load(Ordering::SeqCst) => {
+            return session.answer_at_once(head, status, Status::IoError, 0);
+        }
+        Action::Read { offset, into } => {
+            let len = total(into);
+            if len <= STEP_BYTES
+                && let Some(result) = shared.disk.try_read(shared.requester, *offset, len as u32)
+            {
+                let result = match result {
+                    Ok(pieces) => put_pieces(&session.memory, into, len, &pieces)?,
+                    Err(error) => Err(error),
+                };
+                let written = if result.is_ok() { len as u32 } else { 0 };
+                return session.answer_at_once(head, status, result.into(), written);
+            }
+        }
+        _ => {}
+    }
+    let cost = cost(&request.action, session.info.borrow().block_preferred_bytes);
+    if cost > 0 {
+        session.share.take(cost).await;
+    }
+    start(Begun { head, request, cost });
+    Ok(())
+}
+
+/// Bytes of memory that a request takes: the whole units that a step of it touches.
+fn cost(action: &Action, unit: u32) -> u64 {
+    let (offset, len) = match action {
+        Action::Read { offset, into } => (*offset, total(into)),
+        Action::Write { offset, from } => (*offset, total(from)),
+        _ => return 0,
+    };
+    let unit = u64::from(unit.max(1));
+    (offset % unit + len.min(STEP_BYTES)).div_ceil(unit) * unit
+}
+
+/// Runs one request and gives it back. What reads do not need is in an allocation of its own, since a future takes the room of the
+/// largest step that it may take.
+fn execute<D: Disk>(session: &Session<D>, begun: Begun) -> impl Future<Output = ()> {
+    let Begun { head, request: Request { action, status }, cost } = begun;
+    match action {
+        Action::Read { offset, into } => Either::Left(read(session, head, offset, into, status, cost)),
+        action => Either::Right(change(session, head, action, status, cost)),
+    }
+}
+
+/// Reads into the guest's memory.
+async fn read<D: Disk>(session: &Session<D>, head: u16, mut offset: u64, into: Spans, status: GuestAddress, cost: u64) {
+    let len = total(&into);
+    let mut left = into;
+    let mut result = Ok(());
+    while result.is_ok() && !left.is_empty() {
+        let step = total(&left).min(STEP_BYTES) as u32;
+        let mut buffers = Buffers { memory: &session.memory, spans: &left, len: step, fault: None };
+        let read = session.shared.disk.read_into(session.shared.requester, offset, &mut buffers).await;
+        result = match (buffers.fault, read) {
+            (None, Ok(true)) => Ok(()),
+            (_, Err(error)) => Err(error),
+            _ => Err(DiskError::Io),
+        };
+        offset += u64::from(step);
+        skip(&mut left, step);
+    }
+    session.end(head, status, result, len, cost);
+}
+
+/// Runs a request other than a read.
+fn change<D: Disk>(
+    session: &Session<D>,
+    head: u16,
+    action: Action,
+    status: GuestAddress,
+    cost: u64,
+) -> LocalBoxFuture<'_, ()> {
+    async move {
+        let (disk, from) = (&*session.shared.disk, session.shared.requester);
+        let fua = session.always_durable;
+        let result = match action {
+            Action::Write { offset, from } => write(session, offset, from).await,
+            Action::Flush => {
+                let mark = session.unflushed.mark();
+                let flushed = disk.flush(from).await;
+                if flushed.is_ok() && session.unflushed.flushed(mark).is_err() {
+                    session.fault.set(Some(Fault::Inflight));
+                }
+                flushed
+            }
+            Action::Discard(ranges) => {
+                let mut result = Ok(());
+                for Range { offset, len, .. } in ranges {
+                    result = match result {
+                        Ok(()) => disk.trim(from, offset, len, fua).await,
+                        error => error,
+                    };
+                }
+                session.changed(result)
+            }
+            Action::WriteZeroes(ranges) => {
+                let mut result = Ok(());
+                for Range { offset, len, may_unmap } in ranges {
+                    let flags = ZeroFlags { fua, no_hole: !may_unmap, fast: false };
+                    result = match result {
+                        Ok(()) => disk.write_zeroes(from, offset, len, flags).await,
+                        error => error,
+                    };
+                }
+                session.changed(result)
+            }
+            // They were answered, or are no changes.
+            Action::Read { .. } | Action::Identify { .. } | Action::Refuse(_) => Err(DiskError::Unsupported),
+        };
+        session.end(head, status, result, 0, cost);
+    }
+    .boxed_local()
+}
+
+/// Writes from the guest's memory, which is read once: the guest may change it meanwhile.
+async fn write<D: Disk>(session: &Session<D>, mut offset: u64, from: Spans) -> Result<(), DiskError> {
+    let (mut at, len) = (0, total(&from));
+    while at < len {
+        let step = (len - at).min(STEP_BYTES);
+        let mut data = BufMut::with_len(step as usize);
+        copy_from(&session.memory, &from, at, &mut data).map_err(|_| DiskError::Io)?;
+        let requester = session.shared.requester;
+        session.shared.disk.write(requester, offset, data.freeze(), session.always_durable).await?;
+        at += step;
+        offset += step;
+    }
+    session.changed(Ok(()))
+}
+
+impl<D: Disk> Session<D> {
+    /// Notes that a change is about to be acknowledged, unless it is durable or survives the process.
+    fn changed(&self, result: Result<(), DiskError>) -> Result<(), DiskError> {
+        if result.is_ok() && !self.always_durable && !self.shared.disk.keeps_writes() {
+            self.unflushed.note().map_err(|_| DiskError::Io)?;
+        }
+        result
+    }
+}
+
+impl<D> Session<D> {
+    /// Waits until another request may be begun in this poll, or in the next one.
+    async fn turn(&self) {
+        poll_fn(|_| if self.pace.may_begin() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    fn answer_at_once(&self, head: u16, at: GuestAddress, status: Status, written: u32) -> Result<(), Fault> {
+        self.pace.note_answered();
+        self.give_back(head, at, status, written)
+    }
+
+    /// A request that took a while has ended; `len` bytes were read, if it succeeded.
+    fn end(&self, head: u16, at: GuestAddress, result: Result<(), DiskError>, len: u64, cost: u64) {
+        if cost > 0 {
+            self.share.give(cost);
+        }
+        let written = if result.is_ok() { u32::try_from(len).unwrap_or(u32::MAX - 1) } else { 0 };
+        if let Err(fault) = self.give_back(head, at, result.into(), written) {
+            self.fault.set(Some(fault));
+        }
+    }
+
+    fn give_back(&self, head: u16, at: GuestAddress, status: Status, written: u32) -> Result<(), Fault> {
+        self.memory.guest().write_slice(&[status as u8], at).map_err(|_| Fault::Address)?;
+        self.has_completed.set(true);
+        self.ring.borrow_mut().complete(head, written + 1)
+    }
+
+    /// Finds out whether the guest wants to be told of what was given back.
+    fn notify(&self) {
+        if self.has_completed.take() {
+            match self.ring.borrow_mut().must_ring() {
+                Ok(must_ring) => self.must_ring.set(self.must_ring.get() || must_ring),
+                Err(fault) => self.fault.set(Some(fault)),
+            }
+        }
+    }
+}
+
+/// Copies what was read into the guest's memory, if it is as long as what was asked for.
+fn put_pieces(
+    memory: &Memory,
+    into: &[Span],
+    len: u64,
+    pieces: &[bytes::Bytes],
+) -> Result<Result<(), DiskError>, Fault> {
+    if pieces.iter().map(|piece| piece.len() as u64).sum::<u64>() != len {
+        tracing::error!(len, "the disk returned the wrong number of bytes");
+        return Ok(Err(DiskError::Io));
+    }
+    let mut at = 0;
+    for piece in pieces {
+        copy_into(memory, into, at, piece)?;
+        at += piece.len() as u64;
+    }
+    Ok(Ok(()))
+}
+
+/// The guest's memory that a step of a read goes to.
+struct Buffers<'a> {
+    memory: &'a Memory,
+    spans: &'a [Span],
+    len: u32,
+    fault: Option<Fault>,
+}
+
+impl Scatter for Buffers<'_> {
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Err(fault) = copy_into(self.memory, self.spans, at as u64, bytes) {
+            self.fault = Some(fault);
+        }
+    }
+}
