@@ -17,7 +17,7 @@ pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
 pub(crate) use configure::{CheckArgs, SetArgs};
 pub(crate) use cos::{CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, StoreArgs};
-pub(crate) use doctor::DoctorArgs;
+pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
 pub(crate) use serve::ServeArgs;
@@ -94,6 +94,9 @@ pub(crate) enum Command {
     /// Look whether this machine and its devices are fit for a server
     #[command(after_long_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
+    /// Collect what helps to find a fault, without data
+    #[command(after_long_help = doctor::BUNDLE_EXAMPLES)]
+    SupportBundle(BundleArgs),
     /// Say where the cache has one place of a volume, or why it has not
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),

@@ -232,7 +232,10 @@ fn the_reference_is_the_programs_own() {
     if std::env::var_os("NITRO_WRITE_DOCS").is_some() {
         fs::write(&kept, &made).unwrap();
     }
-    assert!(made == fs::read_to_string(&kept).unwrap(), "NITRO_WRITE_DOCS=1 cargo test -p nitro --test main configuring");
+    assert!(
+        made == fs::read_to_string(&kept).unwrap(),
+        "NITRO_WRITE_DOCS=1 cargo test -p nitro --test main configuring"
+    );
     let page = fs::read_to_string(place.path("pages/nitro.toml.5")).unwrap();
     assert!(page.contains(".SH [cache.NAME]") && page.contains("\\fBdirty_max\\fR"), "{page}");
     let listed = json(&place, "set --list");
