@@ -51,6 +51,7 @@ fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
         Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),
         Command::Doctor(args) => doctor::run(args),
+        Command::SupportBundle(args) => doctor::bundle(args),
         Command::Check(args) => configure::check(args),
         Command::Reload { control, output } => configure::reload(control, *output),
         Command::Set(args) => configure::set(args),

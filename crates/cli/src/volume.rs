@@ -19,13 +19,14 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 pub(crate) fn run(command: &VolumeCommand) -> Result<(), Error> {
     match command {
         VolumeCommand::Add(args) => add(args),
-        VolumeCommand::Set { volume, mode, write_policy, share, control, output } => {
+        VolumeCommand::Set { volume, mode, write_policy, pause_fill, share, control, output } => {
             let command = Command::VolumeSet {
                 volume: volume.clone(),
                 mode: mode.map(Into::into),
                 dirty_share_min: share.dirty_share_min,
                 dirty_share_max: share.dirty_share_max,
                 write_policy: *write_policy,
+                pause_fill: pause_fill.map(|switch| switch.is_on()),
             };
             print(&wait(control, volume, command)?, *output)
         }

@@ -1,6 +1,6 @@
 //! `nitro doctor`
 
-use super::OutputArgs;
+use super::{ControlArgs, OutputArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -21,4 +21,21 @@ pub(crate) struct DoctorArgs {
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+pub(super) const BUNDLE_EXAMPLES: &str = "\
+Example:
+  nitro support-bundle bundle.json
+
+One JSON document for whoever is to help: versions, what nitro doctor finds, the server's status, its configuration file without comments, and what \
+the kernel says of memory and mounts. It holds no data of volumes, and the values of keys that name secrets are left out. Paths and names of volumes \
+are in it: read it before you pass it on.";
+
+/// `nitro support-bundle`
+#[derive(Debug, Args)]
+pub(crate) struct BundleArgs {
+    /// The file to create, for its owner alone; - is standard output
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
 }

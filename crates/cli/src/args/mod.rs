@@ -21,7 +21,7 @@ pub(crate) use cos::{
     CosCommand, CosCompression, CosExportArgs, CosImportArgs, CosInitArgs, CosKind, CosSsdArgs, CosSsdCommand,
     StoreArgs,
 };
-pub(crate) use doctor::DoctorArgs;
+pub(crate) use doctor::{BundleArgs, DoctorArgs};
 pub(crate) use index::{BenchArgs, IndexCommand, IndexKind, PlanArgs, ShapeArgs};
 pub(crate) use pin::PinArgs;
 pub(crate) use reproduce::{ClamArgs, CosPaperArgs, IndexPaperArgs, Paper, ReproduceArgs, SiltArgs};
@@ -102,6 +102,9 @@ pub(crate) enum Command {
     /// Watch a running server on the terminal: hits, latencies, space, dirty data, faults
     #[command(after_long_help = TOP_KEYS)]
     Top(TopArgs),
+    /// Collect what helps to find a fault, without data
+    #[command(after_long_help = doctor::BUNDLE_EXAMPLES)]
+    SupportBundle(BundleArgs),
     /// Say where the cache has one place of a volume, or why it has not
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),

@@ -299,13 +299,13 @@ struct ServerArgs {
 
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Switch {
+pub(crate) enum Switch {
     On,
     Off,
 }
 
 impl Switch {
-    pub(super) fn is_on(self) -> bool {
+    pub(crate) fn is_on(self) -> bool {
         self == Self::On
     }
 }

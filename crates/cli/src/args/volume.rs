@@ -1,5 +1,6 @@
 //! `nitro volume` and `nitro flush`
 
+use super::serve::Switch;
 use super::{ControlArgs, OutputArgs};
 use clap::{Args, Subcommand};
 use nitro_cache::admission::WritePolicy;
@@ -38,6 +39,8 @@ Examples:
   nitro volume set vm --mode write-back
   nitro volume set vm --mode write-through
   nitro volume set vm --dirty-share-max 30
+  A backup reads the whole volume:
+    nitro volume set vm --pause-fill on; backup; nitro volume set vm --pause-fill off
 
 A change to write-through applies to new writes at once, and the command ends when the origin is up to date. Settings last
 until the server ends; to keep them, add them to the configuration file.";
@@ -70,11 +73,14 @@ pub(crate) enum VolumeCommand {
         /// The volume's name
         volume: String,
         /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
-        #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max", "write_policy"])]
+        #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max", "write_policy", "pause_fill"])]
         mode: Option<Mode>,
         /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
         #[arg(long, value_name = "POLICY")]
         write_policy: Option<WritePolicy>,
+        /// Cache nothing of what reads bring, such as during a backup; hits and writes are as ever [default: off]
+        #[arg(long, value_name = "on|off")]
+        pause_fill: Option<Switch>,
         #[command(flatten)]
         share: ShareArgs,
         #[command(flatten)]

@@ -1,7 +1,10 @@
 //! `nitro doctor`: whether a machine and its devices are fit for a server.
 
+mod bundle;
 mod device;
 mod machine;
+
+pub(crate) use bundle::run as bundle;
 
 use crate::args::DoctorArgs;
 use nitro_console::error::Error;

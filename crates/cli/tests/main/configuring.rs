@@ -229,10 +229,13 @@ fn the_reference_is_the_programs_own() {
     place.stdout("man pages");
     let made = fs::read_to_string(place.path("pages/CONFIGURATION.md")).unwrap();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CONFIGURATION.md");
-    if std::env::var_os("NITRO_UPDATE").is_some() {
+    if std::env::var_os("NITRO_WRITE_DOCS").is_some() {
         fs::write(&kept, &made).unwrap();
     }
-    assert!(made == fs::read_to_string(&kept).unwrap(), "NITRO_UPDATE=1 cargo test -p nitro --test main configuring");
+    assert!(
+        made == fs::read_to_string(&kept).unwrap(),
+        "NITRO_WRITE_DOCS=1 cargo test -p nitro --test main configuring"
+    );
     let page = fs::read_to_string(place.path("pages/nitro.toml.5")).unwrap();
     assert!(page.contains(".SH [cache.NAME]") && page.contains("\\fBdirty_max\\fR"), "{page}");
     let listed = json(&place, "set --list");

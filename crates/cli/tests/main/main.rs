@@ -10,6 +10,7 @@ mod estimating;
 mod explaining;
 mod fencing;
 mod flash_index;
+mod frozen;
 mod generated;
 mod hostile;
 mod operating;

@@ -228,3 +228,36 @@ fn a_doctor_looks_at_machine_and_devices_and_names_remedies() {
     let said = String::from_utf8(limited.output().unwrap().stdout).unwrap();
     assert!(said.contains("open files,warn,256"), "{said}");
 }
+
+#[test]
+fn a_pause_keeps_what_is_read_out_of_the_cache() {
+    let place = Place::new();
+    place.write("vm.img", noise(9, 4 << 20));
+    let _server = place.serve("--origin vm.img --cache cache.img --cache-size 32M --ram 0 --sequential-threshold 0");
+    let reads = || place.status()["volumes"][0]["read_hit_extents"].as_u64().unwrap();
+    assert!(place.stdout("volume set vm --pause-fill on").contains("is not cached"));
+    assert_eq!(place.status()["volumes"][0]["fill_paused"], true);
+    (0..3).for_each(|_| drop(place.client().read(0, 1 << 20)));
+    assert_eq!(reads(), 0);
+    place.stdout("volume set vm --pause-fill off");
+    drop(place.client().read(0, 1 << 20));
+    place.until("cached", |_| {
+        drop(place.client().read(0, 1 << 20));
+        reads() >= 128
+    });
+}
+
+#[test]
+fn a_support_bundle_has_the_state_and_no_secrets() {
+    let place = Place::new();
+    place.file("vm.img", 1 << 20);
+    place.write("nitro.toml", "# my words\n[cache.c]\npath = \"none\"\n[volume.vm]\norigin = \"vm.img\"\n");
+    let _server = place.serve("--config nitro.toml");
+    place.stdout("support-bundle bundle.json");
+    let text = std::fs::read_to_string(place.path("bundle.json")).unwrap();
+    let bundle: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(bundle["status"]["volumes"][0]["name"], "vm", "{text}");
+    assert_eq!(bundle["configuration"]["volume"]["vm"]["origin"], "vm.img", "{text}");
+    assert!(!text.contains("my words") && bundle["doctor"].as_array().unwrap().len() > 5);
+    assert!(place.failure("support-bundle bundle.json", 1).contains("bundle.json"), "nothing is overwritten");
+}

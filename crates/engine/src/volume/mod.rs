@@ -105,6 +105,8 @@ pub struct Volume<F, O, C> {
     class: AtomicU8,
     /// Which written content is cached, by its place among [`WritePolicy::ALL`].
     write_policy: AtomicU8,
+    /// What reads bring is not cached for the time being.
+    fill_paused: AtomicBool,
     /// Writes of the origin that have returned, and how many of them a flush has made durable.
     origin_writes: AtomicU64,
     origin_durable: AtomicU64,
@@ -146,6 +148,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             attached: AtomicBool::new(true),
             class: AtomicU8::new(ClassId::UNCLASSIFIED.number()),
             write_policy: AtomicU8::new(0),
+            fill_paused: AtomicBool::new(false),
             // What an earlier start wrote may not be durable either.
             origin_writes: AtomicU64::new(1),
             origin_durable: AtomicU64::new(0),
@@ -170,6 +173,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether what reads bring is not cached for the time being; hits and writes are as ever.
+    pub fn fill_paused(&self) -> bool {
+        self.fill_paused.load(Ordering::Relaxed)
+    }
+
+    /// Has what reads bring cached, or not.
+    pub fn set_fill_paused(&self, paused: bool) {
+        self.fill_paused.store(paused, Ordering::Relaxed);
     }
 
     /// Whether it refuses whatever would change it.

@@ -346,6 +346,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
 
     /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
     fn promote(&self, index: u64, bytes: Bytes, epoch: u32, class: ClassId) {
+        if self.fill_paused() {
+            return;
+        }
         if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
             // From here on a write makes the fill void; one that came before has raised the epoch.
             if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
@@ -526,7 +529,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         (offset, len): (u64, u64),
     ) {
         let mut keep = match &result {
-            Ok(extents) if self.is_cached() => Kept::parts(extents, &self.cache.zero_extent),
+            Ok(extents) if self.is_cached() && !self.fill_paused() => Kept::parts(extents, &self.cache.zero_extent),
             _ => Vec::new(),
         };
         let from = Provenance::read(fill.class);

@@ -164,7 +164,7 @@ pub enum FingerprintName {
     /// BLAKE3, cut to 160 bits.
     #[default]
     Blake3,
-    /// SHA-1: known so that it can be refused, see [`SHA1_REFUSED`].
+    /// SHA-1: known so that it can be refused.
     Sha1,
 }
 
@@ -174,9 +174,9 @@ pub enum FingerprintName {
 pub enum FingerprintIndexName {
     /// Nowhere: what is not in RAM is not known.
     Ram,
-    /// On a part of the SSD, at four bytes of RAM an entry: [`nitro_index::bufferhash`].
+    /// On a part of the SSD, at four bytes of RAM an entry.
     Bufferhash,
-    /// On a part of the SSD, at less than a byte of RAM an entry, and with more written: [`nitro_index::silt`].
+    /// On a part of the SSD, at less than a byte of RAM an entry, and with more written.
     Silt,
 }
 

@@ -56,5 +56,13 @@ impl Config {
     }
 }
 
+/// A configuration file as it is written, key by key, whether or not it can be used.
+///
+/// # Errors
+/// It is no TOML.
+pub fn table(text: &str) -> Result<serde_json::Value, ConfigError> {
+    toml::from_str(text).map_err(|error| ConfigError::from_toml(text, &error))
+}
+
 #[cfg(test)]
 mod tests;

@@ -183,7 +183,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Cache, "compression", Text, FREE, Live),
     of(Cache, "fingerprint", Text, FREE, Made),
     of(Cache, "verify_duplicates", Switch, FREE, Restart),
-    of(Cache, "fingerprint_index_ratio", Percent, ("1", "100"), Restart),
+    of(Cache, "fingerprint_index_ratio", Percent, ("0", "100"), Restart),
     of(Cache, "fingerprint_index", Text, FREE, Made),
     of(Cache, "fingerprint_index_ram", Size, FREE, Restart),
     of(Cache, "staging", Size, FREE, Restart),

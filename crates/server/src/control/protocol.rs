@@ -89,6 +89,9 @@ pub enum Command {
         /// Which written content is cached; as it is if not given.
         #[serde(default)]
         write_policy: Option<WritePolicy>,
+        /// Whether what reads bring is not cached; as it is if not given.
+        #[serde(default)]
+        pause_fill: Option<bool>,
     },
     /// Serves another volume.
     VolumeAdd(AddVolume),
@@ -680,6 +683,9 @@ pub struct Volume {
     pub class: u8,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
+    /// What reads bring is not cached for the time being.
+    #[serde(default)]
+    pub fill_paused: bool,
     /// What was asked for, by class; empty: nothing was classified.
     pub classes: Vec<ClassOfRequests>,
     /// What its blocks say; `None`: nobody looks.

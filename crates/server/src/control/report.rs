@@ -260,6 +260,7 @@ fn volume_status(export: &VolumeExport) -> Volume {
         dedup_domain: export.dedup_domain.clone(),
         class: export.volume.class().number(),
         write_policy: export.volume.write_policy(),
+        fill_paused: export.volume.fill_paused(),
         classes: classes_of_requests(export),
         detection: export.detector.as_deref().map(detection),
         dirty_bytes: export.dirty_bytes(),

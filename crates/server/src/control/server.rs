@@ -110,8 +110,13 @@ async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Erro
         // Answered without waiting.
         Command::Status | Command::Explain { .. } => Ok(Outcome::default()),
         Command::Flush { volume, wait } => served.flush(&volume, wait).await,
-        Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max, write_policy } => {
-            served.set(&volume, mode, (dirty_share_min, dirty_share_max), write_policy).await
+        Command::VolumeSet { volume, mode, dirty_share_min, dirty_share_max, write_policy, pause_fill } => {
+            let filled = pause_fill.map(|paused| served.pause_fill(&volume, paused)).transpose()?;
+            let others = mode.is_some() || dirty_share_min.or(dirty_share_max).is_some() || write_policy.is_some();
+            match filled.filter(|_| !others) {
+                Some(done) => Ok(done),
+                None => served.set(&volume, mode, (dirty_share_min, dirty_share_max), write_policy).await,
+            }
         }
         Command::Pin { volume, offset, length } => served.pin(&volume, offset, length, true).await,
         Command::Unpin { volume, offset, length } => served.pin(&volume, offset, length, false).await,

@@ -125,6 +125,16 @@ impl Served {
         }
     }
 
+    /// Has what reads of a volume bring cached, or not.
+    pub fn pause_fill(&self, name: &str, paused: bool) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        export.volume.set_fill_paused(paused);
+        let what =
+            if paused { "is not cached, until it is switched on again or the server ends" } else { "is cached again" };
+        tracing::info!("volume {name}: what reads bring {what}");
+        Ok(outcome(&export, format_args!("volume {name}: what reads bring {what}")))
+    }
+
     /// Changes how a volume writes; to write-through, ends when its origin is up to date.
     pub(super) async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
         let export = self.named(name)?;

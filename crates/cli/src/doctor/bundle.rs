@@ -1,0 +1,100 @@
+//! `nitro support-bundle`: what helps to find a fault, in one document.
+
+use super::{device, machine};
+use crate::args::BundleArgs;
+use nitro_console::error::Error;
+use nitro_console::output;
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::Status;
+use nitro_server::files;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// Keys whose values are nobody else's business contain one of these.
+const SECRET: [&str; 6] = ["secret", "password", "passwd", "token", "tls_key", "chap"];
+const LEFT_OUT: &str = "(left out)";
+/// The most that is taken of a file of the kernel's, in characters.
+const TEXT_MAX: usize = 64 << 10;
+
+/// Collects, and writes.
+pub(crate) fn run(args: &BundleArgs) -> Result<(), Error> {
+    let asked = Client::connect(args.control.path()).and_then(|mut client| client.status());
+    let (status, error) = match asked {
+        Ok(status) => (Some(status), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let bundle = json!({
+        "nitro": env!("CARGO_PKG_VERSION"),
+        "doctor": machine::look().into_iter().chain(devices(status.as_ref())).collect::<Vec<_>>(),
+        "configuration": status.as_ref().and_then(|status| status.server.config_file.as_deref()).map(configuration),
+        "status": status,
+        "status_error": error,
+        "os": text("/etc/os-release"),
+        "kernel": text("/proc/version"),
+        "memory": text("/proc/meminfo"),
+        "mounts": text("/proc/self/mounts"),
+        "limits": text("/proc/self/limits"),
+    });
+    let text = output::json_pretty(&bundle)?;
+    if args.file.as_os_str() == "-" {
+        return output::print(&text).map(drop);
+    }
+    let fail = |e| Error::new(args.file.display(), e).or("name a file that is not there yet");
+    files::create_new(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(fail)?;
+    output::print(&format!("{}: read it before you pass it on\n", args.file.display())).map(drop)
+}
+
+fn devices(status: Option<&Status>) -> Vec<super::Finding> {
+    let paths = status.into_iter().flat_map(|status| status.volumes.iter().map(|volume| volume.origin.clone()));
+    paths.filter(|path| Path::new(path).exists()).flat_map(|path| device::look(Path::new(&path))).collect()
+}
+
+fn text(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.chars().take(TEXT_MAX).collect())
+}
+
+/// A configuration file without comments and secrets.
+fn configuration(file: &Path) -> Value {
+    let table = fs::read_to_string(file).map_err(|e| e.to_string());
+    let table = table.and_then(|text| nitro_server::config::table(&text).map_err(|e| e.to_string()));
+    match table {
+        Ok(mut table) => {
+            redact(&mut table);
+            table
+        }
+        Err(error) => Value::from(error),
+    }
+}
+
+fn redact(value: &mut Value) {
+    match value {
+        Value::Object(table) => {
+            for (key, value) in table {
+                let key = key.to_lowercase();
+                match SECRET.iter().any(|secret| key.contains(secret)) {
+                    true => *value = LEFT_OUT.into(),
+                    false => redact(value),
+                }
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(redact),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_secrets_are_left_out() {
+        let mut table = json!({"server": {"tls_key": "/k.pem", "http_token": "x", "listen": ["a"]}, "volume": {"v": {"chap_secret": "y"}}});
+        redact(&mut table);
+        assert_eq!(
+            table,
+            json!({"server": {"tls_key": LEFT_OUT, "http_token": LEFT_OUT, "listen": ["a"]}, "volume": {"v": {"chap_secret": LEFT_OUT}}})
+        );
+    }
+}
