@@ -11,6 +11,7 @@ mod fencing;
 mod flash_index;
 mod generated;
 mod hostile;
+mod http;
 mod planted;
 mod promises;
 mod ram;
