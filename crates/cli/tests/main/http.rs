@@ -54,7 +54,10 @@ fn programs_get_metrics_health_and_the_status() {
     assert_eq!(get(&place, "/faults.json").1, "[]");
     assert!(get(&place, "/history.json?seconds=60").1.contains("\"step_seconds\":10"));
     let (head, page) = get(&place, "/");
-    assert!(page.starts_with("<!doctype html>") && head.contains("content-security-policy: default-src 'none'"), "{head}");
+    assert!(
+        page.starts_with("<!doctype html>") && head.contains("content-security-policy: default-src 'none'"),
+        "{head}"
+    );
     assert!(get(&place, "/nothing").0.starts_with("HTTP/1.1 404"));
     let mode = std::fs::metadata(place.path("http.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
@@ -76,7 +79,9 @@ fn nobody_changes_anything_and_other_sites_read_nothing() {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         exchange(stream, request)
     };
-    let to = |method: &str, host: &str| ask(&format!("{method} /status.json HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+    let to = |method: &str, host: &str| {
+        ask(&format!("{method} /status.json HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+    };
     assert!(to("GET", "localhost").starts_with("HTTP/1.1 200"));
     assert!(to("GET", "127.0.0.1:9470").starts_with("HTTP/1.1 200"));
     assert!(to("GET", "evil.example").starts_with("HTTP/1.1 421"));
@@ -92,7 +97,8 @@ fn hostile_clients_neither_stop_it_nor_the_volume() {
     place.file("vm.img", 16 << 20);
     let _server = place.serve(&format!("{SERVE} --http unix:http.sock"));
     let connect = || UnixStream::connect(place.path("http.sock")).unwrap();
-    for nonsense in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /%zz?\u{1f600} HTTP/1.1\r\n\r\n"] {
+    for nonsense in ["\0\0\0\0\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET /%zz?\u{1f600} HTTP/1.1\r\n\r\n"]
+    {
         let mut stream = connect();
         stream.write_all(nonsense.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
