@@ -222,20 +222,53 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, forma
         let all = outcomes.iter().map(|outcome| json(outcome, known)).collect::<Result<Vec<_>, _>>()?;
         return output::json_pretty(&all);
     }
+    if format == Format::Table {
+        return Ok(sweep_for_people(outcomes, knobs, known).aligned() + &curves(outcomes, knobs));
+    }
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
-    let timed = format == Format::Csv || outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
-    let columns = &COLUMNS[..if timed { COLUMNS.len() } else { 10 }];
-    let mut table = Table::new([&names[..], columns, &["ram_bytes", "ram_bytes_per_extent"]].concat());
+    let mut table = Table::new([&names[..], &COLUMNS, &["ram_bytes", "ram_bytes_per_extent"]].concat());
     for outcome in outcomes {
         let values: Vec<_> = knobs.iter().map(|knob| value(*knob, &outcome.settings, format)).collect();
         let ram = [outcome.ram_bytes.to_string(), format!("{:.2}", outcome.ram_bytes_per_extent)];
         let measured = cells(&outcome.measured, &outcome.settings, known);
-        table.row([&values[..], &measured[..columns.len()], &ram].concat());
+        table.row([&values[..], &measured, &ram].concat());
     }
-    if format == Format::Csv {
-        return Ok(table.csv(true));
+    Ok(table.csv(true))
+}
+
+/// What matters most of each outcome, as narrow as it can be; CSV and JSON have all.
+fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> Table {
+    const PLAIN: [&str; 9] = ["hits", "ext_hits", "dedup", "compr", "written", "w_amp", "evicted", "RAM", "RAM_B/ext"];
+    const TIMED: [&str; 4] = ["iops", "read_us", "read_p99", "busy"];
+    let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
+    let timed = outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
+    let mut table = Table::new([&names[..], &PLAIN, if timed { &TIMED } else { &[] }].concat());
+    for outcome in outcomes {
+        let (measures, settings) = (&outcome.measured, &outcome.settings);
+        let mut row: Vec<_> = knobs.iter().map(|knob| value(*knob, settings, Format::Table)).collect();
+        let assumed = settings.compress && !known.contents.compressed_sizes;
+        let compression = if assumed { settings.compression_mean } else { measures.compression_ratio };
+        row.extend([
+            format!("{:.4}", measures.read_hit_ratio),
+            format!("{:.4}", measures.read_extent_hit_ratio),
+            dedup_of(settings, known).map_or_else(|| format!("{:.2}", measures.dedup_ratio), str::to_owned),
+            format!("{}{compression:.2}", if assumed { "~" } else { "" }),
+            Size(measures.ssd_bytes_written).to_string(),
+            format!("{:.2}", measures.write_amplification),
+            measures.evictions.to_string(),
+            Size(outcome.ram_bytes).to_string(),
+            format!("{:.1}", outcome.ram_bytes_per_extent),
+        ]);
+        if timed {
+            let told = |value: &dyn Fn(&Pace) -> f64, digits: usize| {
+                measures.pace.as_ref().map_or_else(String::new, |pace| format!("{:.digits$}", value(pace)))
+            };
+            row.extend([told(&|pace| pace.iops, 0), told(&|pace| pace.read_response.mean_us, 0)]);
+            row.extend([told(&|pace| pace.read_response.p99_us, 0), told(&|pace| pace.disks_busy, 2)]);
+        }
+        table.row(row);
     }
-    Ok(table.aligned() + &curves(outcomes, knobs))
+    table
 }
 
 fn value(knob: Knob, settings: &Settings, format: Format) -> String {

@@ -13,6 +13,7 @@ mod flash_index;
 mod frozen;
 mod generated;
 mod hostile;
+mod http;
 mod operating;
 mod planted;
 mod promises;

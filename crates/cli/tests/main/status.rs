@@ -39,9 +39,51 @@ fn iostat_prints_as_many_reports_as_asked_for() {
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0]["volume"], "vm");
     let since_start = place.stdout("iostat -o csv");
-    assert!(since_start.starts_with("volume,time,reads/s,") && since_start.lines().count() == 2);
+    assert!(since_start.starts_with("volume,time,seconds,reads_per_second,") && since_start.lines().count() == 2);
+    let names = since_start.lines().next().unwrap().split(',');
+    assert!(names.into_iter().all(|name| lines[0].get(name).is_some()), "{since_start} beside {}", lines[0]);
     assert_eq!(place.stdout("iostat 0.1 2").lines().count(), 3);
     assert!(place.failure("iostat 0", 2).contains("must be 0.05"));
+}
+
+#[test]
+fn iostat_is_as_wide_as_the_screen() {
+    let place = Place::new();
+    let _server = place.usual();
+    let run = |arguments: &str| {
+        let output = place.command(arguments).env("COLUMNS", "72").env("LINES", "5").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let narrow = run("iostat 0.05 6");
+    assert!(narrow.lines().all(|line| line.chars().count() <= 72), "{narrow}");
+    assert_eq!(narrow.lines().filter(|line| line.starts_with("volume")).count(), 2, "{narrow}");
+    assert!(narrow.contains("rd_p99") && !narrow.contains("drops/s"), "{narrow}");
+    assert!(run("iostat -x").contains("drops/s"));
+}
+
+#[test]
+fn status_says_what_is_wrong_and_what_was_not_measured() {
+    let place = Place::new();
+    let _server = place.usual();
+    let text = place.stdout("status");
+    let hits = text.lines().find(|line| line.trim_start().starts_with("read hit")).unwrap();
+    assert!(hits.contains('–') && !text.contains("Needs attention"), "{text}");
+    for part in ["requests", "program", "cache cache: insertion queue", "smaller parts"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(place.stdout("volume list -o csv").lines().nth(1).unwrap().ends_with(",yes"));
+    place.stdout("cache detach cache vm");
+    assert!(place.stdout("volume list -o csv").lines().nth(1).unwrap().ends_with(",no"));
+    let text = place.stdout("status");
+    assert!(text.contains("Needs attention") && text.contains("nitro cache attach undoes that"), "{text}");
+    assert!(text.contains("write-through, detached"), "{text}");
+}
+
+#[test]
+fn top_needs_a_terminal() {
+    let place = Place::new();
+    let _server = place.usual();
+    assert!(place.failure("top", 1).contains("this is no terminal"));
 }
 
 #[test]
