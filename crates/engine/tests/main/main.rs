@@ -16,6 +16,7 @@ mod journal;
 mod neighbours;
 mod overflow;
 mod paths;
+mod pins;
 mod ram;
 mod recipes;
 mod simulation;
