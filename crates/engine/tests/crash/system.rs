@@ -682,7 +682,7 @@ fn the_engine_survives_crashes() {
         all.refusals += outcome.refusals;
     });
     let all = *happened.outcome.lock().unwrap();
-    let Happened { evicted, forwarded, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
+    let Happened { evicted, forwarded, pinned, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
     let Happened {
         recovered_dirty, unfinished_batches, open_regions, outlived, snapshots, outrun_reads, given_up, ..
     } = &*happened;

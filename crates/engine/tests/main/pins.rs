@@ -77,9 +77,10 @@ fn pins_outlive_scans_and_a_restart_and_end_when_they_are_taken_back() {
     let sim = Simulation::new(1);
     let flash = Arc::new(RamDevice::new(40 << 20, 512));
     let origin = Arc::new(RamDevice::new(EXTENTS * EXTENT, 512));
-    sim.run(async {
+    let filled = origin.clone();
+    sim.run(async move {
         for index in 0..EXTENTS {
-            origin.write(index * EXTENT, content(index)).await.unwrap();
+            filled.write(index * EXTENT, content(index)).await.unwrap();
         }
     });
     let count = PINNED.end - PINNED.start;
