@@ -328,7 +328,6 @@ async fn resize(cache: &TestCache, rng: &mut Rng) -> Result<(), Error> {
 struct Happened {
     evicted: AtomicU64,
     forwarded: AtomicU64,
-    pinned: AtomicU64,
     duplicates: AtomicU64,
     ssd_reads: AtomicU64,
     corrupt: AtomicU64,
@@ -501,23 +500,6 @@ impl Nitro {
         });
     }
 
-    /// Pins a part of a volume, or unpins it, while clients use it.
-    fn pin(&self, sim: &Rc<Simulation>, volume: &Arc<TestVolume>, object: ObjectId, cycle: u64) {
-        let mut rng = Rng::new(self.seed << 8 ^ cycle ^ 0x91A5);
-        let extents = volume.size_bytes() / u64::from(self.settings.manager.extent_bytes);
-        if rng.one_in(3) {
-            return;
-        }
-        let (first, pinned) = (rng.below(extents), !rng.one_in(4));
-        let last = extents.min(first + 1 + rng.below(extents / 4 + 1));
-        let (cache, clock) = (volume.cache().clone(), sim.clock.clone());
-        sim.spawn(async move {
-            clock.sleep(Duration::from_millis(rng.below(50))).await;
-            // Refused where the cache is too small for it, and where its device fails.
-            let _ = cache.pin(object, first..last, pinned).await;
-        });
-    }
-
     fn serve(
         &self,
         sim: &Rc<Simulation>,
@@ -536,7 +518,6 @@ impl Nitro {
             let volume = Volume::new(cache.clone(), origin, options);
             volume.set_class(ClassId::all().nth(rng.below(CLASSES as u64) as usize).unwrap_or_default());
             volume.set_write_policy(WritePolicy::ALL[rng.below(WritePolicy::ALL.len() as u64) as usize]);
-            self.pin(sim, &volume, ObjectId(n as u16 + 1), cycle);
             let [ahead, destaging] = [0; 2].map(|_| volume.clone());
             sim.spawn(async move { ahead.readahead_worker().await });
             sim.spawn(async move { destaging.destage_worker().await });
@@ -644,7 +625,6 @@ impl System for Nitro {
         let happened = &self.happened;
         add(&happened.evicted, status.manager.weus_evicted);
         add(&happened.forwarded, status.manager.forwarded);
-        add(&happened.pinned, disks[0].volume.cache().pinned_extents().1);
         add(&happened.duplicates, status.manager.duplicates);
         add(&happened.ssd_reads, status.engine.ssd_reads);
         add(&happened.corrupt, status.engine.corrupt_extents);
@@ -682,7 +662,7 @@ fn the_engine_survives_crashes() {
         all.refusals += outcome.refusals;
     });
     let all = *happened.outcome.lock().unwrap();
-    let Happened { evicted, forwarded, pinned, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
+    let Happened { evicted, forwarded, duplicates, ssd_reads, corrupt, destaged, .. } = &*happened;
     let Happened {
         recovered_dirty, unfinished_batches, open_regions, outlived, snapshots, outrun_reads, given_up, ..
     } = &*happened;
@@ -692,7 +672,6 @@ fn the_engine_survives_crashes() {
         ("WEUs evicted", evicted),
         ("extents copied forward", forwarded),
         ("duplicates", duplicates),
-        ("pinned extents cached", pinned),
         ("SSD reads", ssd_reads),
         ("corrupt extents", corrupt),
         ("destaged extents", destaged),

@@ -16,7 +16,6 @@ mod journal;
 mod neighbours;
 mod overflow;
 mod paths;
-mod pins;
 mod ram;
 mod recipes;
 mod simulation;
