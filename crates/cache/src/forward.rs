@@ -175,11 +175,12 @@ impl CacheManager {
             // What is in a unit of a lower band than its own, as dirty extents are, comes to its own.
             let is_above = leaving.has_bands && band > leaving.shelf.band;
             let is_worth_it = heat >= leaving.keep.heat_min && band >= leaving.shelf.band || is_above;
-            if (is_worth_it || leaving.has_pinned)
-                && let Some(key) = self.weus.key(weu, entry)
-                && let pinned = leaving.has_pinned
-                && self.is_pinned(key)
-                && (is_worth_it || pinned)
+            if !is_worth_it && !leaving.has_pinned {
+                continue;
+            }
+            let Some(key) = self.weus.key(weu, entry) else { continue };
+            let pinned = leaving.has_pinned && self.is_pinned(key);
+            if (is_worth_it || pinned)
                 && self.find(key) == Some(Reference::Base(weu, entry))
                 && let Some(location) = self.weus.location(weu, entry)
             {

@@ -32,6 +32,9 @@ pub(crate) struct Pins {
 /// Ranges with `changed` added, or taken out.
 #[must_use]
 pub fn with_range(ranges: &[Range<u64>], changed: &Range<u64>, pinned: bool) -> PinRanges {
+    if changed.start >= changed.end {
+        return ranges.to_vec();
+    }
     let mut all = PinRanges::with_capacity(ranges.len() + 1);
     let mut new = changed.clone();
     for range in ranges {
@@ -49,7 +52,7 @@ pub fn with_range(ranges: &[Range<u64>], changed: &Range<u64>, pinned: bool) -> 
             all.extend(parts.into_iter().filter(|part| part.start < part.end));
         }
     }
-    if pinned && new.start < new.end {
+    if pinned {
         all.push(new);
         all.sort_by_key(|range| range.start);
     }

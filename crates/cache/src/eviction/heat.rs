@@ -170,7 +170,9 @@ impl Eviction for Heat {
         let main = self.main.oldest().take(LOOKED_AT_MAX).map(WeuId).filter(|weu| !units.is_kept(*weu)).take(COMPARED);
         let main = main.min_by_key(|weu| units.heat(*weu));
         // Of the band's own units: there may be others.
-        let on_probation = self.probation.len() * PROBATION_PART > self.probation.len() + self.main.len();
+        let (new, old) = (self.probation.len(), self.main.len());
+        // One at least has time to be used again, however few units there are.
+        let on_probation = new > 1 && new * PROBATION_PART > new + old;
         if (on_probation || main.is_none())
             && let Some(weu) = allowed(&self.probation)
         {

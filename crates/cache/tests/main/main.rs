@@ -7,6 +7,7 @@ mod eviction;
 mod forget;
 mod forward;
 mod model;
+mod pins;
 mod ram;
 mod slots;
 mod world;

@@ -19,6 +19,8 @@ use nitro_units::{Generation, WeuId};
 
 /// Extents copied forward after which others on the thread run.
 const EXTENTS_PER_TURN: usize = 32;
+/// Units that are evicted at once to make room, at most, beside as many as there are.
+const EVICTIONS_MIN: u32 = 64;
 
 /// The open WEUs for clean content.
 #[derive(Default)]
@@ -38,7 +40,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
     /// Evicts ahead of need, after what is worth it has been copied forward, and cleans up after it in bounded steps.
     pub(crate) async fn make_room(&self, lanes: &mut Lanes) {
         let discard = self.settings.discard_evicted;
-        loop {
+        // Units full of pinned extents free nothing: what keeps others from being evicted may end meanwhile.
+        for _ in 0..EVICTIONS_MIN + self.weu_count() {
             let leaving = {
                 let mut manager = self.manager.lock();
                 manager.wants_eviction().then(|| manager.begin_leaving()).flatten()
