@@ -1,4 +1,4 @@
-//! What a front end serves: a [`Disk`] as its clients see it. NBD, and later vhost-user, iSCSI and FUSE, translate their
+//! What a front end serves: a [`Disk`] as its clients see it. NBD and vhost-user-blk, and later others, translate their
 //! protocols into its calls; the server implements it for volumes behind a cache, and tests do in memory.
 //!
 //! docs/adding-a-front-end.md shows how to write another front end.
