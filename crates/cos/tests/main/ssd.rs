@@ -3,24 +3,10 @@
 use crate::crash::World;
 use crate::model::{Again, CHUNK, Random, bytes_of, plan, seeds, settings};
 use futures_executor::block_on;
-use nitro_cos::{Error, Settings, SsdOptions, SsdSource, SsdState, Store};
-use nitro_device::faulty::{Effect, Fault};
-use nitro_device::{CrashingDevice, FaultyDevice, RamDevice};
-use nitro_port::{Clock, Device, ErrorKind, Operation, Origin};
-use nitro_units::Fingerprint;
+use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
+use nitro_device::CrashingDevice;
+use nitro_port::Device;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Nothing waits.
-struct NoClock;
-
-impl Clock for NoClock {
-    fn now(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    async fn sleep(&self, _: Duration) {}
-}
 
 const UNIT_BYTES: u64 = 512 << 10;
 const SSD_BYTES: u64 = 10 * UNIT_BYTES;
@@ -218,95 +204,5 @@ fn what_was_read_at_random_comes_from_the_ssd_also_after_a_restart() {
         store.close().await.unwrap();
         let store = Store::open_with_ssd(other, settings(), Some(source(&ssd))).await.unwrap();
         assert!(matches!(store.ssd_stats().unwrap().state, SsdState::Emptied { .. }));
-    });
-}
-
-#[test]
-fn contents_of_one_fingerprint_stay_apart_on_the_ssd() {
-    block_on(async {
-        let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
-        let compared = Settings { compare_duplicates: true, ..settings() };
-        let store = Arc::new(Store::create(Arc::clone(&device), &plan(24 << 20, 3), compared).await.unwrap());
-        store.create_volume("a", 8 * CHUNK as u64, None, 1).unwrap();
-        let volume = store.open_volume("a").unwrap();
-        let forged = [Some(Fingerprint([7; 20])); 2];
-        volume.write_known(0, bytes_of(&[2, 4]), &forged).await.unwrap();
-        volume.write_range(2 * CHUNK as u64, bytes_of(&[6, 8, 10, 12, 14, 16])).await.unwrap();
-        store.close().await.unwrap();
-        drop((volume, store));
-        let ssd = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2));
-        // RAM has the last region alone.
-        let little = Settings { region_cache_bytes: 1, ..settings() };
-        let store = Arc::new(Store::open_with_ssd(device, little, Some(source(&ssd))).await.unwrap());
-        let volume = store.open_volume("a").unwrap();
-        for _ in 0..2 {
-            for (index, number) in [(0, 2), (7, 16), (1, 4), (6, 14)] {
-                let read = volume.read_range(index * CHUNK as u64, CHUNK).await.unwrap();
-                assert!(read == bytes_of(&[number]), "chunk {index}");
-            }
-        }
-    });
-}
-
-#[test]
-fn pages_of_the_index_that_change_are_read_from_the_disk() {
-    block_on(async {
-        let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
-        let ssd = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, 2));
-        let store = filled(&device, 1200).await;
-        store.attach_ssd(source(&ssd)).await.unwrap();
-        store.create_volume("b", 4000 * CHUNK as u64, None, 1).unwrap();
-        let volume = store.open_volume("b").unwrap();
-        let mut stored = store.counters().stored_chunks;
-        // New contents change the index; contents that are known already are found in it.
-        for round in 0..12 {
-            let new: Vec<u64> = (0..100).map(|n| 100_001 + (round * 100 + n) * 2).collect();
-            volume.write_padded(round * 100 * CHUNK as u64, bytes_of(&new)).await.unwrap();
-            store.checkpoint().await.unwrap();
-            stored += 100;
-            for index in 0..40 {
-                let known = 1 + (round * 40 + index) * 31 % 1200;
-                volume.write_range((2000 + index) * CHUNK as u64, bytes_of(&[known * 2])).await.unwrap();
-                let again = new[index as usize * 2];
-                volume.write_range((2100 + index) * CHUNK as u64, bytes_of(&[again])).await.unwrap();
-            }
-            assert_eq!(store.counters().stored_chunks, stored, "round {round}: what is known is stored again");
-        }
-        let stats = store.ssd_stats().unwrap();
-        assert!(stats.pieces[1].hits > 100, "{stats:?}");
-    });
-}
-
-#[test]
-fn an_ssd_that_fails_is_left_alone_and_the_disk_serves() {
-    block_on(async {
-        const COUNT: u64 = 400;
-        let device = Arc::new(CrashingDevice::new(24 << 20, 4096, 1));
-        filled(&device, COUNT).await.close().await.unwrap();
-        for (operation, effect) in [
-            (Operation::Read, Effect::Fail(ErrorKind::Io)),
-            (Operation::Write, Effect::Fail(ErrorKind::Io)),
-            (Operation::Read, Effect::FlipBit),
-        ] {
-            let ssd = FaultyDevice::new(RamDevice::new(SSD_BYTES, 4096), NoClock, 1);
-            let faults = ssd.faults();
-            let ssd = SsdSource::new(ssd, options());
-            let store = Store::open_with_ssd(Arc::clone(&device), settings(), Some(ssd)).await.unwrap();
-            let store = Arc::new(store);
-            read_all(&store, COUNT / 2).await;
-            faults.inject(Fault::new(effect).on(operation));
-            read_all(&store, COUNT).await;
-            read_all(&store, COUNT).await;
-            let stats = store.ssd_stats().unwrap();
-            assert!(matches!(stats.state, SsdState::Failed { .. }), "{operation}: {stats:?}");
-            store.close().await.unwrap();
-        }
-        // One that fails at once is left out.
-        let ssd = FaultyDevice::new(RamDevice::new(SSD_BYTES, 4096), NoClock, 1);
-        ssd.faults().inject(Fault::new(Effect::Fail(ErrorKind::Io)));
-        let ssd = SsdSource::new(ssd, options());
-        let store = Arc::new(Store::open_with_ssd(device, settings(), Some(ssd)).await.unwrap());
-        assert_eq!(store.ssd_stats(), None);
-        read_all(&store, COUNT).await;
     });
 }
