@@ -6,14 +6,21 @@
 
 mod disk;
 mod error;
+mod memory;
 mod pace;
+mod receiver;
+mod replies;
 mod requester;
 mod scatter;
 mod status;
+pub mod transport;
 
 pub use disk::{Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
+pub use memory::{RequestMemory, Share, Turn, TurnUnderWay};
 pub use pace::Pace;
+pub use receiver::{RECEIVE_BYTES, Receiver};
+pub use replies::{Batch, Cost, OutQueue};
 pub use requester::Requester;
 pub use scatter::{Scatter, Slices};
 pub use status::{Run, StatusOf};

@@ -1,7 +1,6 @@
 //! The transmission phase: requests in, replies out, in whatever order they are done.
 
 mod check;
-mod queue;
 mod reader;
 mod state;
 mod status;
@@ -10,7 +9,6 @@ use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
 use crate::handshake::Negotiated;
 use crate::link::Link;
-use crate::memory::Turn;
 use crate::protocol::Request;
 use crate::server::ServerOptions;
 use crate::transport::{ReadHalf, WriteHalf};
@@ -18,9 +16,10 @@ use check::Action;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use nitro_frontend::Cost;
 use nitro_frontend::Disk;
+use nitro_frontend::Turn;
 use nitro_port::yielding::yield_now;
-use queue::Cost;
 use reader::{Started, read_requests};
 use state::Session;
 use std::cell::RefCell;

@@ -1,17 +1,17 @@
 //! Receives requests, answers at once what can be, and starts the rest.
 
 use super::check::{Action, Refusal};
-use super::queue::Cost;
 use super::state::{Session, count};
 use super::{End, status};
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
 use crate::link::Receiver;
-use crate::memory::Turn;
 use crate::protocol::{Command, REQUEST_BYTES, Request};
 use crate::transport::ReadHalf;
 use bytes::Bytes;
+use nitro_frontend::Cost;
 use nitro_frontend::Disk;
+use nitro_frontend::Turn;
 
 /// So much of a payload must be there before there is memory for it: announced alone, it costs nothing.
 const PAYLOAD_BEGUN_BYTES: usize = 4096;

@@ -4,6 +4,7 @@ mod access;
 mod cache;
 mod check;
 mod endurance;
+mod iscsi;
 mod server;
 mod span;
 mod text;
@@ -14,7 +15,8 @@ pub use cache::{CacheConfig, CacheStore, CompressionName, FingerprintIndexName, 
 pub use cache::{FLASH_INDEX_RATIO, SHA1_REFUSED};
 pub use check::{check_scan, check_share};
 pub use endurance::{DriveEndurance, DriveEnduranceError};
-pub use server::{Address, AddressError, ServerConfig, TlsMode};
+pub use iscsi::IscsiConfig;
+pub use server::{Address, AddressError, Protocol, ServerConfig, TlsMode};
 pub use span::{Span, SpanError};
 pub use text::ConfigError;
 pub use volume::{Emulation, VolumeConfig};

@@ -2,6 +2,7 @@
 
 use super::Span;
 use super::access::{SocketMode, access};
+use super::iscsi::IscsiConfig;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::net::{Access, ListenAddress, TcpLimits};
@@ -16,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Where NBD clients connect; a unix socket in the user's runtime directory if empty.
+    /// Where NBD clients and iSCSI initiators connect; a unix socket in the user's runtime directory if empty.
     #[serde(default)]
     pub listen: Vec<Address>,
     /// The control socket; beside the NBD socket if not given.
@@ -56,6 +57,9 @@ pub struct ServerConfig {
     pub tls_key: Option<PathBuf>,
     /// Authorities whose clients alone are served, PEM.
     pub tls_client_ca: Option<PathBuf>,
+    /// `[server.iscsi]`
+    #[serde(default)]
+    pub iscsi: IscsiConfig,
 }
 
 /// Clients served at a time unless configured.
@@ -133,13 +137,24 @@ pub enum TlsMode {
     Required,
 }
 
-/// Where to listen: `unix:PATH` or `tcp:HOST:PORT`.
+/// What a listening socket speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// NBD.
+    Nbd,
+    /// iSCSI.
+    Iscsi,
+}
+
+/// Where to listen: `unix:PATH`, `tcp:HOST:PORT` or `iscsi:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket's path.
     Unix(PathBuf),
     /// A host, by address or name, and a port.
     Tcp(String),
+    /// The same, for iSCSI.
+    Iscsi(String),
 }
 
 /// A text that is no address.
@@ -154,7 +169,8 @@ impl fmt::Display for AddressError {
         let Self { text, problem } = self;
         write!(
             f,
-            "{text:?} is not an address: {problem}; write unix:PATH or tcp:HOST:PORT, such as tcp:127.0.0.1:10809"
+            "{text:?} is not an address: {problem}; write unix:PATH, tcp:HOST:PORT or iscsi:HOST:PORT, such as \
+             tcp:127.0.0.1:10809"
         )
     }
 }
@@ -169,18 +185,25 @@ impl FromStr for Address {
         match text.split_once(':') {
             Some(("unix", "")) => Err(refuse("the path is missing")),
             Some(("unix", path)) => Ok(Self::Unix(PathBuf::from(path))),
-            Some(("tcp", host_port)) => match host_port.rsplit_once(':') {
+            Some((scheme @ ("tcp" | "iscsi"), host_port)) => match host_port.rsplit_once(':') {
                 Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                    Ok(Self::Tcp(host_port.to_owned()))
+                    let host_port = host_port.to_owned();
+                    Ok(if scheme == "tcp" { Self::Tcp(host_port) } else { Self::Iscsi(host_port) })
                 }
                 _ => Err(refuse("it has no host or no valid port")),
             },
-            _ => Err(refuse("it begins with neither unix: nor tcp:")),
+            _ => Err(refuse("it begins with none of unix:, tcp:, iscsi:")),
         }
     }
 }
 
 impl Address {
+    /// What is spoken there.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        if matches!(self, Self::Iscsi(_)) { Protocol::Iscsi } else { Protocol::Nbd }
+    }
+
     /// Looks a host's name up, which may take the system's resolver some time.
     ///
     /// # Errors
@@ -188,10 +211,10 @@ impl Address {
     pub fn resolve(&self) -> Result<ListenAddress, Error> {
         let host_port = match self {
             Self::Unix(path) => return Ok(ListenAddress::Unix(path.clone())),
-            Self::Tcp(host_port) => host_port,
+            Self::Tcp(host_port) | Self::Iscsi(host_port) => host_port,
         };
         let unknown = |why: &dyn fmt::Display| {
-            Error::new(format_args!("socket tcp:{host_port}"), why).or("give an IP address of this machine")
+            Error::new(format_args!("socket {host_port}"), why).or("give an IP address of this machine")
         };
         let mut found = host_port.to_socket_addrs().map_err(|e| unknown(&e))?;
         found.next().map(ListenAddress::Tcp).ok_or_else(|| unknown(&"the host has no address"))

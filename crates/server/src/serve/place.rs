@@ -1,6 +1,6 @@
 //! Where sockets are.
 
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, Protocol};
 use crate::files::private_folder;
 use nitro_console::error::Error;
 use nitro_device::net::{Access, ListenAddress};
@@ -14,7 +14,7 @@ pub const CONTROL_SUFFIX: &str = ".control";
 /// Where the server listens.
 #[derive(Debug)]
 pub struct Places {
-    pub listen: Vec<ListenAddress>,
+    pub listen: Vec<(Protocol, ListenAddress)>,
     pub control: PathBuf,
     /// Who may connect there, if it is a unix socket; and to the control socket.
     pub listen_access: Access,
@@ -62,11 +62,14 @@ impl Places {
             })?;
         }
         let listen: Vec<_> = match server.listen.is_empty() {
-            true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
-            false => server.listen.iter().map(Address::resolve).collect::<Result<_, _>>()?,
+            true => vec![(Protocol::Nbd, ListenAddress::Unix(folder.join(format!("{stem}.sock"))))],
+            false => {
+                let place = |address: &Address| Ok((address.protocol(), address.resolve()?));
+                server.listen.iter().map(place).collect::<Result<_, Error>>()?
+            }
         };
         let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
-        for path in listen.iter().filter_map(socket_path).chain([control.as_path()]) {
+        for path in listen.iter().filter_map(|(_, address)| socket_path(address)).chain([control.as_path()]) {
             check_socket_path(path)?;
         }
         let (listen_access, control_access) = (server.socket_access()?, server.control_access()?);

@@ -1,19 +1,20 @@
 //! The threads that serve clients.
 
 use super::Served;
-use super::connections::{self, Admission};
+use super::connections::{self, Admission, Options};
 use super::workers::ended;
+use crate::config::Protocol;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_util::StreamExt;
 use nitro_console::error::Error;
 use nitro_device::net::Accepted;
 use nitro_device::{ReactorThread, spawn_local, spawn_thread};
-use nitro_nbd::ServerOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A client on its way to its thread.
 struct Assigned {
+    protocol: Protocol,
     client: Accepted,
     admission: Admission,
     guard: ClientGuard,
@@ -41,7 +42,7 @@ pub(super) struct Reactors {
 }
 
 impl Reactors {
-    pub(super) fn start(served: &Arc<Served>, options: ServerOptions, threads: usize) -> Result<Self, Error> {
+    pub(super) fn start(served: &Arc<Served>, options: Options, threads: usize) -> Result<Self, Error> {
         let fail = |e: nitro_device::Error| Error::with_sources("threads", &e).or("use fewer with --threads");
         let options = Arc::new(options);
         let servers = (0..threads)
@@ -52,13 +53,13 @@ impl Reactors {
     }
 
     /// Hands a client to the thread that has the fewest.
-    pub(super) fn assign(&self, client: Accepted, admission: Admission) {
+    pub(super) fn assign(&self, protocol: Protocol, client: Accepted, admission: Admission) {
         let Some(server) = self.servers.iter().min_by_key(|server| server.clients.load(Ordering::Relaxed)) else {
             return;
         };
         server.clients.fetch_add(1, Ordering::Relaxed);
         let guard = ClientGuard(Arc::clone(&server.clients));
-        if server.assign.unbounded_send(Assigned { client, admission, guard }).is_err() {
+        if server.assign.unbounded_send(Assigned { protocol, client, admission, guard }).is_err() {
             tracing::error!("a reactor thread has ended; a client is turned away");
         }
     }
@@ -72,18 +73,14 @@ impl Reactors {
     }
 }
 
-fn start_server(
-    index: usize,
-    served: &Arc<Served>,
-    options: &Arc<ServerOptions>,
-) -> Result<Server, nitro_device::Error> {
+fn start_server(index: usize, served: &Arc<Served>, options: &Arc<Options>) -> Result<Server, nitro_device::Error> {
     let (assign, mut assigned) = unbounded::<Assigned>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));
     let thread = spawn_thread(&format!("nitro-io-{index}"), move || async move {
-        while let Some(Assigned { client, admission, guard }) = assigned.next().await {
+        while let Some(Assigned { protocol, client, admission, guard }) = assigned.next().await {
             let (served, options) = (Arc::clone(&served), Arc::clone(&options));
             spawn_local(async move {
-                connections::serve(client, &admission, &served, &options).await;
+                connections::serve(protocol, client, &admission, &served, &options).await;
                 drop((admission, guard));
             });
         }

@@ -5,6 +5,7 @@ use super::need::Limits;
 use super::open::Caches;
 use super::sockets::uri;
 use super::workers::VolumeWorkers;
+use crate::config::Protocol;
 use crate::export::VolumeExport;
 use crate::record::Recorder;
 use nitro_console::error::Error;
@@ -21,7 +22,7 @@ pub struct Served {
     pub connections: Connections,
     /// What bounds its RAM.
     pub(super) limits: Limits,
-    addresses: Vec<ListenAddress>,
+    addresses: Vec<(Protocol, ListenAddress)>,
     /// Whether clients must use TLS.
     needs_tls: bool,
     pub(super) workers: VolumeWorkers,
@@ -33,7 +34,7 @@ impl Served {
     pub(super) fn new(
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
-        (addresses, needs_tls): (Vec<ListenAddress>, bool),
+        (addresses, needs_tls): (Vec<(Protocol, ListenAddress)>, bool),
         connections: Connections,
         limits: Limits,
         recorder: Option<Recorder>,
@@ -75,14 +76,14 @@ impl Served {
         self.volumes.read().clone()
     }
 
-    /// One NBD URI for each address and export.
+    /// One URI for each address and export.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
-        let of = |address| volumes.iter().map(move |export| uri(address, &export.name, self.needs_tls));
-        self.addresses.iter().flat_map(of).collect()
+        let pairs = self.addresses.iter().flat_map(|address| volumes.iter().map(move |export| (address, export)));
+        pairs.map(|(address, export)| uri(address, &export.name, self.needs_tls)).collect()
     }
 
-    /// The NBD URIs of one export.
+    /// The URIs of one export.
     pub fn uris_of(&self, name: &str) -> Vec<String> {
         self.addresses.iter().map(|address| uri(address, name, self.needs_tls)).collect()
     }

@@ -3,12 +3,14 @@
 use super::Served;
 use super::place::Places;
 use super::reactors::Reactors;
+use crate::config::Protocol;
 use futures_util::future::join_all;
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
 use nitro_device::net::{Access, ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -16,40 +18,42 @@ use std::time::Duration;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
-    nbd: Vec<Listener>,
+    clients: Vec<(Protocol, Listener)>,
     pub(super) control: Listener,
 }
 
 impl Sockets {
     pub(super) fn bind(places: &Places, tcp: TcpLimits) -> Result<Self, Error> {
-        let listen = |address| bind(address, places.listen_access).map(|listener| listener.with_tcp(tcp));
-        let nbd = places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
+        let listen = |(protocol, address): &(Protocol, ListenAddress)| {
+            bind(address, places.listen_access).map(|listener| (*protocol, listener.with_tcp(tcp)))
+        };
+        let clients = places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?;
         let control = bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?;
-        Ok(Self { nbd, control })
+        Ok(Self { clients, control })
     }
 
-    /// Where NBD clients connect.
-    pub(super) fn addresses(&self) -> Vec<ListenAddress> {
-        self.nbd.iter().map(|listener| listener.address().clone()).collect()
+    /// Where clients connect.
+    pub(super) fn addresses(&self) -> Vec<(Protocol, ListenAddress)> {
+        self.clients.iter().map(|(protocol, listener)| (*protocol, listener.address().clone())).collect()
     }
 
     /// Hands clients to the reactors, for as long as it is polled.
     pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
-        join_all(self.nbd.iter().map(|listener| accept(listener, served, reactors))).await;
+        join_all(self.clients.iter().map(|(protocol, listener)| accept(*protocol, listener, served, reactors))).await;
     }
 
-    /// Lets no further NBD clients in; the control socket stays.
+    /// Lets no further clients in; the control socket stays.
     pub(super) fn close(&mut self) {
-        self.nbd.clear();
+        self.clients.clear();
     }
 }
 
-async fn accept(listener: &Listener, served: &Served, reactors: &Reactors) {
+async fn accept(protocol: Protocol, listener: &Listener, served: &Served, reactors: &Reactors) {
     let refused = Repeats::default();
     loop {
         match listener.accept().await {
             Ok(client) => match served.connections.admit(client.peer_identity()) {
-                Ok(admission) => reactors.assign(client, admission),
+                Ok(admission) => reactors.assign(protocol, client, admission),
                 Err(reason) => {
                     if let Some(left_out) = refused.next() {
                         tracing::warn!(peer = client.peer(), "refused a client: {reason}{left_out}");
@@ -81,8 +85,17 @@ fn bind(address: &ListenAddress, access: Access) -> Result<Listener, Error> {
 }
 
 /// Says which addresses let strangers in.
-pub(super) fn warn_of(addresses: &[ListenAddress], needs_tls: bool) {
-    for address in addresses {
+pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, needs_chap: bool) {
+    for (protocol, address) in addresses {
+        if let (Protocol::Iscsi, ListenAddress::Tcp(host)) = (protocol, address) {
+            if !host.ip().is_loopback() && !needs_chap {
+                tracing::warn!(
+                    "{address}: whoever reaches this address can read and write the volumes over iSCSI; \
+                     set chap and addresses in [server.iscsi], or listen on 127.0.0.1"
+                );
+            }
+            continue;
+        }
         if let ListenAddress::Tcp(host) = address
             && !host.ip().is_loopback()
             && !needs_tls
@@ -95,21 +108,30 @@ pub(super) fn warn_of(addresses: &[ListenAddress], needs_tls: bool) {
     }
 }
 
-/// The NBD URI of an export (doc/uri.md of the NBD project); `needs_tls`: of a server that takes no plaintext.
-pub(super) fn uri(address: &ListenAddress, export: &str, needs_tls: bool) -> String {
+/// The NBD URI of an export (doc/uri.md of the NBD project), or the URL of an iSCSI target as libiscsi and QEMU have it; `needs_tls`: of
+/// a server that takes no plaintext.
+pub(super) fn uri((protocol, address): &(Protocol, ListenAddress), export: &str, needs_tls: bool) -> String {
     let export = escape(export.as_bytes());
+    if let (Protocol::Iscsi, ListenAddress::Tcp(address)) = (protocol, address) {
+        return format!("iscsi://{}/{}{export}/0", reachable(address), nitro_iscsi::TARGET_PREFIX);
+    }
     let scheme = if needs_tls { "nbds" } else { "nbd" };
     match address {
         ListenAddress::Unix(path) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{scheme}+unix:///{export}?socket={}", escape(path.as_os_str().as_bytes()))
         }
-        // Every address of this machine is no address to connect to.
-        ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
-            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            format!("{scheme}://{}:{}/{export}", escape(name.as_bytes()), address.port())
-        }
-        ListenAddress::Tcp(address) => format!("{scheme}://{address}/{export}"),
+        ListenAddress::Tcp(address) => format!("{scheme}://{}/{export}", reachable(address)),
+    }
+}
+
+/// Where to connect to: every address of this machine is no address for that.
+fn reachable(address: &SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{}:{}", escape(name.as_bytes()), address.port())
+    } else {
+        address.to_string()
     }
 }
 
@@ -134,12 +156,13 @@ mod tests {
     #[test]
     fn uris_are_those_that_clients_understand() {
         let unix = ListenAddress::Unix("/run/a b/n.sock".into());
-        assert_eq!(uri(&unix, "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(&(Protocol::Nbd, unix.clone()), "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
         let tcp = ListenAddress::Tcp("[::1]:10809".parse().unwrap());
-        assert_eq!(uri(&tcp, "vm", false), "nbd://[::1]:10809/vm");
-        assert_eq!(uri(&tcp, "vm", true), "nbds://[::1]:10809/vm");
-        assert_eq!(uri(&unix, "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
-        let everywhere = uri(&ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap()), "vm", false);
+        assert_eq!(uri(&(Protocol::Nbd, tcp.clone()), "vm", false), "nbd://[::1]:10809/vm");
+        assert_eq!(uri(&(Protocol::Nbd, tcp.clone()), "vm", true), "nbds://[::1]:10809/vm");
+        assert_eq!(uri(&(Protocol::Nbd, unix.clone()), "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(&(Protocol::Iscsi, tcp), "vm", false), "iscsi://[::1]:10809/iqn.2026-11.nitro:vm/0");
+        let everywhere = uri(&(Protocol::Nbd, ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap())), "vm", false);
         assert!(!everywhere.contains("0.0.0.0") && everywhere.ends_with(":10809/vm"), "{everywhere}");
     }
 }

@@ -139,7 +139,7 @@ impl State {
 
 /// What a client is waited for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// It is to send a payload.
     Payload,
     /// It is to take replies.
@@ -147,7 +147,7 @@ pub(crate) enum Turn {
 }
 
 /// One connection's part.
-pub(crate) struct Share {
+pub struct Share {
     memory: Arc<RequestMemory>,
     slot: Arc<Slot>,
     /// Bytes that its requests have.
@@ -157,7 +157,9 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    pub(crate) fn new(memory: &Arc<RequestMemory>) -> Self {
+    /// The part of a new connection.
+    #[must_use]
+    pub fn new(memory: &Arc<RequestMemory>) -> Self {
         let slot = Arc::new(Slot {
             waker: AtomicWaker::new(),
             granted: AtomicU64::new(0),
@@ -170,28 +172,34 @@ impl Share {
     }
 
     /// Waits until there are `bytes` for a request.
-    pub(crate) async fn take(&self, bytes: u64) {
+    pub async fn take(&self, bytes: u64) {
         let mut claim = Claim { share: self, is_waiting: false };
         poll_fn(|context| claim.poll(bytes, context)).await;
         self.used.set(self.used.get() + bytes);
     }
 
     /// A request has no use for `bytes` any more.
-    pub(crate) fn give(&self, bytes: u64) {
+    pub fn give(&self, bytes: u64) {
         self.used.set(self.used.get() - bytes);
         self.settle();
     }
 
     /// Begins a turn of the client, over `bytes`, that lasts until what it returns is dropped.
-    pub(crate) fn turn(&self, turn: Turn, bytes: u64) -> TurnUnderWay<'_> {
+    pub fn turn(&self, turn: Turn, bytes: u64) -> TurnUnderWay<'_> {
         let until = self.memory.now.load(Ordering::Relaxed) + TURN_TICKS + bytes / TURN_BYTES_A_TICK;
         let turn = &self.slot.turns[turn as usize];
         turn.store(until, Ordering::Relaxed);
         TurnUnderWay(turn)
     }
 
+    /// As [`turn`](Self::turn), for one that begins and ends in different places: over at the next call with `None`.
+    pub fn set_turn(&self, turn: Turn, bytes: Option<u64>) {
+        let until = |bytes| self.memory.now.load(Ordering::Relaxed) + TURN_TICKS + bytes / TURN_BYTES_A_TICK;
+        self.slot.turns[turn as usize].store(bytes.map_or(NEVER, until), Ordering::Relaxed);
+    }
+
     /// Whether others waited too long for what this client holds. Else it is told when they have.
-    pub(crate) fn is_overdue(&self, context: &Context<'_>) -> bool {
+    pub fn is_overdue(&self, context: &Context<'_>) -> bool {
         if self.held.get() == 0 {
             return false;
         }
@@ -280,7 +288,7 @@ impl Drop for Claim<'_> {
 }
 
 /// A turn of a client; over when dropped.
-pub(crate) struct TurnUnderWay<'a>(&'a AtomicU64);
+pub struct TurnUnderWay<'a>(&'a AtomicU64);
 
 impl Drop for TurnUnderWay<'_> {
     fn drop(&mut self) {
