@@ -5,9 +5,7 @@ use bytes::Bytes;
 use futures_channel::mpsc;
 use futures_util::StreamExt as _;
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{
-    Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags,
-};
+use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
 use nitro_iscsi::{Ends, ServerOptions, serve};
 use nitro_port::buf::BufMut;
 use std::io::{self, Read as _, Write as _};
@@ -61,7 +59,11 @@ impl Disk for Ram {
     async fn status(&self, _: StatusOf, offset: u64, len: u32) -> Result<Vec<Run>, DiskError> {
         let mut runs = Vec::new();
         let look = |bytes: &mut [u8]| {
-            let run = |block: &[u8]| Run { len: block.len() as u64, hole: block.iter().all(|byte| *byte == 0), ..Run::default() };
+            let run = |block: &[u8]| Run {
+                len: block.len() as u64,
+                hole: block.iter().all(|byte| *byte == 0),
+                ..Run::default()
+            };
             runs = bytes.chunks(4096).map(run).collect();
         };
         self.change(offset, len as usize, look)?;

@@ -28,7 +28,7 @@ impl Default for Limits {
             text_bytes_max: 16 << 10,
             tasks_max: 128,
             immediate_max: 16,
-            transfer_bytes_max: 8 << 20,
+            transfer_bytes_max: 32 << 20,
             segment_bytes_max: 256 << 10,
             burst_bytes_max: 1 << 20,
             first_burst_bytes_max: 256 << 10,

@@ -9,7 +9,7 @@ const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2, 0xb7];
 /// Versions that are claimed: SAM-5, SPC-4, SBC-3, iSCSI (SPC-5 §6.6.2, table 145).
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 /// Longest UNMAP: blocks in all, and descriptors.
-pub(super) const UNMAP_BLOCKS_MAX: u32 = 1 << 21;
+pub(super) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 /// Longest WRITE SAME in blocks: as far as a request for zeroes goes.
 pub(crate) const WRITE_SAME_BLOCKS_MAX: u32 = 1 << 21;

@@ -225,9 +225,9 @@ impl<D: Disk> Session<'_, D> {
             }
             _ => {}
         }
-        // What is compared must be there as a whole.
+        // What is compared, or repeated, must be there as a whole, and nothing else.
         let needs_all = matches!(action, Action::CompareAndWrite { .. } | Action::WriteSame { .. });
-        if needs_all && u64::from(asker.expected_out) < action.data_out_bytes() {
+        if needs_all && u64::from(asker.expected_out) != action.data_out_bytes() {
             return Err(Sense::INVALID_FIELD);
         }
         Ok(())
