@@ -43,7 +43,7 @@ Examples:
     read_only = true
 
 The keys are the names of the options, with underscores. When clients can connect, the server prints a line on standard
-output that begins with \"ready\" and lists the NBD URIs, and notifies the service manager. SIGTERM, SIGINT and SIGHUP shut
+output that begins with \"ready\" and lists the URIs, and notifies the service manager. SIGTERM, SIGINT and SIGHUP shut
 the server down in order; a second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
@@ -212,7 +212,7 @@ struct CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address for NBD clients: unix:PATH or tcp:HOST:PORT; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD, iscsi:HOST:PORT for iSCSI; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     /// The control socket for status and iostat [default: beside the NBD socket]
