@@ -1,6 +1,7 @@
 //! What the fuzz targets share: an NBD server in memory, messages of a client, what holds of traces, and a gauge for memory.
 
 pub mod gauge;
+pub mod iscsi;
 pub mod nbd;
 pub mod trace;
 pub mod wire;

@@ -5,7 +5,7 @@ use futures_executor::LocalPool;
 use futures_util::future::join3;
 use futures_util::task::LocalSpawnExt as _;
 use nitro_frontend::{Disk, DiskError, DiskInfo, DiskName, Disks, Opened, Pieces, Requester, Run, StatusOf, ZeroFlags};
-use nitro_nbd::transport::memory::duplex;
+use nitro_nbd::transport::memory::{MemoryEnd, duplex};
 use nitro_nbd::transport::{ReadHalf as _, WriteHalf as _};
 use nitro_nbd::{ConnectionSummary, Limits, NbdError, ServerOptions, serve};
 use nitro_port::buf::{BufMut, is_aligned};
@@ -20,7 +20,7 @@ pub const EXPORT_BYTES: usize = 20_000;
 /// The export's name.
 pub const EXPORT_NAME: &str = "disk";
 /// Bytes on their way in each direction.
-const STREAM_BYTES: usize = 16 << 10;
+pub(crate) const STREAM_BYTES: usize = 16 << 10;
 
 /// Small limits, so that short inputs reach them.
 pub const LIMITS: Limits = Limits {
@@ -45,12 +45,26 @@ pub fn pattern(offset: usize) -> u8 {
 pub fn converse(
     bytes: Vec<u8>,
     piece_bytes: usize,
-    mut listen: impl FnMut(&[u8]) + 'static,
+    listen: impl FnMut(&[u8]) + 'static,
 ) -> Result<ConnectionSummary, NbdError> {
     let (ours, theirs) = duplex(STREAM_BYTES);
     let options = ServerOptions { limits: LIMITS, ..ServerOptions::default() };
-    let exports = OneExport(Arc::new(MemoryExport(Mutex::new((0..EXPORT_BYTES).map(pattern).collect()))));
+    let exports = OneExport::new();
     let server = async move { serve(ours.reader, ours.writer, &exports, &options, pending()).await };
+    talk(server, theirs, bytes, piece_bytes, listen)
+}
+
+/// Sends `bytes` in pieces to a server, and hangs up; `listen` gets what the server says. Gives what the server gives.
+///
+/// # Panics
+/// If the server stands still.
+pub(crate) fn talk<T: 'static>(
+    server: impl Future<Output = T> + 'static,
+    theirs: MemoryEnd,
+    bytes: Vec<u8>,
+    piece_bytes: usize,
+    mut listen: impl FnMut(&[u8]) + 'static,
+) -> T {
     let (mut reader, mut writer) = (theirs.reader, theirs.writer);
     let send = async move {
         for piece in bytes.chunks(piece_bytes.max(1)) {
@@ -74,13 +88,19 @@ pub fn converse(
     let ended = Rc::new(RefCell::new(None));
     let slot = Rc::clone(&ended);
     let mut pool = LocalPool::new();
-    let talk = async move { *slot.borrow_mut() = Some(join3(server, send, receive).await.0) };
-    pool.spawner().spawn_local(talk).expect("the pool is there");
+    let talking = async move { *slot.borrow_mut() = Some(join3(server, send, receive).await.0) };
+    pool.spawner().spawn_local(talking).expect("the pool is there");
     pool.run_until_stalled();
     ended.take().expect("server and client wait for each other")
 }
 
-struct OneExport(Arc<MemoryExport>);
+pub(crate) struct OneExport(Arc<MemoryExport>);
+
+impl OneExport {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(MemoryExport(Mutex::new((0..EXPORT_BYTES).map(pattern).collect()))))
+    }
+}
 
 impl Disks for OneExport {
     type Disk = MemoryExport;
@@ -96,7 +116,7 @@ impl Disks for OneExport {
 }
 
 /// Checks what a server promises its exports: ranges within them and not empty, payloads aligned.
-struct MemoryExport(Mutex<Vec<u8>>);
+pub(crate) struct MemoryExport(Mutex<Vec<u8>>);
 
 impl MemoryExport {
     fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {

@@ -73,6 +73,11 @@ pub trait Disk {
         false
     }
 
+    /// The size in bytes as it is now: for protocols that can tell of changes.
+    fn size_bytes(&self) -> u64 {
+        self.info().size_bytes
+    }
+
     /// Like [`read`](Self::read), but only if it can be answered at once, as when the data is in RAM. `None` leads to a
     /// call of [`read`](Self::read). Must not block.
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {

@@ -205,6 +205,12 @@ impl Share {
         TurnUnderWay(turn)
     }
 
+    /// As [`turn`](Self::turn), for one that begins and ends in different places: over at the next call with `None`.
+    pub fn set_turn(&self, turn: Turn, bytes: Option<u64>) {
+        let until = |bytes| self.memory.now.load(Ordering::Relaxed) + TURN_TICKS + bytes / TURN_BYTES_A_TICK;
+        self.slot.turns[turn as usize].store(bytes.map_or(NEVER, until), Ordering::Relaxed);
+    }
+
     /// Whether others waited too long for what this client holds. Else it is told when they have.
     #[must_use]
     pub fn is_overdue(&self, context: &Context<'_>) -> bool {

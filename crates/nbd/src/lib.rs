@@ -20,14 +20,12 @@ pub mod protocol;
 mod server;
 mod session;
 mod tls;
-pub mod transport;
 
 pub use context::Context;
 pub use errno::NbdErrno;
 pub use error::{NbdError, Phase};
 pub use limits::Limits;
-pub use link::RECEIVE_BYTES;
-pub use nitro_frontend::RequestMemory;
+pub use nitro_frontend::{RECEIVE_BYTES, RequestMemory, transport};
 pub use server::{ConnectionSummary, ServerOptions, serve};
 pub use session::End;
 pub use tls::{TlsFiles, TlsPolicy};

@@ -1,16 +1,9 @@
-//! The two halves of a stream, with what was received and not yet parsed.
+//! The two halves of a stream.
 
 use crate::error::{NbdError, Phase};
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::BytesMut;
-use nitro_port::buf::BufMut;
-use std::io;
-
-/// Bytes asked for in one receive: enough for thousands of requests, small enough to stay in the CPU's cache.
-pub const RECEIVE_BYTES: usize = 128 << 10;
-
-/// Bytes by which the buffer of a payload grows.
-const PAYLOAD_STEP_BYTES: usize = 512 << 10;
+pub(crate) use nitro_frontend::Receiver;
 
 /// A stream that a connection runs over.
 pub(crate) struct Link<R, W> {
@@ -30,97 +23,5 @@ impl<R: ReadHalf, W: WriteHalf> Link<R, W> {
         }
         let (result, _) = self.writer.write_all(vec![out.split().freeze()]).await;
         result.map_err(NbdError::io(Phase::Handshake))
-    }
-}
-
-/// A reader with a window of received bytes.
-pub(crate) struct Receiver<R> {
-    reader: R,
-    buf: BufMut,
-    start: usize,
-    end: usize,
-}
-
-impl<R: ReadHalf> Receiver<R> {
-    fn new(reader: R) -> Self {
-        Self { reader, buf: BufMut::with_len(RECEIVE_BYTES), start: 0, end: 0 }
-    }
-
-    /// What was received and not consumed.
-    pub(crate) fn window(&self) -> &[u8] {
-        &self.buf[self.start..self.end]
-    }
-
-    /// Removes the first `len` bytes of the window.
-    pub(crate) fn consume(&mut self, len: usize) {
-        debug_assert!(len <= self.end - self.start);
-        self.start += len;
-    }
-
-    /// Receives until the window holds `len` bytes (at most [`RECEIVE_BYTES`]). `false` if the stream ends before.
-    pub(crate) async fn fill(&mut self, len: usize) -> io::Result<bool> {
-        debug_assert!(len <= RECEIVE_BYTES);
-        while self.window().len() < len {
-            if self.receive().await? == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    async fn receive(&mut self) -> io::Result<usize> {
-        // What is left is a partial message, so that moving it costs little.
-        self.buf.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        let buf = std::mem::replace(&mut self.buf, BufMut::with_len(0));
-        let (result, buf) = self.reader.read(buf, self.end).await;
-        self.buf = buf;
-        let got = result?;
-        self.end += got;
-        Ok(got)
-    }
-
-    /// Takes a payload of `len` bytes into a page-aligned buffer of its own, which grows as they arrive. Only what the
-    /// window already holds is copied. `None` if the stream ends before.
-    pub(crate) async fn payload(&mut self, len: usize) -> io::Result<Option<BufMut>> {
-        let held = self.window().len().min(len);
-        let mut payload = BufMut::with_capacity(len);
-        payload.grow_to(len.min(held.max(PAYLOAD_STEP_BYTES)));
-        payload[..held].copy_from_slice(&self.window()[..held]);
-        self.consume(held);
-        let mut filled = held;
-        while filled < len {
-            if filled == payload.len() {
-                payload.grow_to(len.min(filled + PAYLOAD_STEP_BYTES));
-            }
-            let (result, buf) = self.reader.read(payload, filled).await;
-            payload = buf;
-            match result? {
-                0 => return Ok(None),
-                got => filled += got,
-            }
-        }
-        Ok(Some(payload))
-    }
-
-    /// Throws away `len` bytes. `false` if the stream ends before.
-    pub(crate) async fn skip(&mut self, len: usize) -> io::Result<bool> {
-        let mut left = len;
-        loop {
-            let held = self.window().len().min(left);
-            self.consume(held);
-            left -= held;
-            if left == 0 {
-                return Ok(true);
-            }
-            if self.receive().await? == 0 {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// The reader alone; what the window still holds is lost.
-    pub(crate) fn into_reader(self) -> R {
-        self.reader
     }
 }

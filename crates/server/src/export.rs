@@ -405,6 +405,10 @@ impl Disk for VolumeExport {
         self.volume.keeps_writes()
     }
 
+    fn size_bytes(&self) -> u64 {
+        self.volume.size_bytes()
+    }
+
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         let class = self.class_of_read(from, offset, len);
         let recording = self.recording(class);

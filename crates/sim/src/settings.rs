@@ -307,13 +307,19 @@ impl Settings {
         }
         if let Some(Watermarks { start_percent, max_percent, .. }) = self.write_back {
             if !(1..=90).contains(&max_percent) || start_percent >= max_percent {
-                return Err(Error::setting("destage starts below the share of the cache that may be dirty, which is 1 to 90 percent"));
+                return Err(Error::setting(
+                    "destage starts below the share of the cache that may be dirty, which is 1 to 90 percent",
+                ));
             }
             if self.write_policy != WritePolicy::default() {
-                return Err(Error::setting("in write-back all that is written is cached: write policies are for write-through"));
+                return Err(Error::setting(
+                    "in write-back all that is written is cached: write policies are for write-through",
+                ));
             }
             if self.variant == Variant::WeuLruMod {
-                return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted, dirty or not: it has no write-back"));
+                return Err(Error::setting(
+                    "with weu-lru-mod the SSD chooses what is evicted, dirty or not: it has no write-back",
+                ));
             }
         }
         if self.recipes && !self.dedup {

@@ -46,7 +46,7 @@ Examples:
     read_only = true
 
 The keys are the names of the options, with underscores. When clients can connect, the server prints a line on standard
-output that begins with \"ready\" and lists the NBD URIs, and notifies the service manager. SIGTERM and SIGINT shut the server down in
+output that begins with \"ready\" and lists the URIs, and notifies the service manager. SIGTERM and SIGINT shut the server down in
 order, as does SIGHUP without a configuration file or on a terminal; otherwise SIGHUP has the file read again, as nitro reload does. A second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
 nitro.toml(5) has all keys; nitro check FILE checks a file.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
@@ -216,8 +216,8 @@ struct CacheArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address for NBD clients, unix:PATH or tcp:HOST:PORT, or for virtual machines (vhost-user-blk), vhost:PATH or vhost:FOLDER/ with
-    /// NAME.sock for each volume; repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD, iscsi:HOST:PORT for iSCSI, or vhost:PATH or vhost:FOLDER/ with
+    /// NAME.sock for each volume for virtual machines (vhost-user-blk); repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
     /// The control socket for status and iostat [default: beside the NBD socket]

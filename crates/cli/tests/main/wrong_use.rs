@@ -189,7 +189,7 @@ fn command_lines_that_make_no_sense() {
         ("serve", "--origin"),
         ("serve --origin vm.img", "--cache"),
         ("serve --origin vm.img --cache c --cache-size 4X", "4G, 512M or 64KiB"),
-        ("serve --origin vm.img --cache none --listen nowhere", "unix:PATH or tcp:HOST:PORT"),
+        ("serve --origin vm.img --cache none --listen nowhere", "unix:PATH, tcp:HOST:PORT or iscsi:HOST:PORT"),
         ("serve --origin vm.img --cache c --dirty-age 3w", "such as 30s"),
         ("serve --origin vm.img --cache none --emulate-disk 5400", "write 7200 or 15000"),
         ("serve --config a --origin vm.img --cache none", "cannot be used with"),

@@ -270,7 +270,15 @@ impl Accepted {
         }
     }
 
-    fn peer_address(&self) -> Option<SocketAddr> {
+    /// The address of this machine that the peer connected to; `None`: a unix socket.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        SocketAddr::try_from(getsockname(&self.socket).ok()?).ok()
+    }
+
+    /// The peer's address; `None`: it has none.
+    #[must_use]
+    pub fn peer_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getpeername(&self.socket).ok().flatten()?;
         SocketAddr::try_from(address).ok()
     }

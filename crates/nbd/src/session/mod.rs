@@ -1,7 +1,6 @@
 //! The transmission phase: requests in, replies out, in whatever order they are done.
 
 mod check;
-mod queue;
 mod reader;
 mod state;
 mod status;
@@ -17,9 +16,8 @@ use check::Action;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, FusedFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use nitro_frontend::{Disk, Turn};
+use nitro_frontend::{Cost, Disk, Turn};
 use nitro_port::yielding::yield_now;
-use queue::Cost;
 use reader::{Started, read_requests};
 use state::Session;
 use std::cell::RefCell;

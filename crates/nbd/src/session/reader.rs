@@ -1,7 +1,6 @@
 //! Receives requests, answers at once what can be, and starts the rest.
 
 use super::check::{Action, Refusal};
-use super::queue::Cost;
 use super::state::{Session, count};
 use super::{End, status};
 use crate::errno::NbdErrno;
@@ -10,7 +9,7 @@ use crate::link::Receiver;
 use crate::protocol::{Command, REQUEST_BYTES, Request};
 use crate::transport::ReadHalf;
 use bytes::Bytes;
-use nitro_frontend::{Disk, Turn};
+use nitro_frontend::{Cost, Disk, Turn};
 
 /// So much of a payload must be there before there is memory for it: announced alone, it costs nothing.
 const PAYLOAD_BEGUN_BYTES: usize = 4096;

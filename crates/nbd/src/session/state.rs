@@ -4,14 +4,13 @@
 //! may wait for. So they need no wakers among themselves.
 
 use super::check::{Facts, Refusal};
-use super::queue::{Batch, Cost, OutQueue};
 use crate::errno::NbdErrno;
 use crate::handshake::Negotiated;
 use crate::limits::Limits;
 use crate::protocol::{Cookie, Request, put_error, put_none, put_offset_data, put_simple};
 use crate::server::ServerOptions;
 use bytes::Bytes;
-use nitro_frontend::{Pace, Pieces, Share};
+use nitro_frontend::{Batch, Cost, OutQueue, Pace, Pieces, Share};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::Poll;

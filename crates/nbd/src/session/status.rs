@@ -1,11 +1,11 @@
 //! Replies to `NBD_CMD_BLOCK_STATUS`.
 
-use super::queue::Cost;
 use super::state::Session;
 use crate::context::Context;
 use crate::errno::NbdErrno;
 use crate::protocol::{Request, put_block_status};
 use bytes::BytesMut;
+use nitro_frontend::Cost;
 use nitro_frontend::{Disk, Run};
 
 /// Runs in one chunk; the client asks again for what is left out. Bounds a reply's memory.

@@ -2,6 +2,7 @@
 
 use super::Span;
 use super::access::{SocketMode, access};
+use super::iscsi::IscsiConfig;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
 use nitro_device::net::{Access, ListenAddress, TcpLimits};
@@ -64,6 +65,9 @@ pub struct ServerConfig {
     pub tls_key: Option<PathBuf>,
     /// Authorities whose clients alone are served, PEM.
     pub tls_client_ca: Option<PathBuf>,
+    /// `[server.iscsi]`
+    #[serde(default)]
+    pub iscsi: IscsiConfig,
 }
 
 /// Clients served at a time unless configured.
@@ -155,13 +159,24 @@ pub enum TlsMode {
     Required,
 }
 
-/// Where to listen: `unix:PATH` or `tcp:HOST:PORT` for NBD, `vhost:PATH` or `vhost:FOLDER/` for virtual machines.
+/// What a listening socket speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// NBD.
+    Nbd,
+    /// iSCSI.
+    Iscsi,
+}
+
+/// Where to listen: `unix:PATH` or `tcp:HOST:PORT` for NBD, `iscsi:HOST:PORT`, `vhost:PATH` or `vhost:FOLDER/` for virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A unix socket's path.
     Unix(PathBuf),
     /// A host, by address or name, and a port.
     Tcp(String),
+    /// The same, for iSCSI.
+    Iscsi(String),
     /// A unix socket for vhost-user-blk.
     Vhost(VhostAddress),
 }
@@ -230,8 +245,8 @@ impl fmt::Display for AddressError {
         let Self { text, problem } = self;
         write!(
             f,
-            "{text:?} is not an address: {problem}; write unix:PATH or tcp:HOST:PORT, such as tcp:127.0.0.1:10809, \
-             or vhost:PATH or vhost:FOLDER/ for virtual machines"
+            "{text:?} is not an address: {problem}; write unix:PATH, tcp:HOST:PORT or iscsi:HOST:PORT, such as \
+             tcp:127.0.0.1:10809, or vhost:PATH or vhost:FOLDER/ for virtual machines"
         )
     }
 }
@@ -246,9 +261,10 @@ impl FromStr for Address {
         match text.split_once(':') {
             Some(("unix", "")) => Err(refuse("the path is missing")),
             Some(("unix", path)) => Ok(Self::Unix(PathBuf::from(path))),
-            Some(("tcp", host_port)) => match host_port.rsplit_once(':') {
+            Some((scheme @ ("tcp" | "iscsi"), host_port)) => match host_port.rsplit_once(':') {
                 Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                    Ok(Self::Tcp(host_port.to_owned()))
+                    let host_port = host_port.to_owned();
+                    Ok(if scheme == "tcp" { Self::Tcp(host_port) } else { Self::Iscsi(host_port) })
                 }
                 _ => Err(refuse("it has no host or no valid port")),
             },
@@ -258,24 +274,30 @@ impl FromStr for Address {
                 Some(folder) => VhostAddress::Folder(PathBuf::from(folder)),
                 None => VhostAddress::Socket(PathBuf::from(path)),
             })),
-            _ => Err(refuse("it begins with neither unix:, tcp: nor vhost:")),
+            _ => Err(refuse("it begins with none of unix:, tcp:, iscsi: and vhost:")),
         }
     }
 }
 
 impl Address {
-    /// Where NBD clients connect; `None`: it is for others. Looks a host's name up, which may take the system's resolver some time.
+    /// What is spoken there.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        if matches!(self, Self::Iscsi(_)) { Protocol::Iscsi } else { Protocol::Nbd }
+    }
+
+    /// Where clients of NBD or iSCSI connect; `None`: it is for others. Looks a host's name up, which may take the system's resolver some time.
     ///
     /// # Errors
     /// Where the name is unknown.
     pub fn resolve(&self) -> Result<Option<ListenAddress>, Error> {
         let host_port = match self {
             Self::Unix(path) => return Ok(Some(ListenAddress::Unix(path.clone()))),
-            Self::Tcp(host_port) => host_port,
+            Self::Tcp(host_port) | Self::Iscsi(host_port) => host_port,
             Self::Vhost(_) => return Ok(None),
         };
         let unknown = |why: &dyn fmt::Display| {
-            Error::new(format_args!("socket tcp:{host_port}"), why).or("give an IP address of this machine")
+            Error::new(format_args!("socket {host_port}"), why).or("give an IP address of this machine")
         };
         let mut found = host_port.to_socket_addrs().map_err(|e| unknown(&e))?;
         found.next().map(|found| Some(ListenAddress::Tcp(found))).ok_or_else(|| unknown(&"the host has no address"))
@@ -286,7 +308,7 @@ impl Address {
     pub fn vhost(&self) -> Option<&VhostAddress> {
         match self {
             Self::Vhost(address) => Some(address),
-            Self::Unix(_) | Self::Tcp(_) => None,
+            Self::Unix(_) | Self::Tcp(_) | Self::Iscsi(_) => None,
         }
     }
 }

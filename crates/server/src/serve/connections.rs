@@ -2,16 +2,16 @@
 
 use super::Served;
 use super::latch::Latch;
-use crate::config::ServerConfig;
+use crate::config::{Protocol, ServerConfig};
 use crate::export::ExportList;
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
+use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::CompioClock;
 use nitro_device::net::{Accepted, Peer, StreamReader, StreamWriter};
-use nitro_nbd::ServerOptions;
-use nitro_nbd::transport::{ReadHalf, WriteHalf};
+use nitro_frontend::transport::{ReadHalf, WriteHalf};
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
 use nitro_port::yielding::attempt_at;
@@ -221,9 +221,23 @@ pub(crate) async fn sleep(duration: Duration) {
     CompioClock::new().sleep(duration).await;
 }
 
+/// How clients are served, by protocol.
+pub(super) struct Options {
+    pub(super) nbd: nitro_nbd::ServerOptions,
+    pub(super) iscsi: nitro_iscsi::ServerOptions,
+}
+
 /// Serves one client on the current thread.
-pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Served, options: &ServerOptions) {
+pub(super) async fn serve(
+    protocol: Protocol,
+    client: Accepted,
+    admission: &Admission,
+    served: &Served,
+    options: &Options,
+) {
     let peer = client.peer();
+    let ends =
+        nitro_iscsi::Ends { peer: client.peer_address().map(|address| address.ip()), portal: client.local_address() };
     let (reader, writer) = match client.into_split() {
         Ok(halves) => halves,
         Err(error) => return served.connections.log_cut(&peer, format_args!("cannot set its connection up: {error}")),
@@ -233,7 +247,13 @@ pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Serv
     let stop = async {
         select(pin!(connections.stop.wait()), pin!(list.wait(|export| &export.gone))).await;
     };
-    let serving = nitro_nbd::serve(Reader(reader), Writer(writer), &list, options, stop);
+    let (reader, writer) = (Reader(reader), Writer(writer));
+    let serving = async {
+        match protocol {
+            Protocol::Nbd => Box::pin(serve_nbd(reader, writer, &list, &options.nbd, stop, &peer)).await,
+            Protocol::Iscsi => Box::pin(serve_iscsi(reader, writer, ends, &list, &options.iscsi, stop, &peer)).await,
+        }
+    };
     // Of the whole handshake, with TLS: whatever was sent of it.
     let dawdling = async {
         select(pin!(sleep(connections.handshake_max())), pin!(admission.dismissed.wait())).await;
@@ -243,21 +263,47 @@ pub(super) async fn serve(client: Accepted, admission: &Admission, served: &Serv
     };
     let (all_cut, this_cut) = (pin!(connections.cut.wait()), pin!(list.wait(|export| &export.cut)));
     match select(pin!(serving), select(select(all_cut, this_cut), pin!(dawdling))).await {
-        Either::Left((Ok(summary), _)) => {
-            let nitro_nbd::ConnectionSummary { end, export, tls, requests, bytes_read, bytes_written } = summary;
-            tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client left");
-        }
-        Either::Left((Err(error), _)) => {
-            connections.log_cut(&peer, nitro_console::error::Error::with_sources("NBD", &error))
-        }
+        Either::Left((Ok(()), _)) => {}
+        Either::Left((Err(error), _)) => connections.log_cut(&peer, error),
         Either::Right(_) if !list.has_begun() => connections.log_cut(&peer, "it chose no export"),
         Either::Right(_) => connections.log_cut(&peer, "it did not let go"),
     }
 }
 
-/// A socket as the NBD server wants it.
+async fn serve_nbd(
+    reader: Reader,
+    writer: Writer,
+    list: &ExportList<'_>,
+    options: &nitro_nbd::ServerOptions,
+    stop: impl Future<Output = ()>,
+    peer: &str,
+) -> Result<(), Error> {
+    let served = nitro_nbd::serve(reader, writer, list, options, stop).await;
+    let nitro_nbd::ConnectionSummary { end, export, tls, requests, bytes_read, bytes_written } =
+        served.map_err(|error| Error::with_sources("NBD", &error))?;
+    tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client left");
+    Ok(())
+}
+
+async fn serve_iscsi(
+    reader: Reader,
+    writer: Writer,
+    ends: nitro_iscsi::Ends,
+    list: &ExportList<'_>,
+    options: &nitro_iscsi::ServerOptions,
+    stop: impl Future<Output = ()>,
+    peer: &str,
+) -> Result<(), Error> {
+    let served = nitro_iscsi::serve(reader, writer, ends, list, options, stop).await;
+    let nitro_iscsi::ConnectionSummary { end, initiator, target, commands, bytes_read, bytes_written } =
+        served.map_err(|error| Error::with_sources("iSCSI", &error))?;
+    tracing::debug!(peer, ?end, initiator, target, commands, bytes_read, bytes_written, "an initiator left");
+    Ok(())
+}
+
+/// A socket as a front end wants it.
 struct Reader(StreamReader);
-/// A socket as the NBD server wants it.
+/// A socket as a front end wants it.
 struct Writer(StreamWriter);
 
 impl ReadHalf for Reader {

@@ -1,6 +1,6 @@
 //! Where sockets are.
 
-use crate::config::{Address, Config, VhostAddress};
+use crate::config::{Address, Config, Protocol, VhostAddress};
 use crate::files::private_folder;
 use nitro_console::error::Error;
 use nitro_device::net::{Access, ListenAddress};
@@ -14,7 +14,7 @@ pub const CONTROL_SUFFIX: &str = ".control";
 /// Where the server listens.
 #[derive(Debug)]
 pub struct Places {
-    pub listen: Vec<ListenAddress>,
+    pub listen: Vec<(Protocol, ListenAddress)>,
     /// Where virtual machines connect.
     pub vhost: Vec<VhostAddress>,
     pub control: PathBuf,
@@ -67,9 +67,10 @@ impl Places {
             })?;
         }
         let listen: Vec<_> = match server.listen.is_empty() {
-            true => vec![ListenAddress::Unix(folder.join(format!("{stem}.sock")))],
+            true => vec![(Protocol::Nbd, ListenAddress::Unix(folder.join(format!("{stem}.sock"))))],
             false => {
-                server.listen.iter().filter_map(|address| address.resolve().transpose()).collect::<Result<_, _>>()?
+                let place = |address: &Address| Ok(address.resolve()?.map(|resolved| (address.protocol(), resolved)));
+                server.listen.iter().filter_map(|address| place(address).transpose()).collect::<Result<_, Error>>()?
             }
         };
         let control = server.control.clone().unwrap_or_else(|| folder.join(format!("{stem}{CONTROL_SUFFIX}")));
@@ -80,7 +81,9 @@ impl Places {
                 check_socket_path(&address.socket_of(volume))?;
             }
         }
-        for path in listen.iter().chain(&http).filter_map(socket_path).chain([control.as_path()]) {
+        for path in
+            listen.iter().map(|(_, address)| address).chain(&http).filter_map(socket_path).chain([control.as_path()])
+        {
             check_socket_path(path)?;
         }
         let (listen_access, control_access) = (server.socket_access()?, server.control_access()?);

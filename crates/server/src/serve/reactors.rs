@@ -1,10 +1,11 @@
 //! The threads that serve clients.
 
 use super::Served;
-use super::connections::{self, Admission, sleep};
+use super::connections::{self, Admission, Options, sleep};
 use super::notify;
 use super::vhost;
 use super::workers::ended;
+use crate::config::Protocol;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_channel::oneshot;
 use futures_util::future::{Either, LocalBoxFuture, join_all, select};
@@ -12,7 +13,6 @@ use futures_util::{FutureExt, StreamExt};
 use nitro_console::error::Error;
 use nitro_device::net::Accepted;
 use nitro_device::{ReactorThread, event, spawn_local, spawn_thread};
-use nitro_nbd::ServerOptions;
 use nitro_vhost::{Host, Incarnation, LocalTask};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A task on its way to its thread.
-type Job = Box<dyn FnOnce(Arc<Served>, Arc<ServerOptions>) -> LocalBoxFuture<'static, ()> + Send>;
+type Job = Box<dyn FnOnce(Arc<Served>, Arc<Options>) -> LocalBoxFuture<'static, ()> + Send>;
 
 /// One of a thread's clients; counted until dropped.
 struct ClientGuard(Arc<AtomicUsize>);
@@ -64,7 +64,7 @@ impl Reactors {
     /// `busy_poll_max`: how long a virtual machine's queue is looked at before it is waited for.
     pub(super) fn start(
         served: &Arc<Served>,
-        options: ServerOptions,
+        options: Options,
         busy_poll_max: Duration,
         threads: usize,
     ) -> Result<Self, Error> {
@@ -78,12 +78,12 @@ impl Reactors {
         Ok(Self { threads, desks: Arc::new(desks), busy_poll_max, incarnation: Incarnation::new() })
     }
 
-    /// Hands an NBD client to the thread that has the fewest.
-    pub(super) fn assign(&self, client: Accepted, admission: Admission) {
+    /// Hands a client of NBD or iSCSI to the thread that has the fewest.
+    pub(super) fn assign(&self, protocol: Protocol, client: Accepted, admission: Admission) {
         self.hand_over(|_, guard| {
             Box::new(move |served, options| {
                 let serving = async move {
-                    connections::serve(client, &admission, &served, &options).await;
+                    connections::serve(protocol, client, &admission, &served, &options).await;
                     drop((admission, guard));
                 };
                 serving.boxed_local()
@@ -98,7 +98,7 @@ impl Reactors {
             let settings = vhost::Settings { busy_poll_max: self.busy_poll_max, incarnation: self.incarnation };
             Box::new(move |served, options| {
                 let serving = async move {
-                    vhost::serve(client, admission, &served, &options, &host, name, settings).await;
+                    vhost::serve(client, admission, &served, &options.nbd, &host, name, settings).await;
                     drop(guard);
                 };
                 serving.boxed_local()
@@ -163,7 +163,7 @@ impl Host for QueueHost {
 fn start_server(
     index: usize,
     served: &Arc<Served>,
-    options: &Arc<ServerOptions>,
+    options: &Arc<Options>,
 ) -> Result<(ReactorThread<()>, Desk), nitro_device::Error> {
     let (assign, mut assigned) = unbounded::<Job>();
     let (served, options) = (Arc::clone(served), Arc::clone(options));

@@ -39,9 +39,9 @@ impl CacheEntry {
         let settings = self.cache.settings();
         let resized = nitro_cache::Settings { cache_bytes, ..settings.manager };
         let classes = self.classes.table().classes;
-        classes
-            .check_with_pins(&resized, settings.dirty_max_percent, self.cache.pinned_extents().0)
-            .map_err(|error| Error::new(&what, error).or("give it more, or unpin something: nitro pins, nitro unpin"))?;
+        classes.check_with_pins(&resized, settings.dirty_max_percent, self.cache.pinned_extents().0).map_err(
+            |error| Error::new(&what, error).or("give it more, or unpin something: nitro pins, nitro unpin"),
+        )?;
         let before = self.make_room(&what, path, size_bytes)?;
         let resized = self.cache.resize(cache_bytes).await.map_err(|error| match error {
             nitro_engine::Error::Setting(setting) => {

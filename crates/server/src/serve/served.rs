@@ -7,7 +7,7 @@ use super::open::Caches;
 use super::sockets::uri;
 use super::vhost::vhost_uri;
 use super::workers::VolumeWorkers;
-use crate::config::VhostAddress;
+use crate::config::{Protocol, VhostAddress};
 use crate::export::VolumeExport;
 use crate::record::Recorder;
 use event_listener::Event;
@@ -26,7 +26,7 @@ pub struct Served {
     pub connections: Connections,
     /// What bounds its RAM.
     pub(super) limits: Limits,
-    addresses: Vec<ListenAddress>,
+    addresses: Vec<(Protocol, ListenAddress)>,
     vhost: Vec<VhostAddress>,
     /// A volume came.
     pub(super) grown: Event,
@@ -45,7 +45,7 @@ impl Served {
     pub(super) fn new(
         caches: Caches,
         volumes: Vec<Arc<VolumeExport>>,
-        (addresses, needs_tls): (Vec<ListenAddress>, bool),
+        (addresses, needs_tls): (Vec<(Protocol, ListenAddress)>, bool),
         vhost: Vec<VhostAddress>,
         connections: Connections,
         limits: Limits,
@@ -93,7 +93,7 @@ impl Served {
         self.volumes.read().clone()
     }
 
-    /// One NBD URI for each address and export, and `vhost:PATH` for each socket of virtual machines.
+    /// One URI for each address and export, and `vhost:PATH` for each socket of virtual machines.
     pub fn uris(&self) -> Vec<String> {
         let volumes = self.all();
         let of = |address| volumes.iter().map(move |export| uri(address, &export.name, self.needs_tls));

@@ -6,13 +6,14 @@ use super::connections::Admission;
 use super::place::Places;
 use super::reactors::Reactors;
 use super::vhost::VhostSockets;
-use crate::config::VhostAddress;
+use crate::config::{Protocol, VhostAddress};
 use futures_util::future::{join, join_all};
 use nitro_console::error::Error;
 use nitro_console::logging::Repeats;
 use nitro_device::ErrorKind;
 use nitro_device::net::{Accepted, Access, ListenAddress, Listener, TcpLimits};
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
-    nbd: Vec<Listener>,
+    clients: Vec<(Protocol, Listener)>,
     vhost: VhostSockets,
     pub(super) control: Listener,
     pub(super) http: Option<Listener>,
@@ -33,11 +34,13 @@ impl Sockets {
         tcp: TcpLimits,
     ) -> Result<Self, Error> {
         let Activated { nbd: passed, control: passed_control } = Activated::take()?;
-        let listen = |address| bind(address, places.listen_access).map(|listener| listener.with_tcp(tcp));
-        let nbd = match passed.is_empty() {
+        let listen = |(protocol, address): &(Protocol, ListenAddress)| {
+            bind(address, places.listen_access).map(|listener| (*protocol, listener.with_tcp(tcp)))
+        };
+        let clients = match passed.is_empty() {
             true => places.listen.iter().map(listen).collect::<Result<Vec<_>, _>>()?,
             // What the unit says is what the service's administrator wants.
-            false => passed.into_iter().map(|listener| listener.with_tcp(tcp)).collect(),
+            false => passed.into_iter().map(|listener| (Protocol::Nbd, listener.with_tcp(tcp))).collect(),
         };
         let vhost = VhostSockets::bind(places, volumes)?;
         let control = match passed_control {
@@ -45,12 +48,12 @@ impl Sockets {
             None => bind(&ListenAddress::Unix(places.control.clone()), places.control_access)?,
         };
         let http = places.http.as_ref().map(|address| bind(address, places.http_access)).transpose()?;
-        Ok(Self { nbd, vhost, control, http: http.map(|listener| listener.with_tcp(tcp)) })
+        Ok(Self { clients, vhost, control, http: http.map(|listener| listener.with_tcp(tcp)) })
     }
 
-    /// Where NBD clients connect.
-    pub(super) fn addresses(&self) -> Vec<ListenAddress> {
-        self.nbd.iter().map(|listener| listener.address().clone()).collect()
+    /// Where clients connect.
+    pub(super) fn addresses(&self) -> Vec<(Protocol, ListenAddress)> {
+        self.clients.iter().map(|(protocol, listener)| (*protocol, listener.address().clone())).collect()
     }
 
     /// Where virtual machines connect.
@@ -60,13 +63,15 @@ impl Sockets {
 
     /// Hands clients to the reactors, for as long as it is polled.
     pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
-        let nbd = join_all(self.nbd.iter().map(|listener| accept(listener, served, |c, a| reactors.assign(c, a))));
-        join(nbd, self.vhost.accept(served, reactors)).await;
+        let each = self.clients.iter().map(|(protocol, listener)| {
+            accept(listener, served, |client, admission| reactors.assign(*protocol, client, admission))
+        });
+        join(join_all(each), self.vhost.accept(served, reactors)).await;
     }
 
     /// Lets no further clients in; the control socket stays.
     pub(super) fn close(&mut self) {
-        self.nbd.clear();
+        self.clients.clear();
         self.vhost.close();
     }
 }
@@ -109,8 +114,17 @@ pub(super) fn bind(address: &ListenAddress, access: Access) -> Result<Listener, 
 }
 
 /// Says which addresses let strangers in.
-pub(super) fn warn_of(addresses: &[ListenAddress], needs_tls: bool) {
-    for address in addresses {
+pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, needs_chap: bool) {
+    for (protocol, address) in addresses {
+        if let (Protocol::Iscsi, ListenAddress::Tcp(host)) = (protocol, address) {
+            if !host.ip().is_loopback() && !needs_chap {
+                tracing::warn!(
+                    "{address}: whoever reaches this address can read and write the volumes over iSCSI; \
+                     set chap and addresses in [server.iscsi], or listen on 127.0.0.1"
+                );
+            }
+            continue;
+        }
         if let ListenAddress::Tcp(host) = address
             && !host.ip().is_loopback()
             && !needs_tls
@@ -123,21 +137,30 @@ pub(super) fn warn_of(addresses: &[ListenAddress], needs_tls: bool) {
     }
 }
 
-/// The NBD URI of an export (doc/uri.md of the NBD project); `needs_tls`: of a server that takes no plaintext.
-pub(super) fn uri(address: &ListenAddress, export: &str, needs_tls: bool) -> String {
+/// The NBD URI of an export (doc/uri.md of the NBD project), or the URL of an iSCSI target as libiscsi and QEMU have it; `needs_tls`: of
+/// a server that takes no plaintext.
+pub(super) fn uri((protocol, address): &(Protocol, ListenAddress), export: &str, needs_tls: bool) -> String {
     let export = escape(export.as_bytes());
+    if let (Protocol::Iscsi, ListenAddress::Tcp(address)) = (protocol, address) {
+        return format!("iscsi://{}/{}{export}/0", reachable(address), nitro_iscsi::TARGET_PREFIX);
+    }
     let scheme = if needs_tls { "nbds" } else { "nbd" };
     match address {
         ListenAddress::Unix(path) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             format!("{scheme}+unix:///{export}?socket={}", escape(path.as_os_str().as_bytes()))
         }
-        // Every address of this machine is no address to connect to.
-        ListenAddress::Tcp(address) if address.ip().is_unspecified() => {
-            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            format!("{scheme}://{}:{}/{export}", escape(name.as_bytes()), address.port())
-        }
-        ListenAddress::Tcp(address) => format!("{scheme}://{address}/{export}"),
+        ListenAddress::Tcp(address) => format!("{scheme}://{}/{export}", reachable(address)),
+    }
+}
+
+/// Where to connect to: every address of this machine is no address for that.
+fn reachable(address: &SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        format!("{}:{}", escape(name.as_bytes()), address.port())
+    } else {
+        address.to_string()
     }
 }
 
@@ -162,12 +185,13 @@ mod tests {
     #[test]
     fn uris_are_those_that_clients_understand() {
         let unix = ListenAddress::Unix("/run/a b/n.sock".into());
-        assert_eq!(uri(&unix, "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(&(Protocol::Nbd, unix.clone()), "vm 1", false), "nbd+unix:///vm%201?socket=/run/a%20b/n.sock");
         let tcp = ListenAddress::Tcp("[::1]:10809".parse().unwrap());
-        assert_eq!(uri(&tcp, "vm", false), "nbd://[::1]:10809/vm");
-        assert_eq!(uri(&tcp, "vm", true), "nbds://[::1]:10809/vm");
-        assert_eq!(uri(&unix, "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
-        let everywhere = uri(&ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap()), "vm", false);
+        assert_eq!(uri(&(Protocol::Nbd, tcp.clone()), "vm", false), "nbd://[::1]:10809/vm");
+        assert_eq!(uri(&(Protocol::Nbd, tcp.clone()), "vm", true), "nbds://[::1]:10809/vm");
+        assert_eq!(uri(&(Protocol::Nbd, unix.clone()), "vm", true), "nbds+unix:///vm?socket=/run/a%20b/n.sock");
+        assert_eq!(uri(&(Protocol::Iscsi, tcp), "vm", false), "iscsi://[::1]:10809/iqn.2026-11.nitro:vm/0");
+        let everywhere = uri(&(Protocol::Nbd, ListenAddress::Tcp("0.0.0.0:10809".parse().unwrap())), "vm", false);
         assert!(!everywhere.contains("0.0.0.0") && everywhere.ends_with(":10809/vm"), "{everywhere}");
     }
 }

@@ -9,19 +9,22 @@ const BATCH_PIECES_MAX: usize = 128;
 const BATCH_BYTES_MAX: usize = 512 << 10;
 /// Headers are carved from blocks of this size.
 const HEADER_BLOCK_BYTES: usize = 4096;
-/// Room for the largest header: an error chunk with its message.
+/// Room for the largest header: NBD's error chunk with its message, iSCSI's response with sense data.
 const HEADER_BYTES_MAX: usize = 128;
 
 /// What requests in flight take up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Cost {
-    pub(super) requests: u32,
-    pub(super) bytes: u64,
+pub struct Cost {
+    /// How many.
+    pub requests: u32,
+    /// Bytes of their data.
+    pub bytes: u64,
 }
 
 impl Cost {
     /// One request with `bytes` of data, in either direction.
-    pub(super) const fn request(bytes: u64) -> Self {
+    #[must_use]
+    pub const fn request(bytes: u64) -> Self {
         Self { requests: 1, bytes }
     }
 }
@@ -42,15 +45,18 @@ impl Sub for Cost {
 
 /// Replies for one write.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) pieces: Vec<Bytes>,
+pub struct Batch {
+    /// In order.
+    pub pieces: Vec<Bytes>,
     bytes: usize,
     /// What is no longer in flight once the batch is sent.
-    pub(super) settles: Cost,
+    pub settles: Cost,
 }
 
 impl Batch {
-    pub(super) fn bytes(&self) -> u64 {
+    /// Bytes of all pieces.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
 
@@ -67,7 +73,7 @@ impl Batch {
 
 /// Batches waiting to be sent, and the one being gathered.
 #[derive(Debug, Default)]
-pub(super) struct OutQueue {
+pub struct OutQueue {
     /// Headers not yet in a batch. Neighbours without data between them become one piece.
     headers: BytesMut,
     open: Batch,
@@ -77,7 +83,7 @@ pub(super) struct OutQueue {
 
 impl OutQueue {
     /// Where to append a header.
-    pub(super) fn headers(&mut self) -> &mut BytesMut {
+    pub fn headers(&mut self) -> &mut BytesMut {
         if self.headers.capacity() - self.headers.len() < HEADER_BYTES_MAX {
             // Moving the block's last bytes would cost more than a small piece of its own does.
             self.seal_headers();
@@ -87,7 +93,7 @@ impl OutQueue {
     }
 
     /// Appends data.
-    pub(super) fn push(&mut self, piece: Bytes) {
+    pub fn push(&mut self, piece: Bytes) {
         self.seal_headers();
         self.open.push(piece);
         if self.open.is_full() {
@@ -97,7 +103,7 @@ impl OutQueue {
     }
 
     /// Ends a reply: when it is sent, `cost` is no longer in flight.
-    pub(super) fn end_reply(&mut self, cost: Cost) {
+    pub fn end_reply(&mut self, cost: Cost) {
         if self.open.pieces.is_empty()
             && self.headers.is_empty()
             && let Some(last) = self.full.back_mut()
@@ -109,7 +115,7 @@ impl OutQueue {
     }
 
     /// The next batch to send, full or not.
-    pub(super) fn pop(&mut self) -> Option<Batch> {
+    pub fn pop(&mut self) -> Option<Batch> {
         if let Some(batch) = self.full.pop_front() {
             return Some(batch);
         }
@@ -122,7 +128,7 @@ impl OutQueue {
     }
 
     /// Takes back the `Vec` of a batch that was sent.
-    pub(super) fn recycle(&mut self, mut pieces: Vec<Bytes>) {
+    pub fn recycle(&mut self, mut pieces: Vec<Bytes>) {
         pieces.clear();
         self.spare = pieces;
     }

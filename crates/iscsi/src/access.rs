@@ -1,0 +1,116 @@
+//! Who may log in.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A name and a secret of CHAP (RFC 1994). The secret is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// `CHAP_N`.
+    pub name: String,
+    /// What both sides know.
+    pub secret: Vec<u8>,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Addresses that share their first bits: `ADDRESS` or `ADDRESS/BITS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl Network {
+    /// Whether an address is one of them. IPv4 addresses within IPv6 count as what they are.
+    #[must_use]
+    pub fn holds(&self, address: IpAddr) -> bool {
+        let same = |a: u128, b: u128, width: u32| self.bits == 0 || (a ^ b) >> (width - self.bits) == 0;
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || format!("{text:?} is no network: write ADDRESS or ADDRESS/BITS, such as 10.0.0.0/8");
+        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(width), |bits| bits.parse().map_err(|_| refuse()))?;
+        if bits > width { Err(refuse()) } else { Ok(Self { address, bits }) }
+    }
+}
+
+/// Who may log in, and how they show who they are.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// Names of initiators, one of which must match; a `*` at the end stands for any rest. Empty: any initiator.
+    pub initiators: Vec<String>,
+    /// Networks, one of which must hold the initiator's address. Empty: any address.
+    pub networks: Vec<Network>,
+    /// With which of them initiators must log in by CHAP. Empty: without.
+    pub accounts: Vec<Account>,
+    /// What the target shows initiators that ask for it (mutual CHAP).
+    pub own: Option<Account>,
+}
+
+impl Access {
+    /// Whether an initiator of that name may log in.
+    #[must_use]
+    pub fn allows_name(&self, name: &str) -> bool {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => pattern == name,
+        };
+        self.initiators.is_empty() || self.initiators.iter().any(matches)
+    }
+
+    /// Whether an initiator may log in from there; `None`: it has no address.
+    #[must_use]
+    pub fn allows_address(&self, address: Option<IpAddr>) -> bool {
+        self.networks.is_empty()
+            || address.is_some_and(|address| self.networks.iter().any(|network| network.holds(address)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        let holds = |network: &str, address: &str| network.parse::<Network>().unwrap().holds(address.parse().unwrap());
+        assert!(holds("10.0.0.0/8", "10.1.2.3") && !holds("10.0.0.0/8", "11.1.2.3"));
+        assert!(holds("0.0.0.0/0", "1.2.3.4") && !holds("0.0.0.0/0", "::1"));
+        assert!(holds("10.0.0.1", "::ffff:10.0.0.1") && !holds("10.0.0.1", "10.0.0.2"));
+        assert!(holds("fe80::/10", "fe80::1") && !holds("fe80::/10", "::1") && holds("::/0", "::1"));
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "a/b", "10.0.0.0/-1"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_match_whole_or_by_their_beginning() {
+        let access = Access { initiators: vec!["iqn.a:one".into(), "iqn.b:*".into()], ..Access::default() };
+        assert!(access.allows_name("iqn.a:one") && access.allows_name("iqn.b:") && access.allows_name("iqn.b:x"));
+        assert!(!access.allows_name("iqn.a:one2") && !access.allows_name("iqn.b") && !access.allows_name(""));
+        assert!(Access::default().allows_name("any") && Access::default().allows_address(None));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let account = Account { name: "n".into(), secret: b"hidden".to_vec() };
+        assert!(!format!("{account:?}").contains("hidden") && !format!("{account:?}").contains("104"));
+    }
+}

@@ -1,0 +1,44 @@
+use super::*;
+
+fn cdb(bytes: &[u8]) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    cdb[..bytes.len()].copy_from_slice(bytes);
+    cdb
+}
+
+#[test]
+fn reads_of_all_lengths_have_their_range_and_group() {
+    let read = |bytes: &[u8], lba, blocks, group| {
+        let range = Range { lba, blocks };
+        assert_eq!(parse(&cdb(bytes)), Ok(Command { action: Action::Read { range }, group }), "{bytes:?}");
+    };
+    read(&[0x08, 0xff, 2, 3, 4], 0x1f_0203, 4, 0);
+    read(&[0x08, 0, 0, 0, 0], 0, 256, 0);
+    read(&[0x28, 0, 1, 2, 3, 4, 0x25, 5, 6], 0x0102_0304, 0x0506, 0x25);
+    read(&[0xa8, 0, 1, 2, 3, 4, 0, 0, 5, 6, 0x07], 0x0102_0304, 0x0506, 7);
+    read(&[0x88, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 0xc5], 0x0102_0304_0506_0708, 0x0001_0203, 5);
+    assert_eq!(parse(&cdb(&[0x28, 0x20])), Err(Sense::cdb(1)));
+}
+
+#[test]
+fn what_a_command_sends_is_known() {
+    let bytes = |bytes: &[u8]| parse(&cdb(bytes)).unwrap().action.data_out_bytes();
+    assert_eq!(bytes(&[0x2a, 0, 0, 0, 0, 0, 0, 0, 3]), 3 * 512);
+    assert_eq!(bytes(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]), 6 * 512);
+    assert_eq!(bytes(&[0x93, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]), 512);
+    assert_eq!(bytes(&[0x93, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]), 0);
+    assert_eq!(bytes(&[0x2f, 2, 0, 0, 0, 0, 0, 0, 3]), 3 * 512);
+    assert_eq!(bytes(&[0x2f, 0, 0, 0, 0, 0, 0, 0, 3]), 0);
+    assert_eq!(bytes(&[0x42, 0, 0, 0, 0, 0, 0, 1, 2]), 258);
+    assert_eq!(bytes(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]), 0xffff_ffff * 512);
+}
+
+#[test]
+fn unknown_commands_are_refused() {
+    for opcode in [0x01, 0x0b, 0x7f, 0x8b, 0x9f, 0xc0, 0xff] {
+        assert_eq!(parse(&cdb(&[opcode])), Err(Sense::INVALID_OPCODE), "{opcode:#x}");
+    }
+    assert_eq!(parse(&cdb(&[0x9e, 0x11])), Err(Sense::cdb(1)));
+    assert_eq!(parse(&cdb(&[0x41, 1])), Err(Sense::cdb(1)));
+    assert_eq!(parse(&cdb(&[0x12, 0, 0x83])), Err(Sense::cdb(2)));
+}

@@ -1,0 +1,82 @@
+//! What commands are answered and checked by.
+
+use super::{Range, Sense};
+use sha2::{Digest, Sha256};
+
+/// Bytes of a logical block.
+pub const BLOCK_BYTES: u32 = 512;
+
+/// What is told of a logical unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The target's name.
+    pub target: String,
+    /// Logical blocks.
+    pub blocks: u64,
+    /// Writing commands are refused.
+    pub read_only: bool,
+    /// Positioning is slow.
+    pub rotational: bool,
+    /// UNMAP works.
+    pub can_unmap: bool,
+    /// Bytes that are read or written at their best: a physical block, a power of two.
+    pub physical_bytes: u32,
+    /// Longest transfer in blocks.
+    pub transfer_blocks_max: u32,
+    /// Reservations can outlive the server.
+    pub keeps_reservations: bool,
+    /// Tells the unit from every other: of its server and its name.
+    pub identity: u64,
+}
+
+impl Facts {
+    /// A number that tells the unit `target` of the server `machine` from all others.
+    #[must_use]
+    pub fn identity_of(machine: &[u8], target: &str) -> u64 {
+        let hash = Sha256::new().chain_update(machine).chain_update([0]).chain_update(target).finalize();
+        hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// The serial number: 16 hexadecimal digits.
+    #[must_use]
+    pub fn serial(&self) -> String {
+        format!("{:016x}", self.identity)
+    }
+
+    /// Checks that a range lies within the unit, and is no longer than a transfer may be.
+    ///
+    /// # Errors
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE, INVALID FIELD IN CDB.
+    pub fn check_transfer(&self, range: Range) -> Result<(), Sense> {
+        self.check(range)?;
+        if range.blocks > self.transfer_blocks_max { Err(Sense::INVALID_FIELD) } else { Ok(()) }
+    }
+
+    /// Checks that a range lies within the unit. One of no blocks may lie at its end.
+    ///
+    /// # Errors
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub fn check(&self, range: Range) -> Result<(), Sense> {
+        match range.lba.checked_add(range.blocks.into()) {
+            Some(end) if end <= self.blocks => Ok(()),
+            _ => Err(Sense::OUT_OF_RANGE),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Facts {
+    pub(crate) fn example() -> Self {
+        Self {
+            target: "iqn.2026-11.nitro:vm".into(),
+            blocks: 2048,
+            read_only: false,
+            rotational: false,
+            can_unmap: true,
+            physical_bytes: 8192,
+            transfer_blocks_max: 16384,
+            keeps_reservations: true,
+            identity: Self::identity_of(b"here", "iqn.2026-11.nitro:vm"),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! How a command ends (SAM-5 §5.3), and why, if not well (SPC-5 §4.4).
+
+/// A command's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// GOOD.
+    Good,
+    /// CONDITION MET: a pre-fetch for which there is room.
+    ConditionMet,
+    /// CHECK CONDITION, with why.
+    Check(Sense),
+    /// RESERVATION CONFLICT.
+    ReservationConflict,
+    /// TASK SET FULL: the initiator is to send fewer at a time.
+    TaskSetFull,
+}
+
+impl Status {
+    /// The number on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Check(_) => 0x02,
+            Self::ConditionMet => 0x04,
+            Self::ReservationConflict => 0x18,
+            Self::TaskSetFull => 0x28,
+        }
+    }
+}
+
+/// Sense data: key, additional code and qualifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sense {
+    /// The sense key.
+    pub key: u8,
+    /// ADDITIONAL SENSE CODE, and in the low byte its qualifier.
+    pub code: u16,
+    /// INFORMATION.
+    pub information: Option<u32>,
+    /// The byte of the CDB (`true`) or of the parameters (`false`) that is wrong (SPC-5 §4.4.2.4.2).
+    pub field: Option<(bool, u16)>,
+}
+
+impl Sense {
+    /// Nothing to tell.
+    pub const NONE: Self = Self::new(0, 0);
+    /// The medium or the path to it failed, in a read.
+    pub const READ_ERROR: Self = Self::new(3, 0x1100);
+    /// The same in a write.
+    pub const WRITE_ERROR: Self = Self::new(3, 0x0c00);
+    /// INVALID COMMAND OPERATION CODE.
+    pub const INVALID_OPCODE: Self = Self::new(5, 0x2000);
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub const OUT_OF_RANGE: Self = Self::new(5, 0x2100);
+    /// INVALID FIELD IN CDB.
+    pub const INVALID_FIELD: Self = Self::new(5, 0x2400);
+    /// LOGICAL UNIT NOT SUPPORTED.
+    pub const NO_UNIT: Self = Self::new(5, 0x2500);
+    /// INVALID FIELD IN PARAMETER LIST.
+    pub const INVALID_PARAMETER: Self = Self::new(5, 0x2600);
+    /// INVALID RELEASE OF PERSISTENT RESERVATION.
+    pub const INVALID_RELEASE: Self = Self::new(5, 0x2604);
+    /// PARAMETER LIST LENGTH ERROR.
+    pub const PARAMETER_LENGTH: Self = Self::new(5, 0x1a00);
+    /// SAVING PARAMETERS NOT SUPPORTED.
+    pub const SAVING: Self = Self::new(5, 0x3900);
+    /// INSUFFICIENT REGISTRATION RESOURCES.
+    pub const NO_REGISTRATIONS: Self = Self::new(5, 0x5504);
+    /// WRITE PROTECTED.
+    pub const WRITE_PROTECTED: Self = Self::new(7, 0x2700);
+    /// SPACE ALLOCATION FAILED WRITE PROTECT.
+    pub const NO_SPACE: Self = Self::new(7, 0x2707);
+    /// The target itself failed.
+    pub const INTERNAL: Self = Self::new(4, 0x4400);
+    /// Data came that were not asked for.
+    pub const UNEXPECTED_DATA: Self = Self::new(0xb, 0x0c0c);
+    /// Fewer data came than the command announced.
+    pub const MISSING_DATA: Self = Self::new(0xb, 0x0c0d);
+    /// DATA-OUT whose number or place is wrong.
+    pub const DATA_ORDER: Self = Self::new(0xb, 0x4b05);
+    /// PROTOCOL SERVICE CRC ERROR.
+    pub const DATA_DIGEST: Self = Self::new(0xb, 0x4705);
+    /// MISCOMPARE DURING VERIFY OPERATION.
+    pub const MISCOMPARE: Self = Self::new(0xe, 0x1d00);
+
+    /// UNIT ATTENTION: BUS DEVICE RESET FUNCTION OCCURRED.
+    pub const WAS_RESET: Self = Self::new(6, 0x2903);
+    /// UNIT ATTENTION: MODE PARAMETERS CHANGED.
+    pub const MODE_CHANGED: Self = Self::new(6, 0x2a01);
+    /// UNIT ATTENTION: RESERVATIONS PREEMPTED.
+    pub const RESERVATIONS_PREEMPTED: Self = Self::new(6, 0x2a03);
+    /// UNIT ATTENTION: RESERVATIONS RELEASED.
+    pub const RESERVATIONS_RELEASED: Self = Self::new(6, 0x2a04);
+    /// UNIT ATTENTION: REGISTRATIONS PREEMPTED.
+    pub const REGISTRATIONS_PREEMPTED: Self = Self::new(6, 0x2a05);
+    /// UNIT ATTENTION: CAPACITY DATA HAS CHANGED.
+    pub const CAPACITY_CHANGED: Self = Self::new(6, 0x2a09);
+    /// UNIT ATTENTION: COMMANDS CLEARED BY ANOTHER INITIATOR.
+    pub const COMMANDS_CLEARED: Self = Self::new(6, 0x2f00);
+
+    /// Key, code and qualifier.
+    #[must_use]
+    pub const fn new(key: u8, code: u16) -> Self {
+        Self { key, code, information: None, field: None }
+    }
+
+    /// INVALID FIELD IN CDB, with the byte that is wrong.
+    #[must_use]
+    pub const fn cdb(byte: u16) -> Self {
+        Self { field: Some((true, byte)), ..Self::INVALID_FIELD }
+    }
+
+    /// INVALID FIELD IN PARAMETER LIST, with the byte that is wrong.
+    #[must_use]
+    pub const fn parameter(byte: u16) -> Self {
+        Self { field: Some((false, byte)), ..Self::INVALID_PARAMETER }
+    }
+
+    /// In fixed format (§4.4.3).
+    #[must_use]
+    pub fn bytes(&self) -> [u8; 18] {
+        let mut bytes = [0; 18];
+        bytes[0] = 0x70 | if self.information.is_some() { 0x80 } else { 0 };
+        bytes[2] = self.key;
+        bytes[3..7].copy_from_slice(&self.information.unwrap_or(0).to_be_bytes());
+        bytes[7] = 10;
+        bytes[12..14].copy_from_slice(&self.code.to_be_bytes());
+        if let Some((in_cdb, byte)) = self.field {
+            bytes[15] = 0x80 | if in_cdb { 0x40 } else { 0 };
+            bytes[16..18].copy_from_slice(&byte.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sense_data_are_in_fixed_format() {
+        let sense = Sense { information: Some(0x0102), ..Sense::MISCOMPARE };
+        assert_eq!(sense.bytes(), [0xf0, 0, 0xe, 0, 0, 1, 2, 10, 0, 0, 0, 0, 0x1d, 0, 0, 0, 0, 0]);
+        assert_eq!(Sense::cdb(0x0203).bytes()[12..], [0x24, 0, 0, 0xc0, 2, 3]);
+    }
+}

@@ -1,0 +1,229 @@
+//! One connection from its beginning to its end.
+
+use crate::access::Access;
+use crate::error::IscsiError;
+use crate::groups::Groups;
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::login::{Answer, Login, Refusal, Status, Step};
+use crate::scsi::{BLOCK_BYTES, Facts};
+use crate::session::{self, Scene, Unit};
+use crate::target::{Port, Target, Targets};
+use futures_util::future::{Either, FusedFuture, FutureExt as _, select};
+use nitro_frontend::transport::{ReadHalf, WriteHalf};
+use nitro_frontend::{Disk, Disks, Opened, RequestMemory};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+/// What a target's name begins with; the disk's name follows.
+pub const TARGET_PREFIX: &str = "iqn.2026-11.nitro:";
+
+/// How to serve connections.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// What one connection may cost.
+    pub limits: Limits,
+    /// What the requests of all connections share.
+    pub memory: Arc<RequestMemory>,
+    /// Who may log in.
+    pub access: Arc<Access>,
+    /// What sessions share.
+    pub targets: Arc<Targets>,
+    /// Which class a group number asks for.
+    pub groups: Arc<Groups>,
+    /// What tells this server from others: part of the identity of its units.
+    pub machine: Vec<u8>,
+}
+
+/// How a connection ended, if not by an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The initiator logged out.
+    LoggedOut,
+    /// The initiator closed the stream between two PDUs.
+    HungUp,
+    /// Another session of the same initiator took its place.
+    Replaced,
+    /// The server was stopped.
+    Stopped,
+}
+
+/// What a connection was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionSummary {
+    /// How it ended.
+    pub end: End,
+    /// The initiator's name.
+    pub initiator: String,
+    /// The target's name; `None`: it was for discovery, or did not get that far.
+    pub target: Option<String>,
+    /// Commands that were answered.
+    pub commands: u64,
+    /// Data bytes read by the initiator.
+    pub bytes_read: u64,
+    /// Data bytes written by the initiator.
+    pub bytes_written: u64,
+}
+
+/// Where a connection is from, and where it arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    /// The initiator's address; `None`: it has none.
+    pub peer: Option<IpAddr>,
+    /// Where it connected to: told in discovery.
+    pub portal: Option<SocketAddr>,
+}
+
+/// Serves one connection: the login, then commands until the initiator leaves, fails, or `stop` fires. Then it finishes the commands
+/// in flight, sends their responses and shuts the stream down. It waits without limit for an initiator that neither speaks nor
+/// listens: set limits of time around it. May be dropped at any moment.
+///
+/// # Errors
+/// [`IscsiError`]: the transport failed, the login was refused, or the initiator breaks the protocol in a way that cannot be answered.
+pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
+    reader: R,
+    writer: W,
+    ends: Ends,
+    disks: &X,
+    options: &ServerOptions,
+    stop: impl Future<Output = ()>,
+) -> Result<ConnectionSummary, IscsiError> {
+    let mut stop = pin!(stop.fuse());
+    let mut link = Link::new(reader, writer);
+    let logged_in = match until(stop.as_mut(), log_in(&mut link, ends, disks, options)).await {
+        None => Ok(Err((End::Stopped, String::new()))),
+        Some(Ok(None)) => Ok(Err((End::HungUp, String::new()))),
+        Some(Ok(Some(logged_in))) => Ok(Ok(logged_in)),
+        Some(Err(error)) => Err(error),
+    };
+    let LoggedIn { scene, unit, stat_sn, cmd_sn } = match logged_in {
+        Ok(Ok(logged_in)) => logged_in,
+        other => {
+            link.writer.shutdown().await;
+            let (end, initiator) = other.map(|left| left.err().unwrap_or((End::HungUp, String::new())))?;
+            return Ok(ConnectionSummary {
+                end,
+                initiator,
+                target: None,
+                commands: 0,
+                bytes_read: 0,
+                bytes_written: 0,
+            });
+        }
+    };
+    tracing::debug!(
+        initiator = scene.initiator,
+        target = unit.as_ref().map(|unit| &unit.facts.target),
+        "a session begins"
+    );
+    let (end, work) = session::run(link, &scene, unit.as_ref(), disks, options, (stat_sn, cmd_sn), stop).await;
+    let session::Work { commands, bytes_read, bytes_written } = work;
+    let target = unit.as_ref().map(|unit| unit.facts.target.clone());
+    Ok(ConnectionSummary { end: end?, initiator: scene.initiator, target, commands, bytes_read, bytes_written })
+}
+
+struct LoggedIn<D> {
+    scene: Scene,
+    /// What the session is for, if not discovery.
+    unit: Option<Unit<D>>,
+    stat_sn: u32,
+    cmd_sn: u32,
+}
+
+/// The login phase. `None`: the initiator hung up.
+async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
+    link: &mut Link<R, W>,
+    ends: Ends,
+    disks: &X,
+    options: &ServerOptions,
+) -> Result<Option<LoggedIn<X::Disk>>, IscsiError> {
+    let limits = &options.limits;
+    let mut login = Login::new(&options.access, limits, ends.peer);
+    let mut opened = None;
+    let mut stat_sn = None;
+    for _ in 0..limits.login_requests_max {
+        let Some((request, text)) = link.receive(limits.text_bytes_max.min(64 << 10)).await? else { return Ok(None) };
+        let number = *stat_sn.get_or_insert(request.word(28));
+        let last = request.word(24);
+        let find = |login: &Login<'_>| match &login.target {
+            Some(name) if opened.is_none() => {
+                opened = Some(find(name, disks, options)?);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        let Answer { header, text, step } = login.answer(&request, &text, find);
+        let is_refused = matches!(step, Step::Refused(_));
+        let handle = if step == Step::Done { options.targets.session_handle() } else { 0 };
+        let window = if is_refused { 0 } else { limits.tasks_max };
+        let mut header = header.with(24, number).with(28, last).with(32, last.wrapping_add(window).wrapping_sub(1));
+        header.0[14..16].copy_from_slice(&handle.to_be_bytes());
+        if step == Step::Done
+            && let Some(Found { opened, .. }) = &opened
+        {
+            // Before the initiator can tell anyone that it is connected.
+            disks.begin(&opened.disk);
+        }
+        let unit = if step == Step::Done { opened.take().map(|found| found.enter(&login)) } else { None };
+        link.send(&header, &text).await?;
+        stat_sn = Some(number.wrapping_add(1));
+        match step {
+            Step::More | Step::Entered => {}
+            Step::Refused(reason) => return Err(IscsiError::Refused { initiator: login.initiator, reason }),
+            Step::Done => {
+                let scene = Scene { initiator: login.initiator, params: login.params, portal: ends.portal };
+                return Ok(Some(LoggedIn { scene, unit, stat_sn: number.wrapping_add(1), cmd_sn: last }));
+            }
+        }
+    }
+    Err(IscsiError::Refused { initiator: login.initiator, reason: "its login does not end" })
+}
+
+/// A target that an initiator named.
+struct Found<D> {
+    opened: Opened<D>,
+    target: Arc<Target>,
+    facts: Facts,
+}
+
+impl<D> Found<D> {
+    fn enter(self, login: &Login<'_>) -> Unit<D> {
+        let nexus = self.target.enter(Port::new(&login.initiator, login.isid));
+        let Opened { disk, requester } = self.opened;
+        Unit { disk, requester, target: self.target, nexus, facts: self.facts }
+    }
+}
+
+fn find<X: Disks>(name: &str, disks: &X, options: &ServerOptions) -> Result<Found<X::Disk>, Refusal> {
+    const UNKNOWN: Refusal = (Status::NOT_FOUND, "there is no such target");
+    let disk = name.strip_prefix(TARGET_PREFIX).filter(|name| disks.list().iter().any(|one| one.name == **name));
+    let opened = disks.open(disk.ok_or(UNKNOWN)?).ok_or(UNKNOWN)?;
+    let target = options.targets.open(name).map_err(|error| {
+        tracing::error!("target {name}: {error}");
+        (Status::NO_RESOURCES, "what is kept of its target cannot be used")
+    })?;
+    let info = opened.disk.info();
+    let physical = info.block_preferred_bytes.clamp(BLOCK_BYTES, 1 << 20);
+    let facts = Facts {
+        target: name.to_owned(),
+        blocks: info.size_bytes / u64::from(BLOCK_BYTES),
+        read_only: info.read_only,
+        rotational: info.rotational,
+        can_unmap: info.can_trim && !info.read_only,
+        physical_bytes: if physical.is_power_of_two() { physical } else { 4096 },
+        transfer_blocks_max: options.limits.transfer_bytes_max.min(info.block_max_bytes) / BLOCK_BYTES,
+        keeps_reservations: options.targets.keeps(),
+        identity: Facts::identity_of(&options.machine, name),
+    };
+    Ok(Found { opened, target, facts })
+}
+
+/// Runs `work` unless `stop` fires; `None` if it does.
+async fn until<T>(stop: Pin<&mut impl FusedFuture<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
+    match select(stop, pin!(work)).await {
+        Either::Left(_) => None,
+        Either::Right((done, _)) => Some(done),
+    }
+}

@@ -1,0 +1,289 @@
+//! SCSI commands as they come: checked, answered at once where that is possible, else started or asked for their data.
+
+use super::data::{Incoming, Next};
+use super::reply::Asker;
+use super::state::Session;
+use crate::error::IscsiError;
+use crate::protocol::{Header, NO_TAG, opcode};
+use crate::scsi::{Action, BLOCK_BYTES, Command, Facts, Sense, Status, parse};
+use bytes::Bytes;
+use nitro_frontend::transport::ReadHalf;
+use nitro_frontend::{Disk, Pieces, Receiver, Requester};
+use nitro_port::buf::BufMut;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Flags of a command (RFC 7143 §11.3.1).
+const READS: u8 = 0x40;
+const WRITES: u8 = 0x20;
+/// Memory that the answer of a command with parameters takes at most.
+const PARAMETER_BYTES: u64 = 4096;
+/// Memory of commands that go through a range step by step.
+pub(super) const STEP_BYTES: u32 = 1 << 20;
+/// Longest list of parameters in bytes.
+const LIST_BYTES_MAX: u64 = 64 << 10;
+
+/// A command that is to be carried out.
+pub(super) struct Started {
+    pub(super) asker: Asker,
+    pub(super) command: Command,
+    pub(super) data: Bytes,
+    pub(super) is_unwanted: Rc<Cell<bool>>,
+}
+
+impl From<Incoming> for Started {
+    fn from(incoming: Incoming) -> Self {
+        let Incoming { asker, command, mut buf, received, .. } = incoming;
+        buf.truncate(received as usize);
+        Self { asker, command, data: buf.freeze(), is_unwanted: Rc::default() }
+    }
+}
+
+impl<D: Disk> Session<'_, D> {
+    /// Takes a command, whose immediate data follow. `None`: it was answered, or waits for data.
+    pub(super) async fn command<R: ReadHalf>(
+        &self,
+        header: &Header,
+        receiver: &mut Receiver<R>,
+    ) -> Result<Option<Started>, IscsiError> {
+        let len = header.data_bytes();
+        let announced = self.check_announced(header, len)?;
+        if self.is_known(header.tag()) {
+            self.skip_segment(receiver, len).await?;
+            self.reject(header, opcode::REASON_TASK_IN_PROGRESS);
+            return Ok(None);
+        }
+        let expected = header.word(20);
+        let of = |flag| if header.flags() & flag != 0 { expected } else { 0 };
+        let immediate = header.is_immediate();
+        let mut asker = Asker {
+            tag: header.tag(),
+            expected_in: of(READS),
+            expected_out: of(WRITES),
+            is_unit: header.lun() == [0; 8],
+            immediate,
+            bytes: 0,
+        };
+        let room = if immediate { &self.immediate } else { &self.in_window };
+        room.set(room.get() + 1);
+        let command = match self.check(header, &asker) {
+            Ok(command) => command,
+            Err(status) => {
+                self.skip_segment(receiver, len).await?;
+                self.respond(&asker, status, 0);
+                return Ok(None);
+            }
+        };
+        let wanted = command.action.data_out_bytes().min(asker.expected_out.into()) as u32;
+        let bytes = self.memory_of(&command, wanted);
+        if !self.take(bytes).await {
+            self.skip_segment(receiver, len).await?;
+            self.respond(&asker, Status::TaskSetFull, 0);
+            return Ok(None);
+        }
+        asker.bytes = bytes;
+        if wanted == 0 && len == 0 && header.is_final() {
+            return Ok(self.begin(asker, command));
+        }
+        let buf = BufMut::with_capacity(wanted as usize);
+        let incoming = Incoming {
+            asker,
+            command,
+            lun: header.lun(),
+            buf,
+            received: 0,
+            wanted,
+            until: announced,
+            transfer: NO_TAG,
+            data_sn: 0,
+            r2t_sn: 0,
+        };
+        match self.receive_into(incoming, len, receiver).await? {
+            Ok(incoming) => match self.proceed(incoming, header.is_final()) {
+                Next::More => Ok(None),
+                Next::Start(started) => Ok(Some(self.note_running(started))),
+            },
+            Err(asker) => {
+                self.respond(&asker, Status::Check(Sense::DATA_DIGEST), 0);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes data of a command. `None`: more are to come, or nothing comes of it.
+    pub(super) async fn data_out<R: ReadHalf>(
+        &self,
+        header: &Header,
+        receiver: &mut Receiver<R>,
+    ) -> Result<Option<Started>, IscsiError> {
+        let len = header.data_bytes();
+        let found = self.incoming.borrow_mut().remove(&header.tag());
+        let Some(mut incoming) = found else {
+            // Of a command that was answered meanwhile, or aborted.
+            self.skip_segment(receiver, len).await?;
+            return Ok(None);
+        };
+        if let Err(sense) = incoming.check(header) {
+            self.skip_segment(receiver, len).await?;
+            self.respond(&incoming.asker, Status::Check(sense), 0);
+            self.note_owed();
+            return Ok(None);
+        }
+        incoming.data_sn = incoming.data_sn.wrapping_add(1);
+        let received = self.receive_into(incoming, len, receiver).await?;
+        let next = match received {
+            Err(asker) => {
+                self.respond(&asker, Status::Check(Sense::DATA_DIGEST), 0);
+                Next::More
+            }
+            Ok(incoming) => self.proceed(incoming, header.is_final()),
+        };
+        self.note_owed();
+        match next {
+            Next::More => Ok(None),
+            Next::Start(started) => Ok(Some(self.note_running(started))),
+        }
+    }
+
+    /// Bytes that the initiator may send without being asked.
+    fn check_announced(&self, header: &Header, len: usize) -> Result<u32, IscsiError> {
+        let params = &self.scene.params;
+        let writes = header.flags() & WRITES != 0;
+        let expected = if writes { header.word(20) } else { 0 };
+        let announced = expected.min(params.first_burst_bytes);
+        if len > 0 && (!params.immediate_data || len > announced as usize) {
+            return Err(IscsiError::Protocol("a command has more immediate data than it may"));
+        }
+        if !header.is_final() && (params.initial_r2t || !writes) {
+            return Err(IscsiError::Protocol("a command announces data that were not asked for"));
+        }
+        Ok(announced)
+    }
+
+    fn is_known(&self, tag: u32) -> bool {
+        self.incoming.borrow().contains_key(&tag) || self.running.borrow().contains_key(&tag)
+    }
+
+    /// Whether a command may be carried out; else how it ends.
+    fn check(&self, header: &Header, asker: &Asker) -> Result<Command, Status> {
+        let check = Status::Check;
+        let Some(unit) = self.unit else { return Err(check(Sense::NO_UNIT)) };
+        self.look_at_size();
+        let parsed = parse(&header.cdb());
+        let is_unit = asker.is_unit;
+        if let Ok(Command { action: Action::Inquiry { .. } | Action::ReportLuns { .. }, .. }) = parsed {
+            return parsed.map_err(check);
+        }
+        if !is_unit {
+            let asks = matches!(parsed, Ok(Command { action: Action::RequestSense { .. }, .. }));
+            return if asks { parsed.map_err(check) } else { Err(check(Sense::NO_UNIT)) };
+        }
+        let is_request_sense = matches!(parsed, Ok(Command { action: Action::RequestSense { .. }, .. }));
+        if !is_request_sense && let Some(sense) = unit.nexus.attention() {
+            return Err(check(sense));
+        }
+        let command = parsed.map_err(check)?;
+        if !unit.target.allows(&unit.nexus, &command.action) {
+            return Err(Status::ReservationConflict);
+        }
+        self.facts_check(&unit.facts, &command.action, asker).map_err(check)?;
+        Ok(command)
+    }
+
+    fn facts_check(&self, facts: &Facts, action: &Action, asker: &Asker) -> Result<(), Sense> {
+        let blocks = self.blocks.get();
+        let inside = |range: crate::scsi::Range| match range.lba.checked_add(range.blocks.into()) {
+            Some(end) if end <= blocks => Ok(()),
+            _ => Err(Sense::OUT_OF_RANGE),
+        };
+        if action.writes() && facts.read_only {
+            return Err(Sense::WRITE_PROTECTED);
+        }
+        match *action {
+            Action::Read { range } | Action::Write { range, .. } | Action::Verify { range, compare: 1 } => {
+                inside(range)?;
+                if range.blocks > facts.transfer_blocks_max {
+                    return Err(Sense::INVALID_FIELD);
+                }
+            }
+            Action::CompareAndWrite { range, .. } | Action::Verify { range, .. } | Action::Prefetch { range, .. } => {
+                inside(range)?;
+            }
+            Action::Synchronize { range } => inside(range)?,
+            Action::WriteSame { range, .. } => {
+                if range.blocks == 0 || range.blocks > crate::scsi::WRITE_SAME_BLOCKS_MAX {
+                    return Err(Sense::INVALID_FIELD);
+                }
+                inside(range)?;
+            }
+            Action::GetLbaStatus { lba, .. } if lba >= blocks => return Err(Sense::OUT_OF_RANGE),
+            Action::Unmap { .. } if !facts.can_unmap => return Err(Sense::INVALID_OPCODE),
+            Action::ModeSelect { .. } | Action::PrOut { .. } | Action::Unmap { .. }
+                if action.data_out_bytes() > LIST_BYTES_MAX =>
+            {
+                return Err(Sense::PARAMETER_LENGTH);
+            }
+            _ => {}
+        }
+        // What is compared, or repeated, must be there as a whole, and nothing else.
+        let needs_all = matches!(action, Action::CompareAndWrite { .. } | Action::WriteSame { .. });
+        if needs_all && u64::from(asker.expected_out) != action.data_out_bytes() {
+            return Err(Sense::INVALID_FIELD);
+        }
+        Ok(())
+    }
+
+    /// Notices that the unit was resized.
+    fn look_at_size(&self) {
+        let Some(unit) = self.unit else { return };
+        let blocks = unit.disk.size_bytes() / u64::from(BLOCK_BYTES);
+        if self.blocks.replace(blocks) != blocks {
+            unit.nexus.attend(Sense::CAPACITY_CHANGED);
+        }
+    }
+
+    /// Bytes of memory that a command takes: whole units of the disk that it touches, since the disk holds those for it.
+    fn memory_of(&self, command: &Command, wanted: u32) -> u64 {
+        let Some(unit) = self.unit else { return 0 };
+        let physical = u64::from(unit.facts.physical_bytes);
+        match command.action {
+            Action::Read { range } | Action::Write { range, .. } => {
+                let (offset, len) = (range.offset(), range.bytes());
+                (offset % physical + len)
+                    .next_multiple_of(physical)
+                    .min(self.limits().transfer_bytes_max.max(len as u32).into())
+            }
+            Action::CompareAndWrite { range, .. } => 2 * range.bytes() + 2 * physical,
+            Action::Verify { .. } | Action::WriteSame { .. } => u64::from(wanted) + u64::from(STEP_BYTES),
+            _ => u64::from(wanted) + PARAMETER_BYTES,
+        }
+    }
+
+    /// Starts a command that waits for nothing, or answers it at once.
+    fn begin(&self, asker: Asker, command: Command) -> Option<Started> {
+        if let (Action::Read { range }, Some(unit)) = (command.action, self.unit) {
+            if range.blocks == 0 {
+                self.respond_with(&asker, Pieces::new());
+                return None;
+            }
+            let from = self.requester(&command);
+            if let Some(Ok(pieces)) = unit.disk.try_read(from, range.offset(), range.bytes() as u32) {
+                self.pace.note_answered();
+                self.respond_with(&asker, pieces);
+                return None;
+            }
+        }
+        Some(self.note_running(Started { asker, command, data: Bytes::new(), is_unwanted: Rc::default() }))
+    }
+
+    fn note_running(&self, started: Started) -> Started {
+        self.running.borrow_mut().insert(started.asker.tag, Rc::clone(&started.is_unwanted));
+        started
+    }
+
+    /// Who asks: with the class of the command's group.
+    pub(super) fn requester(&self, command: &Command) -> Requester {
+        let usual = self.unit.map(|unit| unit.requester).unwrap_or_default();
+        Requester { class: self.options.groups.class(command.group).or(usual.class), ..usual }
+    }
+}

@@ -1,0 +1,346 @@
+//! Carries commands out.
+
+use super::Unit;
+use super::command::{STEP_BYTES, Started};
+use super::reply::Asker;
+use super::state::Session;
+use crate::scsi::{
+    Action, BLOCK_BYTES, Command, Facts, Range, Sense, Status, get_lba_status, get_stream_status, inquiry, mode_select,
+    mode_sense, read_capacity_10, read_capacity_16, report_luns, report_opcodes, unmap_ranges,
+};
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
+use nitro_frontend::{Disk, DiskError, Pieces, Requester, StatusOf, ZeroFlags};
+use nitro_port::buf::{BufMut, is_zero};
+use nitro_port::yielding::yield_now;
+
+/// Blocks of which GET LBA STATUS looks at most, in bytes.
+const STATUS_BYTES_MAX: u64 = 1 << 30;
+
+/// What a command came to.
+enum Answer {
+    Status(Status),
+    /// Data, of which the initiator gets as many as it has room for (ALLOCATION LENGTH).
+    Data(Pieces),
+}
+
+impl From<Sense> for Answer {
+    fn from(sense: Sense) -> Self {
+        Self::Status(Status::Check(sense))
+    }
+}
+
+/// Parameter data, as many as there is room for.
+fn parameters(mut bytes: Vec<u8>, allocation: u32) -> Answer {
+    bytes.truncate(allocation as usize);
+    Answer::Data(Pieces::from_iter([Bytes::from(bytes)]))
+}
+
+fn read_error(error: DiskError) -> Sense {
+    sense_of(error, Sense::READ_ERROR)
+}
+
+fn write_error(error: DiskError) -> Sense {
+    sense_of(error, Sense::WRITE_ERROR)
+}
+
+fn sense_of(error: DiskError, io: Sense) -> Sense {
+    match error {
+        DiskError::Io => io,
+        DiskError::OutOfRange => Sense::OUT_OF_RANGE,
+        DiskError::ReadOnly => Sense::WRITE_PROTECTED,
+        DiskError::NoSpace => Sense::NO_SPACE,
+        DiskError::Unsupported => Sense::INVALID_OPCODE,
+    }
+}
+
+/// Carries a command out and queues its response. What reads do not need is in an allocation of its own, since a future takes the
+/// room of the largest step that it may take.
+pub(super) fn execute<D: Disk>(session: &Session<'_, D>, started: Started) -> impl Future<Output = ()> {
+    match started.command.action {
+        Action::Read { range } => Either::Left(read(session, started, range)),
+        _ => Either::Right(other(session, started).boxed_local()),
+    }
+}
+
+async fn read<D: Disk>(session: &Session<'_, D>, started: Started, range: Range) {
+    let answer = match session.unit {
+        Some(unit) => {
+            let from = session.requester(&started.command);
+            match unit.disk.read(from, range.offset(), range.bytes() as u32).await {
+                Ok(pieces) if pieces.iter().map(Bytes::len).sum::<usize>() as u64 == range.bytes() => {
+                    Answer::Data(pieces)
+                }
+                Ok(_) => Answer::from(Sense::INTERNAL),
+                Err(error) => read_error(error).into(),
+            }
+        }
+        None => Sense::NO_UNIT.into(),
+    };
+    session.end(&started, answer);
+}
+
+async fn other<D: Disk>(session: &Session<'_, D>, started: Started) {
+    let answer = match (session.unit, session.facts()) {
+        (Some(unit), Some(facts)) => {
+            let from = session.requester(&started.command);
+            let run = Run { session, unit, facts, from };
+            run.answer(&started.asker, &started.command, &started.data).await.unwrap_or_else(Answer::from)
+        }
+        _ => Sense::NO_UNIT.into(),
+    };
+    session.end(&started, answer);
+}
+
+impl<D: Disk> Session<'_, D> {
+    /// Ends a command that was carried out.
+    fn end(&self, started: &Started, answer: Answer) {
+        if started.is_unwanted.get() {
+            self.drop_command(&started.asker);
+        } else {
+            match answer {
+                Answer::Data(pieces) => self.respond_with(&started.asker, pieces),
+                Answer::Status(status) => {
+                    self.respond(&started.asker, status, started.command.action.data_out_bytes());
+                }
+            }
+        }
+        self.note_ended(started.asker.tag);
+    }
+}
+
+/// A command under way.
+struct Run<'a, 'b, D> {
+    session: &'a Session<'b, D>,
+    unit: &'a Unit<D>,
+    facts: Facts,
+    from: Requester,
+}
+
+impl<D: Disk> Run<'_, '_, D> {
+    async fn answer(&self, asker: &Asker, command: &Command, data: &Bytes) -> Result<Answer, Sense> {
+        let good = Answer::Status(Status::Good);
+        let Self { unit, facts, from, .. } = self;
+        Ok(match command.action {
+            Action::TestUnitReady | Action::PreventRemoval => good,
+            Action::StartStop { .. } | Action::Synchronize { .. } => {
+                unit.disk.flush(*from).await.map_err(write_error)?;
+                good
+            }
+            Action::Write { range, fua, verify } => {
+                self.write(range, data, fua).await?;
+                if verify != 0 {
+                    self.verify(range, 0, data).await?;
+                }
+                good
+            }
+            Action::Verify { range, compare } => {
+                self.verify(range, compare, data).await?;
+                good
+            }
+            Action::Prefetch { range, immediate } => self.prefetch(range, immediate).await?,
+            Action::WriteSame { range, unmap, .. } => {
+                self.write_same(range, unmap, data).await?;
+                good
+            }
+            Action::Unmap { .. } => {
+                self.unmap(data).await?;
+                good
+            }
+            Action::CompareAndWrite { range, fua } => {
+                self.compare_and_write(range, fua, data).await?;
+                good
+            }
+            Action::GetLbaStatus { lba, allocation } => {
+                let offset = lba * u64::from(BLOCK_BYTES);
+                let bytes = (facts.blocks * u64::from(BLOCK_BYTES) - offset).min(STATUS_BYTES_MAX) as u32;
+                let runs = unit.disk.status(StatusOf::Allocation, offset, bytes).await.map_err(read_error)?;
+                parameters(get_lba_status(lba, &runs, allocation), allocation)
+            }
+            _ => self.at_once(asker, command, data)?,
+        })
+    }
+
+    /// Commands that take no time.
+    fn at_once(&self, asker: &Asker, command: &Command, data: &Bytes) -> Result<Answer, Sense> {
+        let Self { unit, facts, .. } = self;
+        Ok(match command.action {
+            Action::Inquiry { page, allocation } => parameters(inquiry(facts, asker.is_unit, page)?, allocation),
+            Action::RequestSense { descriptor, allocation } => {
+                if descriptor {
+                    return Err(Sense::cdb(1));
+                }
+                let told = || unit.nexus.attention().unwrap_or(Sense::NONE);
+                let sense = if asker.is_unit { told() } else { Sense::NO_UNIT };
+                parameters(sense.bytes().to_vec(), allocation)
+            }
+            Action::ReportLuns { select, allocation } => parameters(report_luns(select, allocation)?, allocation),
+            Action::ModeSense { long, dbd, control, page, subpage, allocation } => {
+                parameters(mode_sense(facts, long, dbd, control, page, subpage)?, allocation)
+            }
+            Action::ModeSelect { .. } => {
+                mode_select(facts, command.action, data)?;
+                Answer::Status(Status::Good)
+            }
+            Action::ReadCapacity10 { allocation } => parameters(read_capacity_10(facts), allocation),
+            Action::ReadCapacity16 { allocation } => parameters(read_capacity_16(facts), allocation),
+            Action::GetStreamStatus { from, allocation } => parameters(get_stream_status(from)?, allocation),
+            Action::ReportOpcodes { options, opcode, service, timeouts, allocation } => {
+                parameters(report_opcodes(options, opcode, service, timeouts)?, allocation)
+            }
+            Action::Reserve => Answer::Status(unit.target.reserve(&unit.nexus, true)),
+            Action::Release => Answer::Status(unit.target.reserve(&unit.nexus, false)),
+            Action::PrIn { action, allocation } => parameters(unit.target.reservations_in(action), allocation),
+            Action::PrOut { .. } => Answer::Status(unit.target.reservations_out(&unit.nexus, command, data)),
+            _ => return Err(Sense::INTERNAL),
+        })
+    }
+
+    /// Writes as many whole blocks as there are data for.
+    async fn write(&self, range: Range, data: &Bytes, fua: bool) -> Result<(), Sense> {
+        let len = data.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
+        if len == 0 {
+            return Ok(());
+        }
+        let start = range.offset();
+        let _held = self.unit.target.writes.enter(start..start + len as u64, false).await;
+        self.unit.disk.write(self.from, start, data.slice(..len), fua).await.map_err(write_error)
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Pieces, Sense> {
+        let pieces = match self.unit.disk.try_read(self.from, offset, len) {
+            Some(pieces) => pieces,
+            None => self.unit.disk.read(self.from, offset, len).await,
+        };
+        let pieces = pieces.map_err(read_error)?;
+        if pieces.iter().map(Bytes::len).sum::<usize>() == len as usize { Ok(pieces) } else { Err(Sense::INTERNAL) }
+    }
+
+    /// Parts of a range, each with its place in the range.
+    fn steps(range: Range) -> impl Iterator<Item = (u64, u64, u32)> {
+        let (start, total) = (range.offset(), range.bytes());
+        let step = u64::from(STEP_BYTES);
+        (0..total.div_ceil(step)).map(move |at| (start + at * step, at * step, (total - at * step).min(step) as u32))
+    }
+
+    /// Reads a range, and compares it: `compare` is BYTCHK.
+    async fn verify(&self, range: Range, compare: u8, data: &Bytes) -> Result<(), Sense> {
+        for (offset, at, len) in Self::steps(range) {
+            if self.session.is_leaving() {
+                return Err(Sense::INTERNAL);
+            }
+            let pieces = self.read(offset, len).await?;
+            let differs = match compare {
+                1 => {
+                    let wanted = data.get(at as usize..).unwrap_or(&[]);
+                    // Without all data, as many as there are.
+                    first_difference(&pieces, &wanted[..wanted.len().min(len as usize)])
+                }
+                3 if data.len() == BLOCK_BYTES as usize => {
+                    first_difference(&pieces, &data.repeat((len / BLOCK_BYTES) as usize))
+                }
+                _ => None,
+            };
+            if let Some(place) = differs {
+                return Err(miscompare(at + place));
+            }
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn prefetch(&self, range: Range, _: bool) -> Result<Answer, Sense> {
+        for (offset, _, len) in Self::steps(range) {
+            if self.session.is_leaving() {
+                break;
+            }
+            self.unit.disk.cache(self.from, offset, len).await.map_err(read_error)?;
+            yield_now().await;
+        }
+        Ok(Answer::Status(Status::ConditionMet))
+    }
+
+    async fn write_same(&self, range: Range, unmap: bool, data: &Bytes) -> Result<(), Sense> {
+        let start = range.offset();
+        let _held = self.unit.target.writes.enter(start..start + range.bytes(), false).await;
+        if is_zero(data) {
+            let flags = ZeroFlags { no_hole: !unmap, ..ZeroFlags::default() };
+            let len = range.bytes() as u32;
+            return self.unit.disk.write_zeroes(self.from, start, len, flags).await.map_err(write_error);
+        }
+        let mut step = BufMut::with_len(range.bytes().min(STEP_BYTES.into()) as usize);
+        step.chunks_exact_mut(BLOCK_BYTES as usize)
+            .for_each(|block| block.copy_from_slice(&data[..BLOCK_BYTES as usize]));
+        let step = step.freeze();
+        for (offset, _, len) in Self::steps(range) {
+            let part = step.slice(..len as usize);
+            self.unit.disk.write(self.from, offset, part, false).await.map_err(write_error)?;
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    async fn unmap(&self, list: &Bytes) -> Result<(), Sense> {
+        for range in unmap_ranges(&self.facts, list)?.into_iter().filter(|range| range.blocks > 0) {
+            let (start, len) = (range.offset(), range.bytes() as u32);
+            let _held = self.unit.target.writes.enter(start..start + range.bytes(), false).await;
+            match self.unit.disk.trim(self.from, start, len, false).await {
+                Ok(()) | Err(DiskError::Unsupported) => {}
+                Err(error) => return Err(write_error(error)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn compare_and_write(&self, range: Range, fua: bool, data: &Bytes) -> Result<(), Sense> {
+        let (start, len) = (range.offset(), range.bytes());
+        if len == 0 {
+            return Ok(());
+        }
+        let (Some(wanted), Some(new)) = (data.get(..len as usize), data.get(len as usize..2 * len as usize)) else {
+            return Err(Sense::MISSING_DATA);
+        };
+        let _alone = self.unit.target.writes.enter(start..start + len, true).await;
+        let now = self.read(start, len as u32).await?;
+        if let Some(place) = first_difference(&now, wanted) {
+            return Err(miscompare(place));
+        }
+        // At a page's start, as a disk wants it.
+        let new = BufMut::copy_of(new).freeze();
+        self.unit.disk.write(self.from, start, new, fua).await.map_err(write_error)
+    }
+}
+
+fn miscompare(place: u64) -> Sense {
+    Sense { information: u32::try_from(place).ok(), ..Sense::MISCOMPARE }
+}
+
+/// The first byte in which pieces are not as `wanted`, which is no longer than they are.
+fn first_difference(pieces: &Pieces, wanted: &[u8]) -> Option<u64> {
+    let mut at = 0;
+    for piece in pieces {
+        let part = &wanted[at.min(wanted.len())..];
+        let len = part.len().min(piece.len());
+        if piece[..len] != part[..len] {
+            let place = piece.iter().zip(part).position(|(now, wanted)| now != wanted).unwrap_or(0);
+            return Some((at + place) as u64);
+        }
+        at += piece.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_across_pieces() {
+        let pieces = Pieces::from_iter([Bytes::from_static(b"abc"), Bytes::from_static(b"def")]);
+        assert_eq!(first_difference(&pieces, b"abcdef"), None);
+        assert_eq!(first_difference(&pieces, b"abcd"), None);
+        assert_eq!(first_difference(&pieces, b"abcxef"), Some(3));
+        assert_eq!(first_difference(&pieces, b"xbcdef"), Some(0));
+    }
+}

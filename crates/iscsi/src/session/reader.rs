@@ -1,0 +1,199 @@
+//! Receives PDUs.
+
+use super::command::Started;
+use super::data::Incoming;
+use super::reply::Asker;
+use super::state::{Session, count};
+use crate::error::IscsiError;
+use crate::protocol::{DIGEST_BYTES, Digest, HEADER_BYTES, Header, NO_TAG, crc32c, opcode, padding_of};
+use crate::server::End;
+use bytes::Bytes;
+use nitro_frontend::transport::ReadHalf;
+use nitro_frontend::{Disk, Disks, Receiver};
+
+/// Longest data of requests other than commands, in bytes: of pings so many go back.
+pub(super) const REQUEST_BYTES_MAX: usize = 512;
+
+/// Runs until the initiator leaves or fails. `start` gets each command that cannot be answered at once.
+pub(super) async fn read_pdus<X: Disks, R: ReadHalf>(
+    session: &Session<'_, X::Disk>,
+    disks: &X,
+    mut receiver: Receiver<R>,
+    mut start: impl FnMut(Started),
+) -> Result<End, IscsiError> {
+    loop {
+        let Some(header) = session.header(&mut receiver).await? else { return Ok(End::HungUp) };
+        session.turn().await;
+        if !session.is_due(&header, &mut receiver).await? {
+            continue;
+        }
+        let started = match header.opcode() {
+            opcode::SCSI_COMMAND => session.command(&header, &mut receiver).await?,
+            opcode::DATA_OUT => session.data_out(&header, &mut receiver).await?,
+            other => {
+                let data = session.request(&header, &mut receiver).await?;
+                match other {
+                    opcode::NOP_OUT => session.ping(&header, data),
+                    opcode::TEXT => session.answer_text(&header, &data, disks),
+                    opcode::TASK_MANAGEMENT => session.manage(&header),
+                    opcode::LOGOUT => {
+                        session.log_out(&header);
+                        return Ok(End::LoggedOut);
+                    }
+                    _ => session.reject(&header, opcode::REASON_UNSUPPORTED),
+                }
+                None
+            }
+        };
+        match started {
+            Some(started) => {
+                session.pace.note_begun();
+                start(started);
+            }
+            None => session.pace.note_answered(),
+        }
+    }
+}
+
+impl<D: Disk> Session<'_, D> {
+    /// The next header. `None`: the initiator hung up.
+    async fn header<R: ReadHalf>(&self, receiver: &mut Receiver<R>) -> Result<Option<Header>, IscsiError> {
+        if !receiver.fill(HEADER_BYTES).await? {
+            return if receiver.window().is_empty() { Ok(None) } else { Err(IscsiError::Truncated) };
+        }
+        let header = Header::parse(receiver.window()).ok_or(IscsiError::Truncated)?;
+        let (segments, digest) = (HEADER_BYTES + header.additional_bytes(), self.scene.params.header_digest);
+        if !receiver.fill(segments + digest.bytes()).await? {
+            return Err(IscsiError::Truncated);
+        }
+        let window = receiver.window();
+        if digest == Digest::Crc32c && crc32c([&window[..segments]]) != window[segments..segments + DIGEST_BYTES] {
+            return Err(IscsiError::HeaderDigest);
+        }
+        receiver.consume(segments + digest.bytes());
+        if header.data_bytes() > self.limits().segment_bytes_max as usize {
+            return Err(IscsiError::Protocol("a data segment is longer than agreed on"));
+        }
+        Ok(Some(header))
+    }
+
+    /// Whether a request is the next one in order (RFC 7143 §4.2.2.1); others are ignored, with their data.
+    async fn is_due<R: ReadHalf>(&self, header: &Header, receiver: &mut Receiver<R>) -> Result<bool, IscsiError> {
+        let has_number = !matches!(header.opcode(), opcode::DATA_OUT | opcode::SNACK);
+        let is_due = if !has_number {
+            true
+        } else if header.is_immediate() {
+            if self.immediate.get() >= self.limits().immediate_max {
+                self.skip_segment(receiver, header.data_bytes()).await?;
+                self.reject(header, opcode::REASON_TOO_MANY_IMMEDIATE);
+                return Ok(false);
+            }
+            true
+        } else {
+            let is_next = header.word(24) == self.cmd_sn.get();
+            is_next && self.in_window.get() < self.limits().tasks_max
+        };
+        if !is_due {
+            self.skip_segment(receiver, header.data_bytes()).await?;
+            return Ok(false);
+        }
+        if has_number && !header.is_immediate() {
+            self.cmd_sn.set(self.cmd_sn.get().wrapping_add(1));
+        }
+        Ok(true)
+    }
+
+    /// Throws a data segment away.
+    pub(super) async fn skip_segment<R: ReadHalf>(
+        &self,
+        receiver: &mut Receiver<R>,
+        len: usize,
+    ) -> Result<(), IscsiError> {
+        let digest = if len > 0 { self.scene.params.data_digest.bytes() } else { 0 };
+        match receiver.skip(len + padding_of(len) + digest).await? {
+            true => Ok(()),
+            false => Err(IscsiError::Truncated),
+        }
+    }
+
+    /// The data of a request other than a command, up to [`REQUEST_BYTES_MAX`] of them.
+    async fn request<R: ReadHalf>(&self, header: &Header, receiver: &mut Receiver<R>) -> Result<Bytes, IscsiError> {
+        let len = header.data_bytes();
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let taken = len.min(REQUEST_BYTES_MAX);
+        if !receiver.fill(taken).await? {
+            return Err(IscsiError::Truncated);
+        }
+        let data = Bytes::copy_from_slice(&receiver.window()[..taken]);
+        receiver.consume(taken);
+        let digest = self.scene.params.data_digest.bytes();
+        let rest = len - taken + padding_of(len) + digest;
+        if !receiver.skip(rest).await? {
+            return Err(IscsiError::Truncated);
+        }
+        Ok(data)
+    }
+
+    /// Receives data of a command, as many as it takes. The inner error: their checksum is wrong.
+    pub(super) async fn receive_into<R: ReadHalf>(
+        &self,
+        mut incoming: Incoming,
+        len: usize,
+        receiver: &mut Receiver<R>,
+    ) -> Result<Result<Incoming, Asker>, IscsiError> {
+        if len == 0 {
+            return Ok(Ok(incoming));
+        }
+        let taken = len.min(incoming.owed_bytes() as usize);
+        let start = incoming.received as usize;
+        if taken > 0 {
+            incoming.room(taken);
+            let (is_whole, buf) = receiver.payload_into(incoming.buf, start, taken).await?;
+            incoming.buf = buf;
+            if !is_whole {
+                return Err(IscsiError::Truncated);
+            }
+        }
+        // What it does not take is at most what may come without being asked for.
+        let mut digest_of_rest = Vec::new();
+        let digest = self.scene.params.data_digest;
+        let mut rest = len - taken + padding_of(len);
+        while digest == Digest::Crc32c && rest > 0 {
+            let part = rest.min(REQUEST_BYTES_MAX);
+            if !receiver.fill(part).await? {
+                return Err(IscsiError::Truncated);
+            }
+            digest_of_rest.extend_from_slice(&receiver.window()[..part]);
+            receiver.consume(part);
+            rest -= part;
+        }
+        if !receiver.skip(rest).await? || !receiver.fill(digest.bytes()).await? {
+            return Err(IscsiError::Truncated);
+        }
+        if digest == Digest::Crc32c {
+            let is_right =
+                crc32c([&incoming.buf[start..start + taken], &digest_of_rest]) == receiver.window()[..DIGEST_BYTES];
+            receiver.consume(DIGEST_BYTES);
+            if !is_right {
+                return Ok(Err(incoming.asker));
+            }
+        }
+        incoming.received += len as u32;
+        count(&self.counts.bytes_written, taken as u64);
+        Ok(Ok(incoming))
+    }
+
+    /// A ping (RFC 7143 §11.18).
+    fn ping(&self, header: &Header, data: Bytes) {
+        if header.tag() == NO_TAG {
+            return;
+        }
+        let data = data.slice(..data.len().min(self.scene.params.segment_bytes as usize));
+        let mut reply = Header::new(opcode::NOP_IN, 0x80, header.tag()).with(20, NO_TAG);
+        reply.0[8..16].copy_from_slice(&header.lun());
+        self.send(reply, true, &[data]);
+        self.end_reply(0);
+    }
+}

@@ -1,0 +1,118 @@
+use crate::support::*;
+use nitro_iscsi::End;
+use nitro_iscsi::protocol::{Header, opcode};
+
+#[test]
+fn what_is_written_is_read_in_every_way_that_data_may_come() {
+    for (pairs, digests) in [
+        (&[][..], false),
+        (&[("HeaderDigest", "CRC32C"), ("DataDigest", "CRC32C"), ("MaxRecvDataSegmentLength", "512")][..], true),
+        (&[("InitialR2T", "No"), ("MaxBurstLength", "8192"), ("FirstBurstLength", "4096")][..], false),
+    ] {
+        let stage = Stage::new();
+        let served = alone(&stage, |mut initiator| async move {
+            initiator.log_in("iqn.a:i", pairs).await;
+            assert_eq!(initiator.digests, digests);
+            let data: Vec<u8> = (0..32768u32).map(|at| (at / 7) as u8).collect();
+            // The first 1024 bytes are immediate; the rest is asked for.
+            let tag = initiator.command(&ten(0x2a, 3, 0, 64), 0xa0, data.len(), &data[..1024]).await;
+            loop {
+                let (header, _) = initiator.next().await.unwrap();
+                if header.opcode() == opcode::SCSI_RESPONSE {
+                    assert_eq!(header.0[3], 0);
+                    break;
+                }
+                assert_eq!((header.opcode(), header.tag()), (opcode::R2T, tag));
+                let (transfer, start, len) = (header.word(20), header.word(40), header.word(44));
+                let wanted = &data[start as usize..(start + len) as usize];
+                let half = wanted.len() / 2;
+                initiator.data_out(tag, transfer, 0, start, &wanted[..half], false).await;
+                initiator.data_out(tag, transfer, 1, start + half as u32, &wanted[half..], true).await;
+            }
+            assert_eq!(initiator.read(&ten(0x28, 3, 0, 64), data.len()).await, Ok(data));
+            initiator.log_out().await;
+        });
+        assert_eq!(served.unwrap().end, End::LoggedOut);
+    }
+}
+
+#[test]
+fn unsolicited_data_are_taken_up_to_the_first_burst() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[("InitialR2T", "No"), ("FirstBurstLength", "4096")]).await;
+        let data = vec![7; 4096];
+        let tag = initiator.command(&ten(0x2a, 0, 0, 8), 0x20, 4096, &data[..1024]).await;
+        initiator.data_out(tag, NONE, 0, 1024, &data[1024..2048], false).await;
+        initiator.data_out(tag, NONE, 1, 2048, &data[2048..], true).await;
+        assert_eq!(initiator.status().await, (0, [0; 3]));
+        assert_eq!(initiator.read(&ten(0x28, 0, 0, 8), 4096).await, Ok(data));
+        initiator.leave();
+    })
+    .unwrap();
+}
+
+#[test]
+fn the_group_number_is_the_class() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        for group in [0, 5, 31, 32] {
+            assert_eq!(initiator.write(&ten(0x2a, 0, group, 1), &[1; 512]).await.0, 0);
+        }
+        initiator.read(&ten(0x28, 0, 9, 1), 512).await.unwrap();
+        initiator.leave();
+    })
+    .unwrap();
+    assert_eq!(*stage.disk.classes.borrow(), [None, Some(5), Some(31), None, Some(9)]);
+}
+
+#[test]
+fn ranges_past_the_end_and_unknown_commands_are_refused() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        assert_eq!(initiator.write(&ten(0x2a, 2048, 0, 1), &[1; 512]).await, (2, [5, 0x21, 0]));
+        assert_eq!(initiator.write(&ten(0x2a, u32::MAX, 0, 1), &[1; 512]).await, (2, [5, 0x21, 0]));
+        assert_eq!(initiator.write(&[0xff], &[]).await, (2, [5, 0x20, 0]));
+        // A unit that is none.
+        let mut header = Header::new(opcode::SCSI_COMMAND, 0x80, 0);
+        header.0[9] = 1;
+        initiator.request(header, &[]).await;
+        assert_eq!(initiator.status().await, (2, [5, 0x25, 0]));
+        initiator.leave();
+    })
+    .unwrap();
+}
+
+#[test]
+fn fewer_data_than_expected_are_told() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        initiator.command(&ten(0x28, 0, 0, 1), 0xc0, 1024, &[]).await;
+        let (header, data) = initiator.next().await.unwrap();
+        assert_eq!((header.flags(), data.len(), header.word(44)), (0x83, 512, 512));
+        initiator.command(&ten(0x28, 0, 0, 2), 0xc0, 512, &[]).await;
+        let (header, data) = initiator.next().await.unwrap();
+        assert_eq!((header.flags(), data.len(), header.word(44)), (0x85, 512, 512));
+        initiator.leave();
+    })
+    .unwrap();
+}
+
+#[test]
+fn discovery_lists_the_targets() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[("SessionType", "Discovery")]).await;
+        initiator.request(Header::new(opcode::TEXT, 0x80, 0).with(20, NONE), b"SendTargets=All\0").await;
+        let (header, data) = initiator.next().await.unwrap();
+        assert_eq!((header.opcode(), header.is_final()), (opcode::TEXT_RESPONSE, true));
+        assert_eq!(data, format!("TargetName={TARGET}\0TargetAddress=127.0.0.1:3260,1\0").into_bytes());
+        // There is no unit.
+        assert_eq!(initiator.write(&[0], &[]).await, (2, [5, 0x25, 0]));
+        initiator.log_out().await;
+    })
+    .unwrap();
+}

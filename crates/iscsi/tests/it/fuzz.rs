@@ -1,0 +1,32 @@
+use crate::support::*;
+use nitro_iscsi::scsi::parse;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..600), logs_in in any::<bool>()) {
+        let stage = Stage::new();
+        let _ = alone(&stage, |mut initiator| async move {
+            if logs_in {
+                initiator.log_in("iqn.a:i", &[]).await;
+            }
+            initiator.send_bytes(bytes).await;
+            initiator.leave();
+        });
+    }
+
+    #[test]
+    fn any_command_is_answered(cdb in any::<[u8; 16]>(), opcode in any::<prop::sample::Index>(), len in 0usize..2048) {
+        let known = [0, 3, 8, 0xa, 0x12, 0x15, 0x1a, 0x25, 0x28, 0x2a, 0x2f, 0x41, 0x42, 0x5e, 0x5f, 0x88, 0x89, 0x8a, 0x93, 0x9e, 0xa0, 0xa3];
+        let stage = Stage::new();
+        let _ = parse(&cdb);
+        alone(&stage, |mut initiator| async move {
+            initiator.log_in("iqn.a:i", &[]).await;
+            let mut cdb = cdb;
+            cdb[0] = known[opcode.index(known.len())];
+            initiator.command(&cdb, 0xe0, len, &vec![1; len]).await;
+            assert!(initiator.next().await.is_some());
+            initiator.leave();
+        }).unwrap();
+    }
+}

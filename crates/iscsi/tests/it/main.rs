@@ -1,0 +1,7 @@
+//! Initiators against the target, over streams in memory.
+
+mod commands;
+mod fuzz;
+mod hostile;
+mod sessions;
+mod support;

@@ -1,0 +1,205 @@
+//! iSCSI as it is configured: who may log in, classes of groups, reservations that are kept.
+
+use crate::config::IscsiConfig;
+use crate::files::{self, Links};
+use nitro_cache::class::builtin;
+use nitro_console::error::Error;
+use nitro_frontend::RequestMemory;
+use nitro_iscsi::{Access, Account, Groups, Keeper, ServerOptions, Targets};
+use nitro_units::ClassId;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The longest file of secrets, and of reservations, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// A secret has at least so many bytes (RFC 7143 §9.2.1: 96 bits).
+const SECRET_BYTES_MIN: usize = 12;
+/// What tells this machine from others (machine-id(5)).
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// How iSCSI is served.
+pub(super) fn options(config: &IscsiConfig, memory: &Arc<RequestMemory>) -> Result<ServerOptions, Error> {
+    let keeper = config.state.as_deref().map(Folder::open).transpose()?;
+    let keeper = keeper.map(|folder| Arc::new(folder) as Arc<dyn Keeper>);
+    Ok(ServerOptions {
+        memory: Arc::clone(memory),
+        access: Arc::new(access(config)?),
+        targets: Arc::new(Targets::new(keeper)),
+        groups: Arc::new(groups(config)?),
+        machine: fs::read(MACHINE_ID).unwrap_or_default(),
+        ..ServerOptions::default()
+    })
+}
+
+fn access(config: &IscsiConfig) -> Result<Access, Error> {
+    let network = |text: &String| text.parse().map_err(|why| Error::new("server.iscsi.addresses", why));
+    let accounts = config.chap.as_deref().map_or(Ok(Vec::new()), accounts)?;
+    let own = config.mutual_chap.as_deref().map(|path| -> Result<Account, Error> {
+        let mut own = self::accounts(path)?;
+        let only = own.pop().filter(|_| own.is_empty());
+        only.ok_or_else(|| Error::new(path.display(), "it must have one line").or("write NAME SECRET"))
+    });
+    let own = own.transpose()?;
+    if own.is_some() && accounts.is_empty() {
+        let why = "without accounts of initiators nobody is asked for CHAP";
+        return Err(Error::new("server.iscsi.mutual_chap", why).or("set chap, too"));
+    }
+    if own.as_ref().is_some_and(|own| accounts.iter().any(|account| account.secret == own.secret)) {
+        let why = "its secret is also that of an initiator, which could then pose as the server";
+        return Err(Error::new("server.iscsi.mutual_chap", why).or("use another secret"));
+    }
+    Ok(Access {
+        initiators: config.initiators.clone(),
+        networks: config.addresses.iter().map(network).collect::<Result<_, _>>()?,
+        accounts,
+        own,
+    })
+}
+
+/// Reads a file of accounts, which nobody but its owner may read. What it holds is never part of a message.
+fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
+    let refuse = |why: &dyn std::fmt::Display| Error::new(path.display(), why);
+    let mode = fs::metadata(path).map_err(|e| refuse(&e))?.mode();
+    if mode & 0o077 != 0 {
+        let way_out = format!("chmod go= {}", path.display());
+        return Err(refuse(&"its secrets are open to others than its owner").or(way_out));
+    }
+    let text = files::read_text(path, Links::Followed, FILE_BYTES_MAX).map_err(|e| refuse(&e))?;
+    let text = text.ok_or_else(|| refuse(&"there is no such file"))?;
+    let mut accounts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
+    {
+        let at = |why: &str| Error::new(format_args!("{}, line {number}", path.display()), why);
+        let Some((name, secret)) = line.trim().split_once(char::is_whitespace) else {
+            return Err(at("it is no name and secret").or("write NAME SECRET"));
+        };
+        let secret = secret.trim().as_bytes().to_vec();
+        if secret.len() < SECRET_BYTES_MIN {
+            return Err(at("the secret has less than 12 characters").or("use a longer one"));
+        }
+        accounts.push(Account { name: name.to_owned(), secret });
+    }
+    if accounts.is_empty() { Err(refuse(&"it has no account").or("write NAME SECRET")) } else { Ok(accounts) }
+}
+
+fn groups(config: &IscsiConfig) -> Result<Groups, Error> {
+    let mut groups = Groups::default();
+    for (group, class) in &config.groups {
+        let what = format!("server.iscsi.groups.{group} = {class:?}");
+        let number = group.parse::<u8>().ok().filter(|number| *number > 0);
+        let by_number = || class.parse().ok().and_then(ClassId::new);
+        let known = match class.as_str() {
+            "none" => Some(None),
+            name => builtin::named(name).or_else(by_number).map(Some),
+        };
+        let known = known.ok_or_else(|| {
+            Error::new(&what, "there is no such class")
+                .or("give a number from 0 to 31, the name of a class that is built in, or none")
+        })?;
+        if !number.is_some_and(|number| groups.set(number, known)) {
+            return Err(Error::new(&what, "there is no such group").or("groups are 1 to 63"));
+        }
+    }
+    Ok(groups)
+}
+
+/// A folder with a file for each target that has reservations to be kept.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn open(path: &Path) -> Result<Self, Error> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|e| {
+            Error::new(format_args!("folder {}", path.display()), e).or("set server.iscsi.state to another")
+        })?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// The file of a target. Volumes' names are names of files, but for a `/`.
+    fn file(&self, target: &str) -> PathBuf {
+        self.0.join(format!("{}.reservations", target.replace('/', "%2F")))
+    }
+}
+
+impl Keeper for Folder {
+    fn load(&self, target: &str) -> io::Result<Option<Vec<u8>>> {
+        let path = self.file(target);
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(found) if found.len() > FILE_BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
+            _ => fs::read(path).map(Some),
+        }
+    }
+
+    fn store(&self, target: &str, state: Option<&[u8]>) -> io::Result<()> {
+        let path = self.file(target);
+        let folder = fs::File::open(&self.0)?;
+        match state {
+            Some(bytes) => {
+                let new = path.with_extension("new");
+                let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+                file.write_all(bytes)?;
+                file.sync_all()?;
+                fs::rename(new, path)?;
+            }
+            None => match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            },
+        }
+        folder.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn secrets_are_read_from_private_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chap");
+        let read = |text: &str, mode| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            accounts(&path).map_err(|error| error.to_string())
+        };
+        let account = Account { name: "me".into(), secret: b"twelve bytes".to_vec() };
+        assert_eq!(read("# who\n\nme twelve bytes\n", 0o600), Ok(vec![account]));
+        assert!(read("me twelve bytes\n", 0o640).unwrap_err().contains("open to others"));
+        for wrong in ["me\n", "me short\n", "", "# none\n"] {
+            let told = read(wrong, 0o600).unwrap_err();
+            assert!(!told.contains("short"), "{told}");
+        }
+    }
+
+    #[test]
+    fn reservations_are_kept_in_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let keeper = Folder::open(&folder.path().join("state")).unwrap();
+        assert_eq!(keeper.load("iqn:a/b").unwrap(), None);
+        keeper.store("iqn:a/b", Some(b"text")).unwrap();
+        assert_eq!(keeper.load("iqn:a/b").unwrap().as_deref(), Some(&b"text"[..]));
+        keeper.store("iqn:a/b", None).unwrap();
+        keeper.store("iqn:a/b", None).unwrap();
+        assert_eq!(keeper.load("iqn:a/b").unwrap(), None);
+    }
+
+    #[test]
+    fn groups_have_classes_by_name_and_number() {
+        let of = |group: &str, class: &str| {
+            let groups = [(group.to_owned(), class.to_owned())].into();
+            super::groups(&IscsiConfig { groups, ..IscsiConfig::default() }).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("40", "7").unwrap().class(40), ClassId::new(7));
+        assert_eq!(of("3", "none").unwrap().class(3), None);
+        for (group, class) in [("0", "1"), ("64", "1"), ("x", "1"), ("1", "32"), ("1", "no such")] {
+            assert!(of(group, class).is_err(), "{group} {class}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+"""A small iSCSI initiator, for what other people's do not do: group numbers, and breaking the rules.
+
+    python3 iscsi.py PORT groups            writes 64 KiB in each of groups 1 to 5
+    python3 iscsi.py PORT hostile           tries what must harm the initiator alone
+"""
+
+import os
+import socket
+import struct
+import sys
+
+TARGET = "iqn.2026-11.nitro:vm"
+
+
+class Initiator:
+    def __init__(self, port, name="iqn.2026-11.test:raw", **keys):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.number, self.tag = 1, 0
+        pairs = {"InitiatorName": name, "TargetName": TARGET, "SessionType": "Normal", **keys}
+        text = b"".join(f"{key}={value}\0".encode() for key, value in pairs.items())
+        header = struct.pack(">BBBB4s6sHIHHIIQQ", 0x43, 0x87, 0, 0, length(text), b"\x80" + os.urandom(5), 0, 0, 0, 0, 1, 0, 0, 0)
+        self.send(header, text)
+        header, self.keys = self.receive()
+        assert header[0] == 0x23 and header[36] == 0, f"login refused: {header[36]:#x} {header[37]:#x}"
+
+    def send(self, header, data=b""):
+        assert len(header) == 48, len(header)
+        self.socket.sendall(header + data + bytes(-len(data) % 4))
+
+    def exactly(self, count):
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data
+
+    def receive(self):
+        header = self.exactly(48)
+        count = int.from_bytes(header[5:8], "big")
+        return header, self.exactly(count + -count % 4)[:count]
+
+    def command(self, cdb, flags, expected, data=b""):
+        """Sends a command with immediate data; gives its tag."""
+        self.tag += 1
+        header = struct.pack(">BBH4sQIIII16s", 0x01, flags, 0, length(data), 0, self.tag, expected, self.number, 0, cdb.ljust(16, b"\0"))
+        self.number += 1
+        self.send(header, data)
+        return self.tag
+
+    def data_out(self, tag, transfer, number, offset, data, final=True):
+        header = struct.pack(">BBH4sQIIIIIII", 0x05, 0x80 * final, 0, length(data), 0, tag, transfer, 0, 0, 0, number, offset)
+        self.send(header + bytes(4), data)
+
+    def write(self, block, data, group=0):
+        """Writes with immediate data; gives the status."""
+        cdb = struct.pack(">BBIBHB", 0x2A, 0, block, group, len(data) // 512, 0)
+        self.command(cdb, 0xA0, len(data), data)
+        return self.status()
+
+    def status(self):
+        header, _ = self.receive()
+        assert header[0] == 0x21, f"opcode {header[0]:#x}"
+        return header[3]
+
+
+def length(data):
+    return len(data).to_bytes(4, "big")
+
+
+def groups(port):
+    initiator = Initiator(port)
+    for group in range(1, 6):
+        for at in range(8):
+            assert initiator.write(2048 * group + 16 * at, os.urandom(8192), group) == 0
+
+
+def is_dropped(initiator):
+    try:
+        while True:
+            initiator.receive()
+    except (EOFError, ConnectionError):
+        return True
+
+
+def hostile(port):
+    bystander = Initiator(port, "iqn.2026-11.test:bystander")
+    write_64k = struct.pack(">BBIBHB", 0x2A, 0, 0, 0, 128, 0)
+    # An R2T that is never answered, many times: the window ends it, others are served.
+    silent = Initiator(port, "iqn.2026-11.test:silent")
+    for _ in range(128):
+        silent.command(write_64k, 0xA0, 65536)
+    assert bystander.write(0, bytes(8192)) == 0
+    # A command past the window is ignored.
+    silent.command(write_64k, 0xA0, 65536)
+    # Data past the end of what was asked for.
+    greedy = Initiator(port, "iqn.2026-11.test:greedy")
+    tag = greedy.command(write_64k, 0xA0, 65536)
+    header, _ = greedy.receive()
+    assert header[0] == 0x31, f"opcode {header[0]:#x}"
+    greedy.data_out(tag, int.from_bytes(header[20:24], "big"), 0, 0, bytes(65536 + 512))
+    assert greedy.status() == 2
+    # More immediate data than was announced.
+    liar = Initiator(port, "iqn.2026-11.test:liar")
+    liar.command(write_64k, 0xA0, 512, bytes(1024))
+    assert is_dropped(liar)
+    # A data segment longer than the server takes.
+    large = Initiator(port, "iqn.2026-11.test:large")
+    large.send(struct.pack(">BBH4s", 0x01, 0xA0, 0, b"\0\xff\xff\xff") + bytes(40))
+    assert is_dropped(large)
+    # Noise.
+    for _ in range(20):
+        noisy = Initiator(port, "iqn.2026-11.test:noisy")
+        try:
+            noisy.socket.sendall(os.urandom(4096))
+            noisy.socket.shutdown(socket.SHUT_WR)
+            noisy.socket.recv(1)
+        except ConnectionError:
+            pass
+    # Logins that say nothing make room for others.
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+    assert Initiator(port, "iqn.2026-11.test:late").write(0, bytes(8192)) == 0
+    assert bystander.write(0, bytes(8192)) == 0
+    for one in idle:
+        one.close()
+
+
+{"groups": groups, "hostile": hostile}[sys.argv[2]](int(sys.argv[1]))
