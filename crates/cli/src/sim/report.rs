@@ -231,7 +231,7 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, forma
         let values: Vec<_> = knobs.iter().map(|knob| value(*knob, &outcome.settings, format)).collect();
         let ram = [outcome.ram_bytes.to_string(), format!("{:.2}", outcome.ram_bytes_per_extent)];
         let measured = cells(&outcome.measured, &outcome.settings, known);
-        table.row([&values[..], &measured, &ram].concat());
+        table.row([&values[..], &measured[..], &ram[..]].concat());
     }
     Ok(table.csv(true))
 }
@@ -242,7 +242,7 @@ fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> T
     const TIMED: [&str; 4] = ["iops", "read_us", "read_p99", "busy"];
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
     let timed = outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
-    let mut table = Table::new([&names[..], &PLAIN, if timed { &TIMED } else { &[] }].concat());
+    let mut table = Table::new([&names[..], &PLAIN[..], if timed { &TIMED[..] } else { &[] }].concat());
     for outcome in outcomes {
         let (measures, settings) = (&outcome.measured, &outcome.settings);
         let mut row: Vec<_> = knobs.iter().map(|knob| value(*knob, settings, Format::Table)).collect();

@@ -70,10 +70,9 @@ fn programs_get_metrics_health_and_the_status() {
 fn nobody_changes_anything_and_other_sites_read_nothing() {
     let place = Place::new();
     place.file("vm.img", 16 << 20);
-    let _server = place.serve(&format!("{SERVE} --http 127.0.0.1:0 --log info"));
+    let server = place.serve(&format!("{SERVE} --http 127.0.0.1:0"));
     // The kernel chose the port.
-    let pid = _server.child.id();
-    let port = listening_port(pid);
+    let port = listening_port(server.child.id());
     let ask = |request: &str| {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -112,7 +111,7 @@ fn hostile_clients_neither_stop_it_nor_the_volume() {
     let silent: Vec<_> = (0..60).map(|_| connect()).collect();
     let mut client = place.client();
     assert_eq!(client.write(0, &[1; 8192]), 0);
-    assert_eq!(client.read(0, 8192), [1; 8192]);
+    assert_eq!(client.read(0, 8192), vec![1u8; 8192]);
     drop(silent);
     let begun = std::time::Instant::now();
     while get_quietly(&place).is_none() {
