@@ -109,7 +109,7 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
 
 async fn measure(scale: Scale, quick: bool, clock: VirtualTime) -> Result<Vec<Section>, Error> {
     say("traces before the store");
-    let table_2 = table2::section(quick, &clock).await?;
+    let table_2 = Box::pin(table2::section(quick, &clock)).await?;
     let mut bed = Bed::new(scale, clock).await?;
     bed.age(1).await?;
     say("random reads of the first generation");
