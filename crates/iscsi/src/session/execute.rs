@@ -66,6 +66,8 @@ pub(super) fn execute<D: Disk>(session: &Session<'_, D>, started: Started) -> im
 
 async fn read<D: Disk>(session: &Session<'_, D>, started: Started, range: Range) {
     let answer = match session.unit {
+        // Also one that came with data, which `Session::begin` does not see: a disk is asked for no empty range.
+        Some(_) if range.blocks == 0 => Answer::Data(Pieces::new()),
         Some(unit) => {
             let from = session.requester(&started.command);
             match unit.disk.read(from, range.offset(), range.bytes() as u32).await {

@@ -197,8 +197,11 @@ impl Target {
         let mut state = self.state.lock();
         state.reservations.reset();
         self.note(&state);
-        for nexus in state.nexuses.iter().filter(|nexus| !std::ptr::eq(&***nexus, by)) {
-            nexus.abort();
+        for nexus in &state.nexuses {
+            // Whoever asked for it aborts its own commands, and is told, too.
+            if !std::ptr::eq(&**nexus, by) {
+                nexus.abort();
+            }
             nexus.attend(Sense::WAS_RESET);
         }
     }

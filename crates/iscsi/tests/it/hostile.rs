@@ -24,6 +24,19 @@ fn data_beyond_what_was_asked_for_fail_their_command() {
 }
 
 #[test]
+fn a_read_of_nothing_that_comes_with_data_asks_the_disk_for_nothing() {
+    let stage = Stage::new();
+    alone(&stage, |mut initiator| async move {
+        initiator.log_in("iqn.a:i", &[]).await;
+        initiator.command(&ten(0x28, 0, 0, 0), 0xe0, 512, &[1; 512]).await;
+        assert_eq!(initiator.status().await.0, 0);
+        initiator.leave();
+    })
+    .unwrap();
+    assert!(stage.disk.classes.borrow().is_empty());
+}
+
+#[test]
 fn what_breaks_the_protocol_ends_the_connection() {
     let ends = |send: &dyn Fn(&mut Initiator) -> (Header, Vec<u8>)| {
         let stage = Stage::new();

@@ -148,9 +148,10 @@ fn a_reset_aborts_commands_of_all_and_tells_the_others() {
         one.request(reset, &[]).await;
         let (header, _) = one.next().await.unwrap();
         assert_eq!((header.opcode(), header.0[2]), (opcode::TASK_RESPONSE, 0));
-        assert_eq!(one.write(&[0], &[]).await.0, 0);
-        assert_eq!(other.write(&[0], &[]).await, (2, [6, 0x29, 3]));
-        assert_eq!(other.write(&[0], &[]).await.0, 0);
+        for initiator in [&mut one, &mut other] {
+            assert_eq!(initiator.write(&[0], &[]).await, (2, [6, 0x29, 3]));
+            assert_eq!(initiator.write(&[0], &[]).await.0, 0);
+        }
         one.leave();
         other.leave();
     });

@@ -81,6 +81,8 @@ pub enum Kind {
     Text,
     /// A list of texts.
     List,
+    /// A section with keys of its own.
+    Section,
 }
 
 impl Kind {
@@ -96,6 +98,7 @@ impl Kind {
             Self::Path => "path",
             Self::Text => "text",
             Self::List => "list of texts",
+            Self::Section => "section",
         }
     }
 }
@@ -138,7 +141,7 @@ const fn as_option(setting: Setting, option: &'static str) -> Setting {
 }
 
 use Effect::{Live, Made, Restart};
-use Kind::{List, Number, Path, Percent, Size, Switch, Text, Time};
+use Kind::{List, Number, Path, Percent, Section, Size, Switch, Text, Time};
 use Scope::{Cache, Server, Volume};
 
 const FREE: (&str, &str) = ("", "");
@@ -151,6 +154,9 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "socket_group", Text, FREE, Restart),
     of(Server, "control_mode", Text, ("0600", "0777"), Restart),
     of(Server, "control_group", Text, FREE, Restart),
+    of(Server, "http", Text, FREE, Restart),
+    of(Server, "http_mode", Text, ("0600", "0777"), Restart),
+    of(Server, "http_group", Text, FREE, Restart),
     of(Server, "threads", Number, ("1", "256"), Restart),
     of(Server, "max_connections", Number, ("1", "65536"), Live),
     of(Server, "max_connections_per_peer", Number, ("1", "65536"), Live),
@@ -158,6 +164,11 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "handshake_timeout", Time, ("1s", "168h"), Live),
     of(Server, "tcp_keepalive", Time, ("0", "168h"), Restart),
     of(Server, "tcp_user_timeout", Time, ("0", "168h"), Restart),
+    of(Server, "vhost_busy_poll_us", Number, ("0", "10000"), Restart),
+    told(
+        of(Server, "iscsi", Section, FREE, Restart),
+        "Section [server.iscsi]: initiators, addresses, chap, mutual_chap, state and groups, which docs/guide.md explains [default: any initiator]",
+    ),
     told(
         of(Server, "destage_on_exit", Switch, FREE, Live),
         "Bring the origins up to date before the server ends; otherwise dirty data stay in the cache, where they are safe [default: true]",
@@ -218,6 +229,18 @@ pub const SETTINGS: &[Setting] = &[
     of(Volume, "dedup_domain", Text, FREE, Restart),
     of(Volume, "class", Number, ("0", "31"), Live),
     of(Volume, "write_policy", Text, FREE, Live),
+    told(
+        of(Volume, "ssd", Path, FREE, Restart),
+        "SSD of the volume's store, a file or a block device, for an origin cos:STORE#OBJECT; it may be lost at any time [default: none]",
+    ),
+    told(
+        of(Volume, "ssd_size", Size, FREE, Restart),
+        "Bytes of it that the store uses; required where it is a new file [default: all]",
+    ),
+    told(
+        of(Volume, "ssd_data", Switch, FREE, Restart),
+        "The store's SSD also keeps chunks that are read at random, which the cache before the volume does already [default: false]",
+    ),
     of(Volume, "emulate_disk", Text, FREE, Restart),
     of(Volume, "dirty_share_min", Percent, ("0", "100"), Live),
     of(Volume, "dirty_share_max", Percent, ("1", "100"), Live),
