@@ -146,7 +146,7 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
                 (AnyDevice::File(file), Some(disk)) => HddDevice::new(file, CompioClock::new(), disk.model()).into(),
                 (device, _) => device,
             };
-            let ssd = ssd_of(origin, config)?;
+            let ssd = ssd_of(origin, config);
             let store = Store::open_with_ssd(Arc::new(device), Settings::default(), ssd).await;
             let store = Arc::new(store.map_err(|e| failed(&origin.store, &e))?);
             stores.insert(path, (Arc::downgrade(&store), emulate_disk));
@@ -160,25 +160,22 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
 }
 
 /// The SSD that a store is opened with: what the volume's configuration says, or what was attached to the store. Chunks are kept
-/// there only if that is asked for: the volume's cache has them.
-fn ssd_of(origin: &CosOrigin, config: &VolumeConfig) -> Result<Option<SsdSource>, Error> {
-    let Some(path) = &config.ssd else {
-        let attached = ssd::configured(&origin.store).unwrap_or_else(|error| {
-            tracing::warn!("store {}: opened without its SSD: {error}", origin.store.display());
-            None
-        });
-        let opened = attached.map(|attached| SsdConfig { data: config.ssd_data && attached.data, ..attached }.open());
-        return Ok(opened.and_then(|opened| {
-            opened
-                .inspect_err(|error| {
-                    tracing::warn!("store {}: opened without its SSD: {error}", origin.store.display());
-                })
-                .ok()
-        }));
+/// there only if that is asked for: the volume's cache has them. One that cannot be had is left out: the disk has everything.
+fn ssd_of(origin: &CosOrigin, config: &VolumeConfig) -> Option<SsdSource> {
+    let opened = match &config.ssd {
+        Some(path) => {
+            let usual = SsdConfig { data: config.ssd_data, ..SsdConfig::usual(path.clone()) };
+            usual.prepare(config.ssd_size.filter(|_| !path.exists()), false).map(Some)
+        }
+        None => ssd::configured(&origin.store).and_then(|attached| {
+            let attached = attached.map(|ssd| SsdConfig { data: config.ssd_data && ssd.data, ..ssd });
+            attached.map(|ssd| ssd.open()).transpose()
+        }),
     };
-    let usual = SsdConfig { data: config.ssd_data, ..SsdConfig::usual(path.clone()) };
-    let is_there = path.exists();
-    usual.prepare(config.ssd_size.filter(|_| !is_there), false).map(Some)
+    opened.unwrap_or_else(|error| {
+        tracing::warn!("store {}: opened without its SSD: {error}", origin.store.display());
+        None
+    })
 }
 
 fn real(store: &Path) -> PathBuf {
