@@ -101,7 +101,7 @@ fn family(encoder: &mut DescriptorEncoder<'_>, metric: &Metric, status: &Status)
     }
     for (labels, latency) in latencies {
         let bounds = LATENCY_BOUNDS_US.map(|us| us as f64 / 1e6);
-        let infinite = std::iter::once((f64::MAX, latency.count));
+        let infinite = std::iter::once((f64::INFINITY, latency.count));
         let mut below = 0;
         // The encoder adds up.
         let each = bounds.into_iter().zip(latency.at_most).chain(infinite).map(|(bound, at_most)| {
