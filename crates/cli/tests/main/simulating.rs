@@ -58,7 +58,8 @@ fn scripts_find_what_they_rely_on() {
 fn write_back_saves_the_origin_what_is_written_over() {
     let place = Place::new();
     place.stdout("trace synth zipf zipf.parquet --objects 2000 --object-size 8K --requests 20000 --writes 40");
-    let back = |more: &str| json(&place, &format!("zipf.parquet --cache-size 32M --mode write-back {more}"));
+    let back =
+        |more: &str| json(&place, &format!("zipf.parquet --cache-size 32M --mode write-back --dirty-age 9d {more}"));
     for destage in ["elevator", "oldest"] {
         let told = back(&format!("--destage {destage} --dirty-start 3 --dirty-max 10"));
         let (writes, destaged) = (told["writes"].as_u64().unwrap(), told["destaged_extents"].as_u64().unwrap());
