@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 /// The heading of options that every command has.
 const LOGGING: &str = "Logging";
 
-/// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD.
+/// A deduplicating, compressing SSD cache in front of slow volumes, served over NBD, iSCSI and vhost-user-blk.
 #[derive(Debug, Parser)]
 #[command(name = "nitro", version, propagate_version = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -69,7 +69,7 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve volumes through a cache over NBD
+    /// Serve volumes through a cache over NBD, iSCSI or vhost-user-blk
     Serve(Box<ServeArgs>),
     /// Show the state and statistics of a running server
     #[command(after_long_help = STATUS_EXAMPLES)]
