@@ -1,4 +1,4 @@
-"""Two signals at once, SIGHUP: the server ends in order, with all that was acknowledged."""
+"""Two signals at once, also while SIGHUP has the configuration read again: the server ends in order, with all that was acknowledged."""
 import asyncio
 from signal import SIGHUP, SIGINT, SIGTERM
 
@@ -12,7 +12,7 @@ async def run(stage):
     for _ in range(5 if stage.is_quick else 40):
         await stage.load()
         await stage.pass_time("fault", stage.random.uniform(0.1, 0.5))
-        first, second = stage.random.choice([(SIGTERM, SIGTERM), (SIGTERM, SIGTERM), (SIGTERM, SIGINT), (SIGHUP, None), (SIGHUP, SIGTERM)])
+        first, second = stage.random.choice([(SIGTERM, SIGTERM), (SIGTERM, SIGTERM), (SIGTERM, SIGINT), (SIGTERM, None), (SIGHUP, SIGTERM)])
         if second:
             for load in stage.loads:
                 load.ended = True
