@@ -130,10 +130,13 @@ fn chap_lets_in_who_knows_the_secret() {
     assert_eq!(ask(&mut login, 0x87, &[]).0, Step::Done);
 }
 
+/// What a client answers to a challenge, by its identifier: keys and values.
+type Answer<'a> = &'a dyn Fn(u8, &[u8]) -> Vec<(&'static str, String)>;
+
 #[test]
 fn chap_keeps_out_who_does_not() {
     let (access, limits) = (chap_access(), Limits::default());
-    let wrong = |proof: &dyn Fn(u8, &[u8]) -> Vec<(&'static str, String)>| {
+    let wrong = |proof: Answer<'_>| {
         let mut login = Login::new(&access, &limits, None);
         let (identifier, challenge) = challenged(&mut login);
         let proof = proof(identifier, &challenge);

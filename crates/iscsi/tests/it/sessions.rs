@@ -73,10 +73,10 @@ struct Kept(Mutex<Option<Vec<u8>>>);
 
 impl Keeper for Kept {
     fn load(&self, _: &str) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.0.lock().unwrap().clone())
+        Ok(self.0.lock().expect("nobody panicked").clone())
     }
     fn store(&self, _: &str, state: Option<&[u8]>) -> io::Result<()> {
-        *self.0.lock().unwrap() = state.map(<[u8]>::to_vec);
+        *self.0.lock().expect("nobody panicked") = state.map(<[u8]>::to_vec);
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ impl Disk for Ram {
     /// Every other extent is at hand.
     fn try_read(&self, _: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         let at = offset as usize;
-        let has_it = offset / 4096 % 2 == 0 && !self.is_stuck.load(Ordering::SeqCst);
+        let has_it = (offset / 4096).is_multiple_of(2) && !self.is_stuck.load(Ordering::SeqCst);
         has_it.then(|| {
             Ok(Pieces::from_iter([Bytes::copy_from_slice(&self.contents.lock().unwrap().0[at..at + len as usize])]))
         })
