@@ -1,24 +1,18 @@
 //! Dirty extents of a cache that keeps no write-evict units.
 
-use super::{Destage, DestageKind, DirtyExtents};
+use super::{Destage, DestageKind, DirtyExtents, next_in_order};
 use crate::dirty::{DirtyList, Held};
 use nitro_units::{ExtentKey, ObjectId, WeuId};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// What the dirty list of [`CacheManager`](crate::CacheManager) is, for a cache without write-evict units: the simulator's
 /// yardsticks. The same policies choose what is destaged.
+#[derive(Debug)]
 pub struct Backlog {
     kind: DestageKind,
     dirty: DirtyList,
     policies: BTreeMap<ObjectId, Box<dyn Destage>>,
     version: u64,
-}
-
-impl fmt::Debug for Backlog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Backlog").field("kind", &self.kind).field("len", &self.len()).finish_non_exhaustive()
-    }
 }
 
 impl Backlog {
@@ -46,9 +40,7 @@ impl Backlog {
     /// dirty at second `before` or earlier. None: a pass over all of them is over.
     pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<(ExtentKey, u64)> {
         let Some(policy) = self.policies.get_mut(&object) else { return Vec::new() };
-        let mut chosen = policy.next(DirtyExtents(self.dirty.all_of(object)), before, count);
-        chosen.sort_unstable();
-        chosen.dedup();
+        let chosen = next_in_order(&mut **policy, DirtyExtents(self.dirty.all_of(object)), before, count);
         let keys = chosen.into_iter().map(|index| ExtentKey::new(object, index));
         keys.filter_map(|key| self.dirty.get(key).map(|held| (key, held.version))).collect()
     }

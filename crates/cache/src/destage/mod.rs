@@ -158,15 +158,21 @@ impl Watermarks {
     }
 }
 
+/// What a policy gives, each extent once, in order of offset.
+fn next_in_order(policy: &mut dyn Destage, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex> {
+    let mut chosen = policy.next(dirty, before, count);
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
 impl CacheManager {
     /// The dirty extents of an object that its policy destages next, in order of offset: up to `count` of those that became dirty
     /// at second `before` or earlier. None: a pass over all of them is over.
     pub fn destage_next(&mut self, object: ObjectId, before: u32, count: usize) -> Vec<DirtyExtent> {
         let kind = self.settings.destage;
         let policy = self.destage.entry(object).or_insert_with(|| kind.build());
-        let mut chosen = policy.next(DirtyExtents(self.dirty.all_of(object)), before, count);
-        chosen.sort_unstable();
-        chosen.dedup();
+        let chosen = next_in_order(&mut **policy, DirtyExtents(self.dirty.all_of(object)), before, count);
         let held = |index| {
             let key = ExtentKey::new(object, index);
             self.dirty.get(key).map(|held| self.dirty_extent(key, held))
