@@ -178,7 +178,7 @@ impl CacheManager {
         if let Reference::Base(weu, entry) = reference {
             // What takes its place deserves no less, and was used once more.
             let (lane, heat) = (self.weus.lane(weu), self.weus.heat(weu, entry));
-            self.admission.dropped(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX), ..Admitted::MAIN });
+            self.admission.overwritten(key, Admitted { lane, heat: (heat + 1).min(HEAT_MAX), ..Admitted::MAIN });
         }
         self.drop_reference(key, reference);
         self.note_gone(key, Gone::Overwritten);

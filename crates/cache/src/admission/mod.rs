@@ -5,6 +5,7 @@
 
 mod all;
 mod by_source;
+mod ghost;
 mod probation;
 mod second_miss;
 mod two_level;
@@ -166,8 +167,11 @@ pub trait Admission: fmt::Debug + Send {
     /// The extents in the unit that is evicted next, with their classes; `None`: there is room.
     fn saw_victim(&mut self, _extents: Option<&mut dyn Iterator<Item = (ExtentKey, ClassId)>>) {}
 
-    /// An extent was evicted on probation, or is being overwritten or trimmed; what it deserves should it come again.
+    /// An extent was evicted on probation, or refused; what it deserves should it come again.
     fn dropped(&mut self, _key: ExtentKey, _again: Admitted) {}
+
+    /// An extent is being overwritten or trimmed; what its next content deserves.
+    fn overwritten(&mut self, _key: ExtentKey, _again: Admitted) {}
 
     /// RAM in bytes.
     fn ram_bytes(&self) -> usize;

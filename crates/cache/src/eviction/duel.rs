@@ -11,9 +11,13 @@ use std::collections::{HashMap, VecDeque};
 const SAMPLED_MAX: u64 = 2048;
 /// RAM in bytes for each of these: two maps, a queue and a ghost.
 const SAMPLED_BYTES: u64 = 160;
-/// Hits of recency for 100 of frequency from which on recency is taken, and below which it is given up. Where the two are alike, units
-/// in the order of their last use cost fewer copies.
-const RECENCY_PERCENT: (u64, u64) = (99, 98);
+/// Hits of recency for 100 of frequency above which recency is taken, and from which on down it is given up.
+const RECENCY_PERCENT: (u64, u64) = (101, 99);
+/// The part of the sample's extents that are new, of which uses are not counted yet: what they stand for waits in RAM, or in a unit that is
+/// being filled.
+const UNRIPE_PART: u64 = 25;
+/// The most that uses count.
+const USES_MAX: u8 = 3;
 /// Hits by which two orders are compared: at least one for so many extents that the sample holds.
 const COMPARED_PART: u64 = 8;
 /// What is left of older hits at each decision.
@@ -95,7 +99,34 @@ impl Duel {
     }
 }
 
-struct SampledLru(LruMap<ExtentKey, ()>);
+/// Uses of an extent since it came.
+#[derive(Debug, Clone, Copy)]
+struct Uses {
+    count: u8,
+    /// Extents that came before it.
+    came: u64,
+}
+
+impl Uses {
+    const fn new(came: u64) -> Self {
+        Self { count: 0, came }
+    }
+
+    /// Counts one, unless the extent is new: `came` others have come until now.
+    fn raise(&mut self, came: u64, unripe: u64) {
+        if came - self.came >= unripe {
+            self.count = (self.count + 1).min(USES_MAX);
+        }
+    }
+}
+
+/// Least recently used, where what was used since it came, or since it was kept before, is kept once more: as units by their last use
+/// with copying forward.
+struct SampledLru {
+    known: LruMap<ExtentKey, Uses>,
+    came: u64,
+    unripe: u64,
+}
 
 impl std::fmt::Debug for SampledLru {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -105,19 +136,32 @@ impl std::fmt::Debug for SampledLru {
 
 impl SampledLru {
     fn new(extents: u64) -> Self {
-        Self(LruMap::new(extents))
+        // One more than it holds, so that it never evicts by itself.
+        Self { known: LruMap::new(extents + 1), came: 0, unripe: extents / UNRIPE_PART }
+    }
+
+    fn capacity(&self) -> u64 {
+        self.known.bytes_max() - 1
     }
 
     fn is_full(&self) -> bool {
-        self.0.bytes() == self.0.bytes_max()
+        self.known.bytes() == self.capacity()
     }
 
     fn looked_up(&mut self, key: ExtentKey) -> bool {
-        let hit = self.0.get(&key).is_some();
-        if !hit {
-            self.0.insert(key, (), 1);
+        if let Some(uses) = self.known.get(&key) {
+            uses.raise(self.came, self.unripe);
+            return true;
         }
-        hit
+        while self.is_full()
+            && let Some((old, uses)) = self.known.pop_oldest()
+            && uses.count > 0
+        {
+            self.known.insert(old, Uses::new(self.came), 1);
+        }
+        self.came += 1;
+        self.known.insert(key, Uses::new(self.came), 1);
+        false
     }
 }
 
@@ -130,17 +174,19 @@ enum In {
     Ghost(u64),
 }
 
-/// S3-FIFO (Yang et al., SOSP'23, Algorithm 1): a tenth of the extents on probation, promotion at two uses, a ghost as large as the
-/// main queue.
+/// S3-FIFO (Yang et al., SOSP'23, Algorithm 1): a tenth of the extents on probation, a ghost as large as the main queue; promotion at
+/// one use, since those of new extents are not counted.
 #[derive(Debug)]
 struct SampledS3 {
-    known: HashMap<ExtentKey, (In, u8)>,
+    known: HashMap<ExtentKey, (In, Uses)>,
     small: VecDeque<ExtentKey>,
     main: VecDeque<ExtentKey>,
     ghost: VecDeque<(ExtentKey, u64)>,
     capacity: usize,
     small_max: usize,
     ghosts: u64,
+    came: u64,
+    unripe: u64,
 }
 
 impl SampledS3 {
@@ -153,13 +199,15 @@ impl SampledS3 {
             capacity,
             small_max: (capacity / 10).max(1),
             ghosts: 0,
+            came: 0,
+            unripe: capacity as u64 / UNRIPE_PART,
         }
     }
 
     fn looked_up(&mut self, key: ExtentKey) -> bool {
         let known = self.known.get_mut(&key);
         if let Some((In::Small | In::Main, uses)) = known {
-            *uses = (*uses + 1).min(3);
+            uses.raise(self.came, self.unripe);
             return true;
         }
         let was_dropped = known.is_some();
@@ -168,7 +216,8 @@ impl SampledS3 {
             self.evict();
         }
         let place = if was_dropped { In::Main } else { In::Small };
-        self.known.insert(key, (place, 0));
+        self.came += 1;
+        self.known.insert(key, (place, Uses::new(self.came)));
         if was_dropped {
             self.main.push_back(key)
         } else {
@@ -183,13 +232,13 @@ impl SampledS3 {
         }
         while let Some(key) = self.small.pop_front() {
             let Some(known) = self.known.get_mut(&key) else { continue };
-            if known.1 < 2 {
+            if known.1.count == 0 {
                 self.ghosts += 1;
-                *known = (In::Ghost(self.ghosts), 0);
+                *known = (In::Ghost(self.ghosts), Uses::new(self.came));
                 self.ghost.push_back((key, self.ghosts));
                 return self.shrink_ghost();
             }
-            *known = (In::Main, 0);
+            *known = (In::Main, Uses::new(self.came));
             self.main.push_back(key);
             if self.main.len() > self.capacity - self.small_max {
                 return self.evict_main();
@@ -200,8 +249,8 @@ impl SampledS3 {
     fn evict_main(&mut self) {
         while let Some(key) = self.main.pop_front() {
             match self.known.get_mut(&key) {
-                Some((_, uses)) if *uses > 0 => {
-                    *uses -= 1;
+                Some((_, uses)) if uses.count > 0 => {
+                    uses.count -= 1;
                     self.main.push_back(key);
                 }
                 _ => {

@@ -9,21 +9,21 @@ use crate::forward::{Cooling, Keep};
 use nitro_units::{ExtentKey, WeuId};
 
 /// The share of the units that are on probation, one part in so many.
-const PROBATION_PART: u32 = 13;
+const PROBATION_PART: u32 = 20;
 /// Uses on probation from which on an extent is promoted to a main unit, where frequency is the better order. Those while it waited in
 /// RAM and while its unit was filled are not counted.
 const PROMOTED: u8 = 1;
 /// The same where recency is, and of units with holes: they go before their time.
 const PROMOTED_EARLY: u8 = 2;
 /// Main units among which the coldest is the victim: those that were filled first.
-const COMPARED: usize = 8;
-/// Units of which at least so many sixteenths of the extents are gone are evicted before others.
-const HOLES_MIN: u32 = 4;
-const SIXTEENTHS: u32 = 16;
+const COMPARED: usize = 4;
+/// Units of which at least so many of [`PARTS`] of the extents are gone are evicted before others.
+const HOLES_MIN: u32 = 15;
+const PARTS: u32 = 64;
 /// Of units of which at most one extent in so many is left, only what was used again is copied forward.
 const NEARLY_EMPTY_PART: u32 = 4;
-/// Lists of such units, by how much is gone.
-const HOLEY: usize = (SIXTEENTHS - HOLES_MIN + 1) as usize;
+/// Lists of such units, by how much is left.
+const HOLEY: usize = 6;
 /// Fewest units with which anything is copied forward: with fewer, open units take too large a share.
 const UNITS_MIN: u32 = 16;
 
@@ -75,8 +75,9 @@ impl Heat {
     /// Which list of units with holes a unit belongs to.
     fn level(&self, weu: WeuId) -> Option<usize> {
         let (live, entries) = self.live[weu.0 as usize];
-        let left = (live * SIXTEENTHS).div_ceil(entries.max(1)) as usize;
-        (left < HOLEY).then_some(left)
+        let left_max = entries.max(1) * (PARTS - HOLES_MIN);
+        let left = live * PARTS;
+        (left <= left_max).then(|| (left as usize * (HOLEY - 1)).div_ceil(left_max as usize))
     }
 
     fn note_holes(&mut self, weu: WeuId) {
