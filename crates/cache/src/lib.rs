@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod class;
+pub mod curve;
 pub mod destage;
 mod dirty;
 pub mod eviction;

@@ -3,6 +3,7 @@
 
 use crate::admission::{Admission, Admitted, Lane, Shelf};
 use crate::class::ClassRules;
+use crate::curve::{Followed, WhatIf};
 use crate::destage::Destage;
 use crate::dirty::DirtyList;
 use crate::eviction::{Bands, EVICT_STEP_ENTRIES, Eviction};
@@ -58,6 +59,7 @@ pub struct CacheManager {
     pub(crate) thrift: Thrift,
     pub(crate) rules: ClassRules,
     pub(crate) pins: Pins,
+    pub(crate) followed: Option<Followed>,
     /// Contents that were asked for admission, which chance goes by.
     pub(crate) asked: u64,
     /// The version of the last change.
@@ -107,6 +109,7 @@ impl CacheManager {
             thrift: Thrift::NONE,
             rules: ClassRules::default(),
             pins: Pins::default(),
+            followed: if settings.what_if { Followed::new(settings.extents_raw()) } else { None },
             asked: 0,
             version: 0,
             admission,
@@ -126,8 +129,7 @@ impl CacheManager {
     /// Looks up an extent for a client: counts, and refreshes the WEU's place in the eviction order. A dup entry whose
     /// WEU has been refilled since is removed and counts as a miss (paper §3, "Cleaning the file index").
     pub fn lookup(&mut self, key: ExtentKey) -> Option<Location> {
-        self.weus.looked_up(key, true);
-        self.admission.looked_up(key);
+        self.note_looked_up(key, true);
         let found = self.find(key).map(|reference| (reference, self.resolve(reference)));
         match found {
             Some((reference, Some(location))) => {
@@ -151,6 +153,24 @@ impl CacheManager {
                 None
             }
         }
+    }
+
+    /// Tells those who follow what is used.
+    pub(crate) fn note_looked_up(&mut self, key: ExtentKey, read: bool) {
+        self.weus.looked_up(key, read);
+        self.admission.looked_up(key);
+        if let Some(followed) = &mut self.followed {
+            followed.looked_up(key, read);
+        }
+    }
+
+    /// What caches of other sizes would hit of the reads that come to this one, by what was asked for of late. A size is
+    /// counted in extents: those that it holds once it is full, and those that it would hold uncompressed before.
+    #[must_use]
+    pub fn what_if(&self) -> Option<Vec<WhatIf>> {
+        let cached = self.stats().cached_extents;
+        let extents = if self.stats.weus_evicted > 0 { cached } else { cached.max(self.settings.extents_raw()) };
+        self.followed.as_ref().map(|followed| followed.what_if(extents).to_vec())
     }
 
     /// Looks up an extent without counting it as a use.
@@ -382,6 +402,7 @@ impl CacheManager {
             + self.rules.ram_bytes()
             + self.departed.ram_bytes()
             + self.destage.values().map(|policy| policy.ram_bytes()).sum::<usize>()
+            + self.followed.as_ref().map_or(0, Followed::ram_bytes)
             + fingerprints
     }
 

@@ -2,6 +2,7 @@
 
 use crate::admission::{AdmissionKind, SecondMiss};
 use crate::class::{Allocation, Classes};
+use crate::curve::Followed;
 use crate::destage::DestageKind;
 use crate::eviction::EvictionKind;
 use crate::gone::Departed;
@@ -170,6 +171,8 @@ pub struct Settings {
     pub classes: Classes,
     /// Sequential detection.
     pub streams: StreamSettings,
+    /// What caches of other sizes would hit is followed: see [`what_if`](crate::CacheManager::what_if).
+    pub what_if: bool,
     /// Mixed into hashes; random in the server, so that no client can aim at collisions; fixed in the simulator.
     pub seed: u64,
 }
@@ -188,6 +191,7 @@ impl Settings {
             destage: DestageKind::default(),
             eviction: EvictionKind::default(),
             classes: Classes::default(),
+            what_if: true,
             streams: StreamSettings::default(),
             seed: 0,
         }
@@ -277,7 +281,8 @@ impl Settings {
         };
         let departed = Departed::ram_bytes_max(self.extents_raw());
         let admission = self.admission.ram_bytes_max(self.extents_raw());
-        admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed + seen
+        let followed = if self.what_if { Followed::ram_bytes_max() } else { 0 };
+        followed + admission + self.destage.ram_bytes_max(dirty) + eviction + classes + departed + seen
     }
 
     /// RAM in bytes that the indexes take with `unique` extents and `dups` further keys, at the larger end.

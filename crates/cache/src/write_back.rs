@@ -37,7 +37,7 @@ impl CacheManager {
         now: u32,
     ) -> Append {
         self.touch_restoring(key);
-        self.weus.looked_up(key, false);
+        self.note_looked_up(key, false);
         let appended = self.append(weu, key, fingerprint, stored);
         if let Append::At(location) = appended {
             self.mark_dirty(key, location.weu, location.entry, now);

@@ -19,6 +19,9 @@ pub enum Error {
     /// Settings do not go together.
     #[error("{0}")]
     Setting(String),
+    /// A miss-ratio curve cannot be sampled like that.
+    #[error("{0}")]
+    Sampling(#[from] nitro_cache::curve::BadSampling),
     /// The scratch file that keeps a trace's extents failed.
     #[error("scratch file in {folder}: {0}", folder = std::env::temp_dir().display())]
     Scratch(io::Error),

@@ -255,6 +255,7 @@ impl Settings {
             eviction: self.eviction,
             destage: self.destage,
             classes: self.classes,
+            what_if: false,
             seed: self.seed,
             ..nitro_cache::Settings::new(self.cache_bytes)
         }

@@ -254,8 +254,7 @@ impl CacheManager {
     /// Whether new content of an extent is taken, and how. To be asked when no duplicate of it was found.
     pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted> {
         if from.source == Source::Write {
-            self.weus.looked_up(key, false);
-            self.admission.looked_up(key);
+            self.note_looked_up(key, false);
         }
         if self.admission.wants_victim() {
             self.show_victim();

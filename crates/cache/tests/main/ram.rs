@@ -15,7 +15,7 @@ fn fingerprint(n: u64) -> Fingerprint {
 /// Inserts `count` different extents; the cache has room for all.
 fn filled(count: u64, dedup: bool, percent: u8, stored: Stored) -> CacheManager {
     let bytes = count * u64::from(stored.payload_bytes()) * 11 / 10;
-    let settings = Settings { dedup, fingerprint_index_percent: percent, ..Settings::new(bytes) };
+    let settings = Settings { what_if: false, dedup, fingerprint_index_percent: percent, ..Settings::new(bytes) };
     let mut manager = CacheManager::new(settings).unwrap();
     let mut open = manager.open_weu().unwrap().0;
     for n in 0..count {

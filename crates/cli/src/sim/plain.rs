@@ -106,7 +106,7 @@ struct CurveReport<'a> {
 /// The miss ratio of LRU over the cache's size.
 pub(super) fn curve(source: &Source<'_>, args: &SimArgs, settings: &Settings) -> Result<(), Error> {
     let sampling = args.sample.map_or(Sampling::Objects(FOLLOWED), |percent| Sampling::Rate(percent / 100.0));
-    let mut shards = Shards::new(sampling).map_err(failed)?;
+    let mut shards = Shards::new(sampling).map_err(|error| failed(error.into()))?;
     let mut pieces = workload::without_contents(source.open_shown()?, settings.extent_bytes).map_err(failed)?;
     let mut batch = Vec::new();
     while pieces.next_batch(&mut batch).map_err(failed)? {

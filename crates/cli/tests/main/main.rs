@@ -15,6 +15,7 @@ mod generated;
 mod hostile;
 mod http;
 mod operating;
+mod pins;
 mod planted;
 mod promises;
 mod ram;

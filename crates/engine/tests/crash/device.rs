@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How a device misbehaves. Numbers are "one in so many operations"; 0: never.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Faults {
     pub read_errors: u64,
     /// A failed write may have been done in part.

@@ -14,15 +14,17 @@ use nitro_engine::manager::class::{Allocation, Band, ClassPolicy, Classes};
 use nitro_engine::manager::destage::DestageKind;
 use nitro_engine::manager::eviction::EvictionKind;
 use nitro_engine::manager::pattern::StreamSettings;
+use nitro_engine::manager::pins::{PinRanges, with_range};
 use nitro_engine::{
-    Cache, Change, CrashMemory, Endurance, EngineSettings, Error, Health, LogDevice, MissingLog, Rest, Volume,
-    VolumeOptions, WriteMode,
+    Cache, Change, CrashMemory, Endurance, EngineSettings, Error, Health, LogDevice, MissingLog, PinError, Rest,
+    Volume, VolumeOptions, WriteMode,
 };
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
 use nitro_units::{ClassId, Generation, ObjectId, WeuId};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -218,9 +220,29 @@ fn log_faults(seed: u64) -> Faults {
     }
 }
 
+/// What may be pinned of each volume: what was acknowledged last, or what was asked for since.
+#[derive(Default)]
+struct Pinned(BTreeMap<ObjectId, Vec<PinRanges>>);
+
+impl Pinned {
+    fn of(&mut self, object: ObjectId) -> &mut Vec<PinRanges> {
+        self.0.entry(object).or_insert_with(|| vec![PinRanges::default()])
+    }
+
+    /// A restart found this pinned.
+    fn check(&mut self, object: ObjectId, found: PinRanges) {
+        let possible = self.of(object);
+        assert!(possible.contains(&found), "pinned of {object:?} after a restart: {found:?}, none of {possible:?}");
+        *possible = vec![found];
+    }
+}
+
 /// A volume in front of a cache.
 pub struct CachedDisk {
     volume: Arc<TestVolume>,
+    object: ObjectId,
+    /// In the seeds that pin anything.
+    pinned: Option<Rc<RefCell<Pinned>>>,
     traits: Rc<Traits>,
     sim: Rc<Simulation>,
 }
@@ -228,6 +250,32 @@ pub struct CachedDisk {
 impl CachedDisk {
     async fn change(&self, change: Change) -> Result<(), String> {
         self.see_to(self.volume.change(change).await)
+    }
+
+    /// Pins a range of extents, or unpins it.
+    async fn pin(&self, rng: &mut Rng, pinned: &RefCell<Pinned>) -> Result<(), String> {
+        if pinned.borrow_mut().of(self.object).len() > 1 {
+            // Another change is under way, or failed.
+            return Ok(());
+        }
+        let extents = self.volume.size_bytes() / self.extent_bytes();
+        let start = rng.below(extents);
+        let range = start..extents.min(start + 1 + rng.below(24));
+        let pins = !rng.one_in(3);
+        let cache = self.volume.cache();
+        let after = with_range(&cache.pins(self.object), &range, pins);
+        pinned.borrow_mut().of(self.object).push(after.clone());
+        let done = cache.pin(self.object, range, pins).await;
+        match &done {
+            Ok(()) => *pinned.borrow_mut().of(self.object) = vec![after],
+            Err(PinError::Journal(_)) => {}
+            Err(_) => drop(pinned.borrow_mut().of(self.object).pop()),
+        }
+        // More than the cache can keep is refused.
+        match done {
+            Err(PinError::Journal(error)) => Err(error.to_string()),
+            _ => Ok(()),
+        }
     }
 
     /// What is left of a request that was given up goes on.
@@ -305,6 +353,7 @@ impl Disk for CachedDisk {
             3..6 => text(volume.close_regions(true).await),
             6 => text(volume.cache().sync().await),
             7 => text(resize(volume.cache(), rng).await),
+            8..10 if let Some(pinned) = &self.pinned => self.pin(rng, pinned).await,
             _ => {
                 let offset = rng.below(volume.size_bytes());
                 text(volume.warm(offset, rng.below(128 << 10).min(volume.size_bytes() - offset)).await)
@@ -371,6 +420,7 @@ struct Nitro {
     traits: Rc<Traits>,
     happened: Arc<Happened>,
     memory: Option<&'static [AtomicU64]>,
+    pinned: Option<Rc<RefCell<Pinned>>>,
     /// Becomes another number when more is lost than the program.
     machine: Cell<u64>,
 }
@@ -383,7 +433,21 @@ impl Nitro {
         let words = [None, Some(40), Some(2048), Some(2048)][seed as usize / 3 % 4];
         let memory = words.map(|words| &*Vec::from_iter((0..words).map(|_| AtomicU64::new(0))).leak());
         let (happened, machine) = (happened.clone(), Cell::new(1));
-        Self { seed, logged: false, abuse: None, formatted, at_work, settings, traits, happened, memory, machine }
+        let pins = Rng::new(seed ^ 0x919).one_in(3) && faults(seed).0 == Faults::default();
+        let pinned = pins.then(Rc::default);
+        Self {
+            seed,
+            logged: false,
+            abuse: None,
+            formatted,
+            at_work,
+            settings,
+            traits,
+            happened,
+            memory,
+            pinned,
+            machine,
+        }
     }
 
     /// One that is abused, with a journal as small as the engine makes it.
@@ -477,6 +541,11 @@ impl Nitro {
         }
         let opened = Cache::open_logged(flash, given, MissingLog::Refuse, clock.clone(), settings).await;
         let (cache, recovered) = opened?;
+        if let Some(pinned) = &self.pinned {
+            for number in 1..=self.sizes().1.len() as u16 {
+                pinned.borrow_mut().check(ObjectId(number), cache.pins(ObjectId(number)));
+            }
+        }
         add(&self.happened.logs.replayed, recovered.replayed_extents);
         trace(|| format!("{recovered:?}"));
         let faults = self.faults().0;
@@ -514,14 +583,16 @@ impl Nitro {
         let mut rng = Rng::new(self.seed << 8 | cycle);
         let open = |(n, origin): (usize, CrashDevice)| {
             let mode = self.traits.mode(&mut rng);
-            let options = VolumeOptions { object: ObjectId(n as u16 + 1), read_only: false, mode };
+            let object = ObjectId(n as u16 + 1);
+            let options = VolumeOptions { object, read_only: false, mode };
             let volume = Volume::new(cache.clone(), origin, options);
             volume.set_class(ClassId::all().nth(rng.below(CLASSES as u64) as usize).unwrap_or_default());
             volume.set_write_policy(WritePolicy::ALL[rng.below(WritePolicy::ALL.len() as u64) as usize]);
             let [ahead, destaging] = [0; 2].map(|_| volume.clone());
             sim.spawn(async move { ahead.readahead_worker().await });
             sim.spawn(async move { destaging.destage_worker().await });
-            Rc::new(CachedDisk { volume, traits: self.traits.clone(), sim: sim.clone() })
+            let (traits, pinned) = (self.traits.clone(), self.pinned.clone());
+            Rc::new(CachedDisk { volume, object, pinned, traits, sim: sim.clone() })
         };
         origins.into_iter().enumerate().map(open).collect()
     }
@@ -591,6 +662,9 @@ impl System for Nitro {
     }
 
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<CachedDisk>> {
+        if let Some(pinned) = &self.pinned {
+            *pinned.borrow_mut() = Pinned::default();
+        }
         let cache = self.format(&sim.clock, devices.flash, devices.log, cycle).await.unwrap();
         self.serve(&sim, &cache, devices.origins, cycle)
     }

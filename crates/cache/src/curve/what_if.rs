@@ -1,0 +1,109 @@
+//! What a cache of another size would hit, while it serves.
+
+use super::{Sampling, Shards};
+use nitro_units::ExtentKey;
+
+/// Extents that are followed at most.
+const FOLLOWED: usize = 4096;
+/// What was seen counts for half after so many look-ups for each extent that the cache holds, and no fewer than these.
+const FADE_EXTENTS: u64 = 16;
+const FADE_MIN: u64 = 1 << 20;
+/// Sizes, in parts of two of the cache's own.
+const HALVES: [u64; 4] = [1, 2, 4, 8];
+
+/// What a cache with room for so many times what this one holds would hit, with LRU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WhatIf {
+    /// Its size in sizes of this one: 0.5, 1, 2 and 4.
+    pub size: f64,
+    /// The share of extents read that it would have hit, from 0 to 1.
+    pub hit_ratio: f64,
+}
+
+/// The extents of a cache that are followed.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    shards: Shards,
+    until_fading: u64,
+    fade_every: u64,
+}
+
+impl Followed {
+    /// Of a cache of so many extents.
+    pub(crate) fn new(extents: u64) -> Option<Self> {
+        let fade_every = (extents * FADE_EXTENTS).max(FADE_MIN);
+        let shards = Shards::new(Sampling::Objects(FOLLOWED)).ok()?;
+        Some(Self { shards, until_fading: fade_every, fade_every })
+    }
+
+    /// An extent is read, or its new content goes into the cache.
+    #[inline]
+    pub(crate) fn looked_up(&mut self, key: ExtentKey, read: bool) {
+        if !read {
+            return self.shards.put(key.raw());
+        }
+        self.shards.access(key.raw());
+        self.until_fading -= 1;
+        if self.until_fading == 0 {
+            self.until_fading = self.fade_every;
+            self.shards.fade();
+        }
+    }
+
+    /// With room for so many extents in this cache.
+    pub(crate) fn what_if(&self, extents: u64) -> [WhatIf; HALVES.len()] {
+        let curve = self.shards.curve();
+        HALVES.map(|halves| WhatIf {
+            size: halves as f64 / 2.0,
+            hit_ratio: match curve.requests {
+                0 => 0.0,
+                _ => 1.0 - curve.miss_ratio(extents * halves / 2),
+            },
+        })
+    }
+
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.shards.ram_bytes()
+    }
+
+    pub(crate) const fn ram_bytes_max() -> u64 {
+        Shards::ram_bytes_max(FOLLOWED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_units::{ExtentIndex, ObjectId};
+
+    fn key(number: u64) -> ExtentKey {
+        ExtentKey::new(ObjectId(1), ExtentIndex(number))
+    }
+
+    #[test]
+    fn a_circle_is_hit_from_the_size_on_that_holds_it_and_what_was_long_ago_is_forgotten() {
+        let mut followed = Followed::new(1000).unwrap();
+        for number in 0..200_000 {
+            followed.looked_up(key(number % 1500), true);
+        }
+        let [half, one, two, four] = followed.what_if(1000).map(|point| point.hit_ratio);
+        assert!(half < 0.02 && one < 0.02 && two > 0.98 && four > 0.98, "{half} {one} {two} {four}");
+        for number in 0..20 * FADE_MIN {
+            followed.looked_up(key(2000 + number % 400), true);
+        }
+        assert!(followed.what_if(1000)[0].hit_ratio > 0.98);
+        (0..1_000_000).for_each(|number| followed.looked_up(key(number), true));
+        assert!(followed.ram_bytes() as u64 <= Followed::ram_bytes_max(), "{}", followed.ram_bytes());
+    }
+
+    #[test]
+    fn what_is_written_is_there_to_be_read_but_is_no_request() {
+        let mut followed = Followed::new(1000).unwrap();
+        assert_eq!(followed.what_if(1000)[1].hit_ratio, 0.0);
+        for number in 0..500 {
+            followed.looked_up(key(number), false);
+        }
+        (0..500).for_each(|number| followed.looked_up(key(number), true));
+        assert!(followed.what_if(1000)[1].hit_ratio > 0.99);
+    }
+}
