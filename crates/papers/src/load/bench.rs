@@ -1,23 +1,21 @@
-//! `nitro index bench`
+//! A benchmark of an index on a file or block device: filled, looked up, and while it is filled.
 
-use crate::args::{BenchArgs, IndexKind};
+use super::{Behind, Drive, Entries, Measured, Outcome, mix};
 use nitro_console::error::Error;
-use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
 use nitro_device::{CompioClock, FileDevice, FileOptions, Reactor, spawn_thread};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::silt::{self, Rates, Silt};
 use nitro_index::{Counters, Options, PAGE_BYTES, Shape, kind_of};
-use nitro_papers::load::{Behind, Drive, Entries, Measured, Outcome};
 use nitro_port::{Clock as _, Device};
 use serde::Serialize;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// The number whose key's value tells how many entries were in when it was last synced.
@@ -31,68 +29,122 @@ const MISSES_AT_ONCE: u64 = 64;
 /// Entries that are entered anew while hits are measured.
 const FILLING_INSERTS_PER_SECOND: f64 = 50_000.0;
 
-/// What was measured.
-#[derive(Debug, Serialize)]
-struct Report {
-    kind: &'static str,
-    entries: u64,
-    /// Entries that were there when the index was opened and were what they should be; null for a new index.
-    verified: Option<u64>,
-    /// Entries entered by this run.
-    inserted: u64,
-    inserts_per_second: Option<f64>,
-    insert_p50_us: Option<f64>,
-    insert_p99_us: Option<f64>,
-    insert_max_us: Option<f64>,
-    hits_per_second: f64,
-    hit_p50_us: f64,
-    hit_p99_us: f64,
-    misses_per_second: f64,
-    miss_p99_us: f64,
-    /// Hits while entries are entered anew, so that what the index does behind goes on; null where others would give way.
-    filling_hits_per_second: Option<f64>,
-    filling_hit_p99_us: Option<f64>,
-    reads_per_hit: f64,
-    reads_per_miss: f64,
-    /// Bytes written for each byte entered.
-    write_amplification: Option<f64>,
-    written_bytes_per_insert: Option<f64>,
-    ram_bytes: u64,
-    ram_bytes_per_entry: f64,
-    /// The mean over the second half of the fill.
-    fill_ram_bytes_per_entry: Option<f64>,
-    /// The device's random reads of 4 KiB at the same depth, by the same threads.
-    device_reads_per_second: f64,
-    depth: usize,
-    threads: usize,
+/// The index's data structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Buffers in RAM, Bloom filters, sequential writes; the oldest entries are evicted.
+    BufferHash,
+    /// Log, hash and sorted stores; nothing is evicted.
+    Silt,
 }
 
-pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
-    let shape = args.shape.shape()?;
-    if shape.value_bytes < 8 {
+/// What is measured, and how.
+#[derive(Debug, Clone)]
+pub struct Bench {
+    /// The data structure.
+    pub kind: Kind,
+    /// Sizes of keys and values.
+    pub shape: Shape,
+    /// Entries that the index is to hold.
+    pub entries: u64,
+    /// RAM that the index may use.
+    pub ram_bytes: u64,
+    /// A file, which is created if it does not exist, or a block device.
+    pub file: PathBuf,
+    /// Look-ups of existing entries.
+    pub lookups: u64,
+    /// Look-ups in flight.
+    pub depth: usize,
+    /// Threads.
+    pub threads: usize,
+    /// The index is made durable each time that so many entries have been inserted.
+    pub sync_every: u64,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The data structure.
+    pub kind: &'static str,
+    /// Entries that the index was to hold.
+    pub entries: u64,
+    /// Entries that were there when the index was opened and were what they should be; null for a new index.
+    pub verified: Option<u64>,
+    /// Entries entered by this run.
+    pub inserted: u64,
+    /// By all threads; null: none were missing.
+    pub inserts_per_second: Option<f64>,
+    /// Half of them took no longer.
+    pub insert_p50_us: Option<f64>,
+    /// 99 % of them took no longer.
+    pub insert_p99_us: Option<f64>,
+    /// The longest.
+    pub insert_max_us: Option<f64>,
+    /// Look-ups of existing entries.
+    pub hits_per_second: f64,
+    /// Half of them took no longer.
+    pub hit_p50_us: f64,
+    /// 99 % of them took no longer.
+    pub hit_p99_us: f64,
+    /// Look-ups of missing entries.
+    pub misses_per_second: f64,
+    /// 99 % of them took no longer.
+    pub miss_p99_us: f64,
+    /// Hits while entries are entered anew, so that what the index does behind goes on; null where others would give way.
+    pub filling_hits_per_second: Option<f64>,
+    /// 99 % of them took no longer.
+    pub filling_hit_p99_us: Option<f64>,
+    /// Reads of the device.
+    pub reads_per_hit: f64,
+    /// Reads of the device.
+    pub reads_per_miss: f64,
+    /// Bytes written for each byte entered.
+    pub write_amplification: Option<f64>,
+    /// Bytes written for each entry.
+    pub written_bytes_per_insert: Option<f64>,
+    /// At the end.
+    pub ram_bytes: u64,
+    /// At the end.
+    pub ram_bytes_per_entry: f64,
+    /// The mean over the second half of the fill.
+    pub fill_ram_bytes_per_entry: Option<f64>,
+    /// The device's random reads of 4 KiB at the same depth, by the same threads.
+    pub device_reads_per_second: f64,
+    /// Look-ups in flight.
+    pub depth: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// Runs it. Shows on standard error how far it is.
+///
+/// # Errors
+/// The file cannot be used, holds another index, or does not hold what was entered.
+pub fn run(args: &Bench) -> Result<Report, Error> {
+    if args.shape.value_bytes < 8 {
         return Err(Error::new("--value-bytes", "a value must hold a number of 8 bytes here").or("choose 8 or more"));
     }
-    let report = match args.kind {
-        IndexKind::Bufferhash => {
-            let options = Options { shape, entries: args.shape.entries, ram_bytes: args.shape.ram.0 };
+    let options = Options { shape: args.shape, entries: args.entries, ram_bytes: args.ram_bytes };
+    match args.kind {
+        Kind::BufferHash => {
             let plan = Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
             let made = |device, seed| BufferHash::create(device, plan, Eviction::Fifo, seed);
             let opened = |device| BufferHash::open(device, Eviction::Fifo);
-            bench(args, shape, "bufferhash", plan.flash_bytes, made, opened)?
+            bench(args, "bufferhash", plan.flash_bytes, made, opened)
         }
-        IndexKind::Silt => {
-            let options = Options { shape, entries: args.shape.entries + 1, ram_bytes: args.shape.ram.0 };
+        Kind::Silt => {
+            // One more, which tells how far an earlier run came.
+            let options = Options { entries: args.entries + 1, ..options };
             let plan = silt::Plan::new(&options).map_err(|e| Error::with_sources("--ram", &e))?;
             let made = |device, seed| Silt::create(device, plan, Rates::default(), seed);
             let opened = |device| Silt::open(device, Rates::default());
-            bench(args, shape, "silt", plan.flash_bytes, made, opened)?
+            bench(args, "silt", plan.flash_bytes, made, opened)
         }
-    };
-    print(&report, args.output.format)
+    }
 }
 
 /// A device that holds an index, and whether it does already.
-fn device(args: &BenchArgs, reactor: &Reactor, flash_bytes: u64) -> Result<(Arc<FileDevice>, bool), Error> {
+fn device(args: &Bench, reactor: &Reactor, flash_bytes: u64) -> Result<(Arc<FileDevice>, bool), Error> {
     let what = format!("--file {}", args.file.display());
     let options = FileOptions::new(&args.file);
     if !args.file.exists() {
@@ -115,8 +167,7 @@ async fn is_blank(device: &impl Device) -> bool {
 }
 
 fn bench<I, M, O>(
-    args: &BenchArgs,
-    shape: Shape,
+    args: &Bench,
     kind: &'static str,
     flash_bytes: u64,
     make: impl FnOnce(Arc<FileDevice>, u64) -> M,
@@ -127,7 +178,7 @@ where
     M: Future<Output = Result<I, nitro_index::Error>>,
     O: Future<Output = Result<I, nitro_index::Error>>,
 {
-    let what = format!("--file {}", args.file.display());
+    let (shape, what) = (args.shape, format!("--file {}", args.file.display()));
     let reactor = Reactor::new().map_err(|e| Error::with_sources("the reactor", &e))?;
     let (device, exists) = device(args, &reactor, flash_bytes)?;
     let index = if exists {
@@ -141,29 +192,28 @@ where
         let why = format!("it holds an index with keys of {key_bytes} bytes and values of {value_bytes}");
         return Err(Error::new(what, why).or("choose the same with --key-bytes and --value-bytes"));
     }
-    let threads = args.threads.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from);
     let behind = Behind::start(&index)?;
-    let bench = Bench { args, entries: Entries(shape), index, threads };
-    let begun = if exists { bench.synced(&reactor)? } else { 0 };
-    let verified = if exists { Some(bench.verify(begun)?) } else { None };
+    let run = Run { args, entries: Entries(shape), index };
+    let begun = if exists { run.synced(&reactor)? } else { 0 };
+    let verified = if exists { Some(run.verify(begun)?) } else { None };
     let ram = RamMean::default();
-    let filled = bench.fill(&reactor, begun, &ram)?;
-    let after_fill = bench.index.counters();
-    let hits = bench.look_up(args.lookups)?;
-    let after_hits = bench.index.counters();
-    let misses = bench.miss(args.lookups * MISSES_PER_HIT)?;
-    let counters = bench.index.counters();
-    let filling = if args.kind == IndexKind::Silt { Some(bench.look_up_while_filling(args.lookups)?) } else { None };
+    let filled = run.fill(&reactor, begun, &ram)?;
+    let after_fill = run.index.counters();
+    let hits = run.look_up(args.lookups)?;
+    let after_hits = run.index.counters();
+    let misses = run.miss(args.lookups * MISSES_PER_HIT)?;
+    let counters = run.index.counters();
+    let filling = if args.kind == Kind::Silt { Some(run.look_up_while_filling(args.lookups)?) } else { None };
     behind.end()?;
-    let raw = bench.read_device(&device, flash_bytes, args.lookups.min(200_000))?;
-    let inserted = args.shape.entries.saturating_sub(begun);
+    let raw = run.read_device(&device, flash_bytes, args.lookups.min(200_000))?;
+    let inserted = args.entries.saturating_sub(begun);
     let given = inserted as f64 * shape.entry_bytes() as f64;
     let of_fill = |value: f64| (inserted > 0).then_some(value);
     let reads = |reads: u64, of: u64| reads as f64 / of.max(1) as f64;
     let latency = |share| filled.as_ref().map(|f| f.latencies.quantile_us(share));
     Ok(Report {
         kind,
-        entries: args.shape.entries,
+        entries: args.entries,
         verified,
         inserted,
         inserts_per_second: filled.as_ref().map(Outcome::per_second),
@@ -182,11 +232,11 @@ where
         write_amplification: of_fill(after_fill.written_bytes as f64 / given),
         written_bytes_per_insert: of_fill(after_fill.written_bytes as f64 / inserted as f64),
         ram_bytes: counters.ram_bytes,
-        ram_bytes_per_entry: counters.ram_bytes as f64 / args.shape.entries as f64,
+        ram_bytes_per_entry: counters.ram_bytes as f64 / args.entries as f64,
         fill_ram_bytes_per_entry: ram.mean(),
         device_reads_per_second: raw,
-        depth: args.depth.get(),
-        threads,
+        depth: args.depth,
+        threads: args.threads,
     })
 }
 
@@ -206,16 +256,15 @@ impl RamMean {
     }
 }
 
-struct Bench<'a, I> {
-    args: &'a BenchArgs,
+struct Run<'a, I> {
+    args: &'a Bench,
     entries: Entries,
     index: Arc<I>,
-    threads: usize,
 }
 
-impl<I: Measured> Bench<'_, I> {
+impl<I: Measured> Run<'_, I> {
     fn drive(&self, depth: usize) -> Drive {
-        Drive { threads: self.threads, depth }
+        Drive { threads: self.args.threads, depth }
     }
 
     /// How many entries were in at the last sync.
@@ -224,14 +273,14 @@ impl<I: Measured> Bench<'_, I> {
             .block_on(self.index.get(&self.entries.key(PROGRESS)))
             .map_err(|e| Error::with_sources("index", &e))?;
         let number = found.and_then(|v| v.get(..8).and_then(|b| b.try_into().ok())).map_or(0, u64::from_le_bytes);
-        Ok(number.min(self.args.shape.entries))
+        Ok(number.min(self.args.entries))
     }
 
     /// Looks up all entries that were synced; fails if any is not what it should be.
     fn verify(&self, synced: u64) -> Result<u64, Error> {
         let entries = self.entries;
         let progress = Progress::counting(synced, "entries compared");
-        let compared = self.drive(self.args.depth.get()).run(
+        let compared = self.drive(self.args.depth).run(
             &self.index,
             0..synced,
             async move |index: &I, n| {
@@ -250,7 +299,7 @@ impl<I: Measured> Bench<'_, I> {
 
     /// Enters what is missing, making it durable now and then.
     fn fill(&self, reactor: &Reactor, from: u64, ram: &RamMean) -> Result<Option<Outcome>, Error> {
-        let (entries, total) = (self.entries, self.args.shape.entries);
+        let (entries, total) = (self.entries, self.args.entries);
         let progress = Progress::counting(total, "entries entered");
         let mut filled: Option<Outcome> = None;
         let mut at = from;
@@ -266,7 +315,7 @@ impl<I: Measured> Bench<'_, I> {
                     ram.add(&self.index.counters());
                 }
             };
-            let mut part = self.drive(self.threads).run(&self.index, at..upto, insert, show)?;
+            let mut part = self.drive(self.args.threads).run(&self.index, at..upto, insert, show)?;
             let begun = std::time::Instant::now();
             let synced = async {
                 let mut value = entries.value(PROGRESS);
@@ -288,14 +337,14 @@ impl<I: Measured> Bench<'_, I> {
 
     /// Looks up `count` entries that are there, in random order.
     fn look_up(&self, count: u64) -> Result<Outcome, Error> {
-        let (entries, total) = (self.entries, self.args.shape.entries);
+        let (entries, total) = (self.entries, self.args.entries);
         let progress = Progress::counting(count, "hits");
         let look = async move |index: &I, n| {
-            let n = nitro_papers::load::mix(n) % total;
+            let n = mix(n) % total;
             let found = index.get(&entries.key(n)).await?;
             Ok(found.is_some_and(|v| v[..] == *entries.value(n)))
         };
-        let looked = self.drive(self.args.depth.get()).run(&self.index, 0..count, look, |n| progress.show(n))?;
+        let looked = self.drive(self.args.depth).run(&self.index, 0..count, look, |n| progress.show(n))?;
         progress.end();
         if looked.wrong > 0 {
             let why = format!("{} of {count} look-ups did not find their entry", looked.wrong);
@@ -306,7 +355,7 @@ impl<I: Measured> Bench<'_, I> {
 
     /// As [`look_up`](Self::look_up), while others of the entries are entered anew.
     fn look_up_while_filling(&self, count: u64) -> Result<Outcome, Error> {
-        let (entries, total) = (self.entries, self.args.shape.entries);
+        let (entries, total) = (self.entries, self.args.entries);
         let (index, ended) = (Arc::clone(&self.index), Arc::new(AtomicBool::new(false)));
         let until = Arc::clone(&ended);
         let writer = spawn_thread("write", move || async move {
@@ -319,7 +368,7 @@ impl<I: Measured> Bench<'_, I> {
                 if n % 64 == 0 && clock.now() < due {
                     clock.sleep(due - clock.now()).await;
                 }
-                let again = nitro_papers::load::mix(n + total) % total;
+                let again = mix(n + total) % total;
                 index.insert(&entries.key(again), &entries.value(again)).await?;
             }
             Ok(())
@@ -342,7 +391,7 @@ impl<I: Measured> Bench<'_, I> {
             let found = index.get_many(&keys).await?;
             Ok(found.iter().filter(|found| found.is_none()).count() as u64)
         };
-        let drive = self.drive(self.args.depth.get());
+        let drive = self.drive(self.args.depth);
         let looked = drive.run_batches(&self.index, 0..count, MISSES_AT_ONCE, look, |n| progress.show(n))?;
         progress.end();
         Ok(looked)
@@ -353,28 +402,9 @@ impl<I: Measured> Bench<'_, I> {
         let pages = bytes / PAGE_BYTES as u64;
         let device = Arc::clone(device);
         let read = async move |_: &I, n| {
-            let offset = nitro_papers::load::mix(n) % pages * PAGE_BYTES as u64;
+            let offset = mix(n) % pages * PAGE_BYTES as u64;
             device.read(offset, PAGE_BYTES).await.map_err(nitro_index::Error::from).map(|_| true)
         };
-        Ok(self.drive(self.args.depth.get()).run(&self.index, 0..count, read, |_| ())?.per_second())
+        Ok(self.drive(self.args.depth).run(&self.index, 0..count, read, |_| ())?.per_second())
     }
-}
-
-fn print(report: &Report, format: Format) -> Result<(), Error> {
-    let fail = |e| Error::new("the report", e);
-    if format == Format::Json {
-        return output::print(&(serde_json::to_string(report).map_err(fail)? + "\n")).map(|_| ());
-    }
-    let mut table = Table::new(vec!["measured", "value"]);
-    let value = serde_json::to_value(report).map_err(fail)?;
-    for (name, value) in value.as_object().into_iter().flatten() {
-        let text = match value {
-            serde_json::Value::Null => continue,
-            serde_json::Value::String(text) => text.clone(),
-            serde_json::Value::Number(n) if n.is_f64() => format!("{:.3}", n.as_f64().unwrap_or_default()),
-            other => other.to_string(),
-        };
-        table.row(vec![name.replace('_', " "), text]);
-    }
-    output::print(&if format == Format::Csv { table.csv(true) } else { table.aligned() }).map(|_| ())
 }
