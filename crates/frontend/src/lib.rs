@@ -4,6 +4,7 @@
 //! docs/adding-a-front-end.md shows how to write another front end.
 #![forbid(unsafe_code)]
 
+mod connection;
 mod disk;
 mod error;
 mod memory;
@@ -15,6 +16,7 @@ mod scatter;
 mod status;
 pub mod transport;
 
+pub use connection::{Connection, Count, Counts, Protocol, Tasks, Work, drive};
 pub use disk::{Disk, DiskInfo, DiskName, Disks, Opened, Pieces, ZeroFlags};
 pub use error::DiskError;
 pub use memory::{RequestMemory, Share, Turn, TurnUnderWay};

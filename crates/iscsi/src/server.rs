@@ -11,7 +11,7 @@ use crate::session::{self, Scene, Unit};
 use crate::target::{Port, Target, Targets};
 use futures_util::future::{Either, FusedFuture, FutureExt as _, select};
 use nitro_frontend::transport::{ReadHalf, WriteHalf};
-use nitro_frontend::{Disk, Disks, Opened, RequestMemory};
+use nitro_frontend::{Disk, Disks, Opened, RequestMemory, Work};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -119,7 +119,7 @@ pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
         "a session begins"
     );
     let (end, work) = session::run(link, &scene, unit.as_ref(), disks, options, (stat_sn, cmd_sn), stop).await;
-    let session::Work { commands, bytes_read, bytes_written } = work;
+    let Work { requests: commands, bytes_read, bytes_written } = work;
     let target = unit.as_ref().map(|unit| unit.facts.target.clone());
     Ok(ConnectionSummary { end: end?, initiator: scene.initiator, target, commands, bytes_read, bytes_written })
 }

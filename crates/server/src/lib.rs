@@ -8,6 +8,7 @@ pub mod config;
 pub mod control;
 pub mod cos;
 mod device_error;
+pub mod doctor;
 mod export;
 pub mod files;
 mod http;

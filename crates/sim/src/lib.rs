@@ -17,12 +17,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod axis;
 mod by_class;
 pub mod cost;
 mod error;
+pub mod estimate;
+mod knob;
 mod model;
 pub mod mrc;
 mod outcome;
+mod plan;
 pub mod policies;
 mod replay;
 mod settings;
@@ -32,9 +36,12 @@ pub mod timing;
 pub mod workload;
 mod write_back;
 
+pub use axis::Axis;
 pub use by_class::ClassMeasures;
 pub use error::Error;
+pub use knob::Knob;
 pub use outcome::{Latency, Measures, Outcome, Pace};
+pub use plan::{Refused, adapt, points};
 pub use replay::simulate;
 pub use settings::{PartialWrites, Settings, Variant, Warmup};
 pub use table::write_parquet;

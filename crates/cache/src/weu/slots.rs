@@ -1,104 +1,22 @@
 //! The WEU table: generation, state and base entries of every slot.
 
+mod size;
+mod slot;
+
+pub(super) use slot::Slot;
+pub(crate) use slot::SlotState;
+
 use super::entries::Entries;
 use super::heat::Heats;
-use super::layout::{Fill, Position, Stored};
+use super::layout::{Fill, Stored};
 use crate::admission::Shelf;
-use crate::class::{Band, ClassRules};
+use crate::class::ClassRules;
 use crate::eviction::{Bands, Units, Victim};
 use crate::location::Location;
 use crate::settings::Settings;
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
+use slot::Classes;
 use std::collections::VecDeque;
-
-/// The life of a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SlotState {
-    /// Holds nothing; may be opened.
-    Free,
-    /// Holds nothing; may not be opened before the device has been told so.
-    Discarding,
-    /// Being filled in RAM.
-    Open,
-    /// Full, on its way to the SSD; still served from RAM.
-    Sealed,
-    /// On the SSD; may be evicted.
-    Stored,
-    /// Being emptied: nothing of it is found any more, but its entries are still in the indexes.
-    Clearing,
-    /// Failed to be written; not used again.
-    Retired,
-    /// Not yet read since the restart.
-    Unread,
-}
-
-#[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) state: SlotState,
-    pub(super) generation: Generation,
-    /// The sweep that was under way when `generation` last began a lap of what a fingerprint slot can tell apart.
-    lap_sweep: u64,
-    pub(super) entries: Entries,
-    /// How often its entries were used again since it is full.
-    pub(super) heats: Heats,
-    /// A bit for each entry up to the last that a dup referred to: set for those.
-    pub(super) shared: Vec<u64>,
-    /// What it was opened for.
-    pub(super) shelf: Shelf,
-    /// What is worth it is being copied forward, after which it is evicted.
-    pub(super) leaving: bool,
-    /// Extents that refer to its entries.
-    pub(super) live: u32,
-    /// Of them, pinned ones.
-    kept: u32,
-    /// Where any entry was classified.
-    classes: Option<Box<Classes>>,
-    /// Reasons not to evict it: extents that the origin has not got, or that the journal still names.
-    pub(super) pins: u32,
-    /// Filled with content that the origin has not got: the journal sees to its being durable.
-    for_dirty: bool,
-    /// Known from its header only, since the restart: its extents may never have reached the SSD.
-    restored: bool,
-    /// How many slots had been opened since the start when it was, itself included; 0: before the start.
-    pub(super) opened: u32,
-}
-
-impl Slot {
-    fn new() -> Self {
-        Self {
-            state: SlotState::Free,
-            generation: Generation(0),
-            lap_sweep: 0,
-            entries: Entries::default(),
-            heats: Heats::default(),
-            shared: Vec::new(),
-            shelf: Shelf::default(),
-            leaving: false,
-            live: 0,
-            kept: 0,
-            classes: None,
-            pins: 0,
-            for_dirty: false,
-            restored: false,
-            opened: 0,
-        }
-    }
-}
-
-/// The classes of a slot's entries.
-#[derive(Debug, Default)]
-struct Classes {
-    /// By entry; of those behind the last: unclassified.
-    of: Vec<ClassId>,
-    /// Extents that refer to entries of each class. That of the unclassified is not counted.
-    live: [u32; ClassId::COUNT],
-}
-
-impl Classes {
-    fn of(&self, entry: u16) -> Option<ClassId> {
-        self.of.get(usize::from(entry)).copied().filter(|class| class.is_classified())
-    }
-}
 
 /// How far a slot is emptied.
 #[derive(Debug)]
@@ -108,26 +26,6 @@ struct Clearing {
     then: SlotState,
     /// The next entry that leaves the indexes.
     next: u16,
-}
-
-impl Slot {
-    pub(super) fn class_of(&self, entry: u16) -> ClassId {
-        self.classes.as_ref().and_then(|classes| classes.of(entry)).unwrap_or_default()
-    }
-
-    /// Extents that refer to entries of a class.
-    fn live_of(&self, class: ClassId) -> u64 {
-        let live = self.classes.as_ref().map_or(&[0; ClassId::COUNT], |classes| &classes.live);
-        let count = if class.is_classified() { live[class.index()] } else { self.live - live.iter().sum::<u32>() };
-        count.into()
-    }
-
-    fn ram_bytes(&self) -> usize {
-        self.entries.ram_bytes()
-            + self.heats.ram_bytes()
-            + self.shared.capacity() * size_of::<u64>()
-            + self.classes.as_ref().map_or(0, |c| size_of::<Classes>() + c.of.capacity())
-    }
 }
 
 /// What a policy of eviction may know of the slots.
@@ -514,79 +412,6 @@ impl WeuTable {
     pub(crate) fn is_safe_to_name(&self, weu: WeuId) -> bool {
         let slot = self.slot(weu);
         (slot.state == SlotState::Stored && !slot.restored || slot.for_dirty) && !slot.leaving
-    }
-
-    /// No slot is known any more.
-    pub(crate) fn begin_restore(&mut self) {
-        self.free.clear();
-        for slot in &mut self.slots {
-            slot.state = SlotState::Unread;
-        }
-    }
-
-    pub(crate) fn restore_free(&mut self, weu: WeuId, generation: Generation) {
-        let slot = self.slot_mut(weu);
-        slot.generation = generation;
-        slot.state = SlotState::Free;
-        self.free.push_back(weu);
-    }
-
-    pub(crate) fn restore(
-        &mut self,
-        weu: WeuId,
-        generation: Generation,
-        band: Band,
-        entries: impl Iterator<Item = (ExtentKey, Position, Stored)>,
-    ) {
-        let slot = self.slot_mut(weu);
-        slot.generation = generation;
-        slot.state = SlotState::Stored;
-        (slot.restored, slot.opened) = (true, 0);
-        slot.entries = Entries::default();
-        for (key, position, stored) in entries {
-            slot.entries.push(key, position, stored);
-        }
-        slot.entries.shrink_to_fit();
-        (slot.live, slot.kept) = (0, 0);
-        slot.shelf = Shelf { band, ..Shelf::default() };
-        self.order.restored(weu, band);
-    }
-
-    pub(crate) fn is_unread(&self, weu: WeuId) -> bool {
-        self.slot(weu).state == SlotState::Unread
-    }
-
-    pub(crate) fn grow(&mut self, count: u32) {
-        self.order.grow(count);
-        let known = self.slots.len() as u32;
-        for weu in (0..known.min(count)).map(WeuId) {
-            if weu.0 >= self.limit && self.slot(weu).state == SlotState::Retired {
-                self.slot_mut(weu).state = SlotState::Free;
-                self.free.push_back(weu);
-            }
-        }
-        for weu in (known..count).map(WeuId) {
-            self.slots.push(Slot::new());
-            self.free.push_back(weu);
-        }
-        self.limit = count;
-    }
-
-    pub(crate) fn begin_shrink(&mut self, limit: u32) {
-        self.limit = limit;
-        let gone: Vec<WeuId> = self.free.iter().copied().filter(|weu| weu.0 >= limit).collect();
-        self.free.retain(|weu| weu.0 < limit);
-        for weu in gone {
-            self.slot_mut(weu).state = SlotState::Retired;
-        }
-    }
-
-    pub(crate) fn evictable_beyond(&self, limit: u32) -> Option<WeuId> {
-        (limit..self.slots.len() as u32).map(WeuId).find(|weu| self.is_evictable(*weu))
-    }
-
-    pub(crate) fn occupied_beyond(&self, limit: u32) -> usize {
-        self.slots.iter().skip(limit as usize).filter(|slot| slot.state != SlotState::Retired).count()
     }
 
     pub(crate) fn entry_count(&self, weu: WeuId) -> usize {

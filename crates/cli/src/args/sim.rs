@@ -1,9 +1,9 @@
 //! `nitro sim`
 
 use super::{OutputArgs, ReadArgs};
-use crate::sim::{Axis, Knob};
 use clap::Args;
 use nitro_console::size::Size;
+use nitro_sim::{Axis, Knob};
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
@@ -233,6 +233,11 @@ impl SimArgs {
             (Knob::Nvram, &devices.nvram),
         ];
         all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?)))
+    }
+
+    /// Whether a setting was asked for, be it as an option or in a sweep.
+    pub(crate) fn asked(&self, knob: Knob) -> bool {
+        self.given().any(|(given, _)| given == knob) || self.sweep.iter().any(|axis| axis.knob == knob)
     }
 }
 

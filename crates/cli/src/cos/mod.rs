@@ -1,10 +1,8 @@
 //! `nitro cos`: the deduplicating store.
 
-mod export;
-mod import;
 mod ssd;
 mod store;
-mod threads;
+mod transfer;
 
 use crate::args::{CosCommand, StoreArgs};
 use nitro_console::error::Error;
@@ -26,8 +24,8 @@ pub(crate) fn run(command: &CosCommand) -> Result<(), Error> {
 async fn run_inner(command: &CosCommand) -> Result<(), Error> {
     match command {
         CosCommand::Init(args) => store::init(args).await,
-        CosCommand::Import(args) => import::run(args).await,
-        CosCommand::Export(args) => export::run(args).await,
+        CosCommand::Import(args) => transfer::import(args).await,
+        CosCommand::Export(args) => transfer::export(args).await,
         CosCommand::Scrub { store, output } => {
             with(store, async |s| look::check(&s, &store.store, true, output.format).await).await
         }

@@ -1,59 +1,30 @@
-//! `nitro doctor`: whether a machine and its devices are fit for a server.
+//! `nitro doctor` and `nitro support-bundle`: whether a machine is fit for a server, and what helps to find a fault.
 
-mod bundle;
-mod device;
-mod machine;
-
-pub(crate) use bundle::run as bundle;
-
-use crate::args::DoctorArgs;
+use crate::args::{BundleArgs, DoctorArgs};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
-use serde::Serialize;
+use nitro_server::control::client::Client;
+use nitro_server::doctor::{self, Finding, State};
+use nitro_server::files;
+use std::io::Write;
 
-/// What a look came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Ok,
-    /// It works, but worse than it could.
-    Warn,
-    /// It would not work.
-    Fail,
-    /// It cannot be told.
-    Unknown,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Serialize)]
-struct Finding {
-    /// The machine, or a device.
-    subject: String,
-    check: &'static str,
-    state: State,
-    found: String,
-    /// What to do; may be empty.
-    remedy: String,
-}
-
-impl Finding {
-    fn new(subject: &str, check: &'static str, state: State, found: impl ToString) -> Self {
-        Self { subject: subject.to_owned(), check, state, found: found.to_string(), remedy: String::new() }
+/// Runs `nitro support-bundle`.
+pub(crate) fn bundle(args: &BundleArgs) -> Result<(), Error> {
+    let status = Client::connect(args.control.path()).and_then(|mut client| client.status());
+    let text = output::json_pretty(&doctor::bundle(&status))?;
+    if args.file.as_os_str() == "-" {
+        return output::print(&text).map(drop);
     }
-
-    fn or(mut self, remedy: impl ToString) -> Self {
-        if self.state != State::Ok {
-            self.remedy = remedy.to_string();
-        }
-        self
-    }
+    let fail = |e| Error::new(args.file.display(), e).or("name a file that is not there yet");
+    files::create_new(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(fail)?;
+    output::print(&format!("{}: read it before you pass it on\n", args.file.display())).map(drop)
 }
 
-/// Looks, and tells.
+/// Runs `nitro doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Error> {
-    let mut all = machine::look();
+    let mut all = doctor::look_at_machine();
     for path in &args.paths {
-        all.extend(device::look(path));
+        all.extend(doctor::look_at_device(path));
     }
     output::print(&told(&all, args.output.format)?)?;
     let failed: Vec<_> =
@@ -70,12 +41,6 @@ fn told(all: &[Finding], format: Format) -> Result<String, Error> {
     if format == Format::Json {
         return output::json_pretty(&all);
     }
-    let state = |state: State| match state {
-        State::Ok => "ok",
-        State::Warn => "warn",
-        State::Fail => "fail",
-        State::Unknown => "unknown",
-    };
     if format == Format::Csv {
         let mut table = Table::new(["subject", "check", "state", "found", "remedy"]);
         for one in all {
@@ -83,7 +48,7 @@ fn told(all: &[Finding], format: Format) -> Result<String, Error> {
             table.row(vec![
                 subject.clone(),
                 (*check).to_owned(),
-                state(one.state).to_owned(),
+                one.state.as_str().to_owned(),
                 found.clone(),
                 remedy.clone(),
             ]);
@@ -96,7 +61,7 @@ fn told(all: &[Finding], format: Format) -> Result<String, Error> {
             subject = &one.subject;
             out += &format!("{subject}\n");
         }
-        out += &format!("  {:<8} {:<22} {}\n", state(one.state), one.check, one.found);
+        out += &format!("  {:<8} {:<22} {}\n", one.state.as_str(), one.check, one.found);
         if !one.remedy.is_empty() {
             out += &format!("  {:<8} {:<22} → {}\n", "", "", one.remedy);
         }

@@ -1,25 +1,18 @@
 //! `nitro estimate`: what deduplication and compression an existing image would give.
 
-mod regions;
 mod report;
-mod scan;
-mod tally;
 
 use crate::args::EstimateArgs;
 use nitro_cache::settings::EXTENT_BYTES;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
-use regions::Regions;
+use nitro_sim::estimate::{Regions, Tally, scan};
 use report::Report;
 use std::fs::File;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
-use tally::Tally;
 
-/// How often progress is shown.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Of what is available, the part of the RAM that fingerprints may take: one in this many.
 const RAM_PART: u64 = 4;
 /// The RAM for fingerprints where the machine does not tell what is available, in bytes.
@@ -33,8 +26,10 @@ pub(crate) fn run(args: &EstimateArgs) -> Result<(), Error> {
     let ram_bytes = nitro_server::serve::available_ram_bytes().map_or(RAM_DEFAULT_BYTES, |bytes| bytes / RAM_PART);
     let tallies: Vec<Tally> = sizes.iter().map(|&size| Tally::new(size, ram_bytes / sizes.len() as u64)).collect();
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let progress = Progress::new(regions.size_bytes, "read");
-    scan_all(&regions, &tallies, threads, &progress)
+    let progress = Progress::new(regions.size_bytes(), "read");
+    let scanned = scan(&regions, &tallies, threads, |position| progress.show(position));
+    progress.end();
+    scanned
         .map_err(|e| Error::new(what, e).or("check the device; what can be read can be copied with ddrescue first"))?;
     let report = Report::new(&regions, &tallies);
     output::print(&report.render(args.output.format)?).map(|_| ())
@@ -61,23 +56,8 @@ fn open(what: &str, path: &Path, sample_percent: f64) -> Result<Regions, Error> 
         return Err(Error::new(what, "it is a directory").or("name an image file or a block device"));
     }
     let regions = Regions::new(File::open(path).map_err(fail)?, sample_percent).map_err(fail)?;
-    if regions.size_bytes == 0 {
+    if regions.size_bytes() == 0 {
         return Err(Error::new(what, "it is empty").or("name an image with data in it"));
     }
     Ok(regions)
-}
-
-/// Has all threads read regions until there are no more, showing how far they are.
-fn scan_all(regions: &Regions, tallies: &[Tally], threads: usize, progress: &Progress) -> std::io::Result<()> {
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan::scan(regions, tallies))).collect();
-        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
-            thread::sleep(PROGRESS_EVERY);
-            progress.show(regions.position());
-        }
-        progress.end();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
 }

@@ -1,12 +1,10 @@
 //! What an estimate comes to.
 
-use super::regions::Regions;
-use super::tally::{Tally, Totals};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
+use nitro_sim::estimate::{Regions, Tally, Totals};
 use serde::Serialize;
-use std::sync::atomic::Ordering;
 
 /// An estimate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,10 +48,13 @@ const COLUMNS: [&str; 9] = [
 impl Report {
     pub(super) fn new(regions: &Regions, tallies: &[Tally]) -> Self {
         Self {
-            image_bytes: regions.size_bytes,
-            hole_bytes: regions.hole_bytes.load(Ordering::Relaxed),
-            skipped_bytes: regions.skipped_bytes.load(Ordering::Relaxed),
-            extent_sizes: tallies.iter().map(|tally| BySize::new(tally.extent_bytes as u64, tally.totals())).collect(),
+            image_bytes: regions.size_bytes(),
+            hole_bytes: regions.hole_bytes(),
+            skipped_bytes: regions.skipped_bytes(),
+            extent_sizes: tallies
+                .iter()
+                .map(|tally| BySize::new(tally.extent_bytes() as u64, tally.totals()))
+                .collect(),
         }
     }
 

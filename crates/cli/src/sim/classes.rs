@@ -1,6 +1,6 @@
 //! Classes of a simulation: the table that `--classes` names, and what is told of each.
 
-use super::source::Source;
+use super::source::Traces;
 use crate::args::SimArgs;
 use nitro_console::error::Error;
 use nitro_console::output::Table;
@@ -33,7 +33,7 @@ fn refuse_conditions_on_contents(table: &ClassTable, named: &Path) -> Result<(),
 }
 
 /// Refuses a table that has no rules, where the trace has no classes either: it would change nothing.
-pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Source<'_>) -> Result<(), Error> {
+pub(super) fn check_use(table: &ClassTable, args: &SimArgs, source: &Traces<'_>) -> Result<(), Error> {
     let Some(named) = args.cache.classes.as_ref().filter(|_| *table != ClassTable::default()) else { return Ok(()) };
     if source.has_classes()? {
         return Ok(());

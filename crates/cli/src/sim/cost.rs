@@ -1,85 +1,20 @@
 //! `nitro sim --cost`: what disks alone, LRU and Nitro cost for the I/O that they do.
 
-use super::source::{Source, failed};
-use super::{Knob, adapt, many};
+use super::many;
+use super::source::{Traces, failed};
 use crate::args::SimArgs;
-use nitro_cache::admission::AdmissionKind;
-use nitro_cache::class::Classes;
-use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::files::{self, Links};
-use nitro_sim::cost::{Cost, Hdd, Prices};
+use nitro_sim::cost::{Front, Plan, Prices, Row, rows};
 use nitro_sim::timing::{Load, Timing};
-use nitro_sim::{Outcome, Settings, Variant};
+use nitro_sim::{Knob, Settings};
 use serde::Serialize;
 use std::path::Path;
 
 /// The longest table of prices that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// What is in front of the disks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Front {
-    /// Nothing.
-    None,
-    /// A cache of single extents, the least recently used replaced first; neither deduplication nor compression.
-    Lru,
-    /// Nitro, all classes treated alike.
-    Nitro,
-    /// Nitro with the policies of classes.
-    Classes,
-}
-
-impl Front {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lru => "lru",
-            Self::Nitro => "nitro",
-            Self::Classes => "classes",
-        }
-    }
-
-    /// The settings of a simulation with it.
-    fn settings(self, args: &SimArgs, base: &Settings, cache_bytes: u64) -> Settings {
-        let mut settings = Settings { cache_bytes, ..*base };
-        match self {
-            Self::None => {
-                settings.cache_bytes = 0;
-                settings.variant = Variant::None;
-            }
-            Self::Lru => settings.variant = Variant::Extent { ways: 0 },
-            Self::Nitro => settings.classes = Classes::default(),
-            Self::Classes => {}
-        }
-        adapt(args, &mut settings);
-        if settings.variant.has_weus() {
-            return settings;
-        }
-        let (admission, eviction) = (AdmissionKind::All, EvictionKind::Lru);
-        let plain = Settings { dedup: false, compress: false, recipes: false, admission, eviction, ..settings };
-        Settings { staging_bytes: 0, write_budget: None, ..plain }
-    }
-}
-
-/// A line of the result.
-#[derive(Debug, Serialize)]
-struct Row<'a> {
-    hdd: &'a str,
-    cache: Front,
-    cache_bytes: u64,
-    read_hit_ratio: f64,
-    iops: f64,
-    #[serde(flatten)]
-    cost: Cost,
-    /// By how much it costs less for each MB and I/O a second than the disks alone, 0 to 1; below 0, if it costs more.
-    saving_over_none: f64,
-    /// The same over LRU on a cache of the same size; `None` for the disks alone.
-    saving_over_lru: Option<f64>,
-}
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -137,24 +72,13 @@ fn timing(args: &SimArgs, settings: &Settings) -> Result<Timing, Error> {
 }
 
 /// Simulates disks alone, LRU, and Nitro with and without classes, and prints what each costs.
-pub(super) fn run(source: &Source<'_>, args: &SimArgs, base: &Settings) -> Result<(), Error> {
+pub(super) fn run(source: &Traces<'_>, args: &SimArgs, base: &Settings) -> Result<(), Error> {
     let prices = prices(args.prices.as_deref())?;
     let timing = timing(args, base)?;
     let sizes = sizes(args, base)?;
-    let fronts = [Front::Lru, Front::Nitro, Front::Classes];
-    let fronts = &fronts[..if base.classes.are_usual() { 2 } else { 3 }];
-    let (mut plan, mut points) = (Vec::new(), Vec::new());
-    for hdd in &prices.hdds {
-        let timing = Timing { disks: hdd.disks(), ssd: prices.ssd.speed, ..timing };
-        let base = Settings { timing: Some(timing), ..*base };
-        let cached = sizes.iter().flat_map(|size| fronts.iter().map(|front| (*front, *size)));
-        for (front, size) in std::iter::once((Front::None, 0)).chain(cached) {
-            plan.push((hdd, front));
-            points.push(front.settings(args, &base, size));
-        }
-    }
-    points.iter().try_for_each(Settings::check).map_err(failed)?;
-    let outcomes = many(source, args, &points)?;
+    let plan = Plan::new(&prices, base, timing, &sizes, |knob| args.asked(knob));
+    plan.points.iter().try_for_each(Settings::check).map_err(failed)?;
+    let outcomes = many(source, args, &plan.points)?;
     if outcomes.iter().any(|outcome| outcome.measured.pace.is_none_or(|pace| pace.iops <= 0.0)) {
         return Err(Error::new("--cost", "no reads or writes were measured: there are no I/Os to pay for")
             .or("name a trace that has some, with less --warmup"));
@@ -166,31 +90,6 @@ pub(super) fn run(source: &Source<'_>, args: &SimArgs, base: &Settings) -> Resul
         Format::Table => people(&report),
     };
     output::print(&text).map(drop)
-}
-
-fn rows<'a>(prices: &Prices, plan: &[(&'a Hdd, Front)], outcomes: &[Outcome]) -> Vec<Row<'a>> {
-    let (mut rows, mut alone, mut lru): (Vec<Row<'a>>, f64, f64) = (Vec::new(), 0.0, 0.0);
-    for ((hdd, front), outcome) in plan.iter().zip(outcomes) {
-        let iops = outcome.measured.pace.as_ref().map_or(0.0, |pace| pace.iops);
-        let cost = prices.cost(hdd, outcome.settings.cache_bytes, iops);
-        // Disks alone come first, and LRU before the others of its size.
-        match front {
-            Front::None => alone = cost.price_per_mb_iops,
-            Front::Lru => lru = cost.price_per_mb_iops,
-            Front::Nitro | Front::Classes => {}
-        }
-        rows.push(Row {
-            hdd: &hdd.name,
-            cache: *front,
-            cache_bytes: outcome.settings.cache_bytes,
-            read_hit_ratio: outcome.measured.read_hit_ratio,
-            iops,
-            cost,
-            saving_over_none: 1.0 - cost.price_per_mb_iops / alone,
-            saving_over_lru: (*front != Front::None).then_some(1.0 - cost.price_per_mb_iops / lru),
-        });
-    }
-    rows
 }
 
 fn people(report: &Report<'_>) -> String {

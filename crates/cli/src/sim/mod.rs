@@ -1,30 +1,21 @@
 //! `nitro sim`: what a cache would have done for a trace.
 
-mod axis;
-mod chart;
 mod classes;
 mod cost;
-mod knob;
 mod plain;
 mod report;
 mod source;
 
-pub(crate) use axis::Axis;
-pub(crate) use knob::Knob;
-
 use crate::args::SimArgs;
-use nitro_cache::admission::AdmissionKind;
-use nitro_cache::class::Classes;
-use nitro_cache::eviction::EvictionKind;
 use nitro_console::error::Error;
 use nitro_console::output;
 use nitro_console::progress::Progress;
 use nitro_sim::cost::Prices;
 use nitro_sim::sweep::{Results, SweepProgress, sweep};
 use nitro_sim::workload::{self, Stored};
-use nitro_sim::{Outcome, Settings, Variant, simulate};
+use nitro_sim::{Knob, Outcome, Refused, Settings, Variant, points, simulate};
 use report::Known;
-use source::{Source, failed};
+use source::{Traces, failed};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -47,7 +38,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     }
     let table = classes::table(args)?;
     settings.classes = table.classes;
-    let source = Source::new(args, &table)?;
+    let source = Traces::new(args, &table)?;
     if let (Some(name), Some(objects)) = (&args.policy, args.objects) {
         return plain::policy(&source, args, name, objects);
     }
@@ -65,7 +56,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
         return cost::run(&source, args, &settings);
     }
     let known = Known { contents: source.contents()?, classes: &table };
-    let points = points(args, settings)?;
+    let points = points(&args.sweep, settings, |knob| args.asked(knob)).map_err(refused_point)?;
     classes::tell_unused(&table, &points);
     let (outcomes, text);
     if args.sweep.is_empty() {
@@ -83,33 +74,6 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     output::print(&text).map(drop)
 }
 
-/// Switches off what a variant cannot do, and has write-evict units use the server's policies, unless something else was asked for.
-fn adapt(args: &SimArgs, settings: &mut Settings) {
-    let asked = |knob| args.given().any(|(given, _)| given == knob) || args.sweep.iter().any(|axis| axis.knob == knob);
-    if settings.variant == Variant::Weu {
-        if !asked(Knob::Admission) {
-            settings.admission = AdmissionKind::default();
-        }
-        if !asked(Knob::Eviction) {
-            settings.eviction = EvictionKind::default();
-        }
-        if !asked(Knob::Staging) {
-            settings.staging_bytes = nitro_cache::Settings::usual_staging_bytes(settings.cache_bytes);
-        }
-    }
-    let dedups = settings.variant.has_weus()
-        || settings.variant.has_places() && !matches!(settings.variant, Variant::Extent { ways: 1.. });
-    if !dedups && !asked(Knob::Dedup) {
-        settings.dedup = false;
-    }
-    if !settings.variant.has_weus() && !asked(Knob::Compress) {
-        settings.compress = false;
-    }
-    if !settings.variant.has_class_policies() {
-        settings.classes = Classes::default();
-    }
-}
-
 /// Refuses what says nothing: all of the trace was left out of the results.
 fn check_measured(outcome: &Outcome) -> Result<(), Error> {
     if outcome.measured.requests > 0 || outcome.warmup_requests == 0 {
@@ -119,7 +83,7 @@ fn check_measured(outcome: &Outcome) -> Result<(), Error> {
     Err(Error::new("--warmup", why).or("give a shorter one"))
 }
 
-fn single(source: &Source<'_>, settings: &Settings) -> Result<Outcome, Error> {
+fn single(source: &Traces<'_>, settings: &Settings) -> Result<Outcome, Error> {
     settings.check().map_err(failed)?;
     let shown = source.open_shown()?;
     let mut pieces = workload::live_from(&|| source.open(), shown, settings.extent_bytes).map_err(failed)?;
@@ -132,29 +96,12 @@ fn single(source: &Source<'_>, settings: &Settings) -> Result<Outcome, Error> {
     simulate(&mut pieces, settings, &mut |_| true).map_err(failed)
 }
 
-/// All combinations of the axes' values, each once.
-fn points(args: &SimArgs, settings: Settings) -> Result<Vec<Settings>, Error> {
-    let mut points = vec![settings];
-    for Axis { knob, values } in &args.sweep {
-        let mut next = Vec::with_capacity(points.len() * values.len());
-        for point in &points {
-            for value in values {
-                let mut point = *point;
-                knob.set(&mut point, value).map_err(|why| {
-                    Error::new(format_args!("--sweep {}={value}", knob.name()), why).or("see `nitro sim --help`")
-                })?;
-                next.push(point);
-            }
-        }
-        points = next;
-    }
-    points.iter_mut().for_each(|point| adapt(args, point));
-    let mut once: Vec<Settings> = Vec::with_capacity(points.len());
-    points.into_iter().for_each(|point| once.extend((!once.contains(&point)).then_some(point)));
-    Ok(once)
+fn refused_point(refused: Refused) -> Error {
+    let Refused { knob, value, why } = refused;
+    Error::new(format_args!("--sweep {}={value}", knob.name()), why).or("see `nitro sim --help`")
 }
 
-fn many(source: &Source<'_>, args: &SimArgs, points: &[Settings]) -> Result<Vec<Outcome>, Error> {
+fn many(source: &Traces<'_>, args: &SimArgs, points: &[Settings]) -> Result<Vec<Outcome>, Error> {
     let identity = source.identity()?;
     let path = args.results.clone().or_else(|| default_results(&identity));
     let results = match &path {

@@ -1,19 +1,18 @@
 //! What needs no cache manager: plain policies over requests, and curves in one pass.
 
-use super::chart::{self, Series};
-use super::source::{Source, failed};
+use super::source::{Traces, failed};
 use crate::args::SimArgs;
 use crate::trace::refused;
+use nitro_console::chart::{self, Series};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_sim::Settings;
 use nitro_sim::mrc::{Curve, Sampling, Shards};
-use nitro_sim::policies::{Feed, Misses, PolicyKind, belady};
+use nitro_sim::policies::{Feed, Misses, PolicyKind, belady, each_name};
 use nitro_sim::workload::{self, Pieces};
-use nitro_trace::{Op, Reader, Request};
+use nitro_trace::Op;
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// Extents that are followed if nothing is said.
 const FOLLOWED: usize = 1 << 16;
@@ -28,7 +27,7 @@ struct Report {
 }
 
 /// Counts the misses of a policy, each request being one object named by its address, or with a block size each block that it touches.
-pub(super) fn policy(source: &Source<'_>, args: &SimArgs, name: &str, objects: u32) -> Result<(), Error> {
+pub(super) fn policy(source: &Traces<'_>, args: &SimArgs, name: &str, objects: u32) -> Result<(), Error> {
     let mut reader = source.open_shown()?;
     let block_bytes = args.block_size.map(|size| size.0);
     if block_bytes == Some(0) {
@@ -36,7 +35,7 @@ pub(super) fn policy(source: &Source<'_>, args: &SimArgs, name: &str, objects: u
     }
     let misses = if name == "belady" {
         let mut names = Vec::new();
-        each_name(&mut *reader, block_bytes, |name| names.push(name))?;
+        each_name(&mut *reader, block_bytes, |name| names.push(name)).map_err(|e| refused(&e))?;
         belady(&names, objects)
     } else {
         let kind = PolicyKind::ALL.into_iter().find(|kind| told(*kind) == name);
@@ -48,7 +47,7 @@ pub(super) fn policy(source: &Source<'_>, args: &SimArgs, name: &str, objects: u
         };
         let mut policy = kind.build(objects);
         let mut feed = Feed::new(&mut *policy);
-        each_name(&mut *reader, block_bytes, |name| feed.push(name))?;
+        each_name(&mut *reader, block_bytes, |name| feed.push(name)).map_err(|e| refused(&e))?;
         feed.finish()
     };
     let report = Report { policy: name.to_owned(), objects, misses, miss_ratio: misses.ratio() };
@@ -74,28 +73,6 @@ fn told(kind: PolicyKind) -> String {
     serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The name of each request's object, or of each of its blocks: its address, and, from the second volume on, the volume.
-fn each_name(reader: &mut dyn Reader, block_bytes: Option<u64>, mut each: impl FnMut(u64)) -> Result<(), Error> {
-    let (mut request, mut volumes) = (Request::default(), HashMap::new());
-    let mut last = (None, 0u64);
-    while reader.next(&mut request).map_err(|e| refused(&e))? {
-        if last.0 != Some(request.object) {
-            let next = volumes.len() as u64;
-            last = (Some(request.object), *volumes.entry(request.object).or_insert(next));
-        }
-        let volume = last.1.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        match block_bytes {
-            // A request without a length is one for the block at its address.
-            Some(bytes) => {
-                let first = request.offset / bytes;
-                (first..request.end().div_ceil(bytes).max(first + 1)).for_each(|block| each(block ^ volume));
-            }
-            None => each(request.offset ^ volume),
-        }
-    }
-    Ok(())
-}
-
 #[derive(Serialize)]
 struct CurveReport<'a> {
     extent_bytes: u32,
@@ -104,7 +81,7 @@ struct CurveReport<'a> {
 }
 
 /// The miss ratio of LRU over the cache's size.
-pub(super) fn curve(source: &Source<'_>, args: &SimArgs, settings: &Settings) -> Result<(), Error> {
+pub(super) fn curve(source: &Traces<'_>, args: &SimArgs, settings: &Settings) -> Result<(), Error> {
     let sampling = args.sample.map_or(Sampling::Objects(FOLLOWED), |percent| Sampling::Rate(percent / 100.0));
     let mut shards = Shards::new(sampling).map_err(|error| failed(error.into()))?;
     let mut pieces = workload::without_contents(source.open_shown()?, settings.extent_bytes).map_err(failed)?;

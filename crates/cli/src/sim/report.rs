@@ -1,15 +1,14 @@
 //! Outcomes as tables, CSV and JSON.
 
-use super::chart::{self, Series};
 use super::classes;
-use super::knob::Knob;
-use super::source::Contents;
 use crate::shares::{missed, percent};
+use nitro_console::chart::{self, Series};
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use nitro_console::size::Size;
 use nitro_server::classes::ClassTable;
-use nitro_sim::{Latency, Measures, Outcome, Pace, PartialWrites, Settings};
+use nitro_sim::workload::SaidContents;
+use nitro_sim::{Knob, Latency, Measures, Outcome, Pace, PartialWrites, Settings};
 use serde_json::Value;
 
 /// From one in so many on, extents that stayed uncached since they were written in part are told of.
@@ -37,7 +36,7 @@ const COLUMNS: [&str; 14] = [
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     /// What it says of contents.
-    pub(super) contents: Contents,
+    pub(super) contents: SaidContents,
     /// The names of its classes.
     pub(super) classes: &'a ClassTable,
 }

@@ -207,84 +207,103 @@ fn cache(cache: &Cache) -> String {
     if cache.health == "none" {
         return heading + "\n";
     }
-    let looked_up = cache.hits + cache.misses;
-    let written = cache.ssd_written_bytes();
-    let faults = cache.corrupt_extents + cache.ssd_read_errors + cache.ssd_write_errors;
+    let lines: Vec<_> = holdings(cache)
+        .chain(work(cache))
+        .chain(traffic(cache))
+        .chain([("faults", failures(cache)), ("RAM", ram_of(cache))])
+        .chain(pinned(cache).map(|text| ("pinned", text)))
+        .chain(flash_index(cache).map(|text| ("fingerprints", text)))
+        .chain(by_class(cache).map(|text| ("by class", text)))
+        .collect();
+    block(&heading, &lines)
+}
+
+/// What it holds.
+fn holdings(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
     let used = (cache.weus - cache.weus_free) as f64 / cache.weus.max(1) as f64;
-    let mut lines = vec![
+    let lines = [
         ("capacity", format!("{}, {:.1} % in use", Size(cache.capacity_bytes), 100.0 * used)),
         ("holds", format!("{}, {:.2} times the space it takes", Size(cache.cached_bytes), cache.effective_capacity)),
         ("space", space(&cache.space)),
         ("dirty", dirty(cache)),
-        ("as started", start(cache)),
+    ];
+    let log = log(cache).map(|text| ("write log", text));
+    lines.into_iter().chain(log).chain([("as started", start(cache))])
+}
+
+/// What it found, and what it took in.
+fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
+    let looked_up = cache.hits + cache.misses;
+    let others = format!(
+        "{} RAM cache, {} on their way in, {} read ahead",
+        cache.ram_hits, cache.pending_hits, cache.readahead_hits
+    );
+    let lines = [
         ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
-        (
-            "other hits",
-            format!(
-                "{} RAM cache, {} on their way in, {} read ahead",
-                cache.ram_hits, cache.pending_hits, cache.readahead_hits
-            ),
-        ),
+        ("other hits", others),
         ("deduplication", deduplication(cache)),
         ("compression", format!("{:.2} : 1", cache.compression_ratio)),
         ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
-        (
-            "SSD written",
-            format!(
-                "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
-                Size(written),
-                Size(cache.ssd_written_payload_bytes),
-                Size(cache.ssd_written_header_bytes),
-                Size(cache.ssd_written_padding_bytes),
-                Size(cache.ssd_written_journal_bytes),
-                Size(cache.ssd_written_superblock_bytes),
-            ),
-        ),
+    ];
+    lines.into_iter()
+}
+
+/// What went to and from the SSD.
+fn traffic(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
+    let written = format!(
+        "{} (payload {}, headers {}, padding {}, journal {}, superblocks {})",
+        Size(cache.ssd_written_bytes()),
+        Size(cache.ssd_written_payload_bytes),
+        Size(cache.ssd_written_header_bytes),
+        Size(cache.ssd_written_padding_bytes),
+        Size(cache.ssd_written_journal_bytes),
+        Size(cache.ssd_written_superblock_bytes),
+    );
+    let journal = format!(
+        "{} commits, {} snapshots, {} regions opened for writing, {} open",
+        cache.commits, cache.journal_snapshots, cache.regions_opened, cache.regions_open
+    );
+    let lines = [
+        ("SSD written", written),
         ("SSD life", endurance(&cache.endurance)),
-        (
-            "journal",
-            format!(
-                "{} commits, {} snapshots, {} regions opened for writing, {} open",
-                cache.commits, cache.journal_snapshots, cache.regions_opened, cache.regions_open
-            ),
-        ),
+        ("journal", journal),
         ("SSD read", format!("{} in {} reads", Size(cache.ssd_read_bytes), cache.ssd_reads)),
         ("dropped fills", format!("{} queue full, {} overwritten meanwhile", cache.fills_dropped, cache.fills_voided)),
         ("evicted", format!("{} write-evict units; {} extents copied forward", cache.weus_evicted, cache.forwarded)),
-        (
-            "faults",
-            match faults {
-                0 => "none".to_owned(),
-                _ => format!(
-                    "{} corrupt extents, {} failed reads, {} failed writes",
-                    cache.corrupt_extents, cache.ssd_read_errors, cache.ssd_write_errors
-                ),
-            },
-        ),
-        (
-            "RAM",
-            format!(
-                "indexes {}, RAM cache {}, insertion queue {}",
-                Size(cache.index_ram_bytes),
-                Size(cache.ram_cache_bytes),
-                Size(cache.insert_queue_bytes)
-            ),
-        ),
     ];
-    if cache.pins_bytes > 0 {
-        let (cached, all) = (Size(cache.pins_cached_bytes), Size(cache.pins_bytes));
-        lines.push(("pinned", format!("{all} in {} ranges, {cached} of them cached", cache.pins.len())));
+    lines.into_iter()
+}
+
+fn failures(cache: &Cache) -> String {
+    match cache.corrupt_extents + cache.ssd_read_errors + cache.ssd_write_errors {
+        0 => "none".to_owned(),
+        _ => format!(
+            "{} corrupt extents, {} failed reads, {} failed writes",
+            cache.corrupt_extents, cache.ssd_read_errors, cache.ssd_write_errors
+        ),
     }
-    lines.extend(flash_index(cache).map(|text| ("fingerprints", text)));
-    if cache.classes.iter().any(|held| held.cached_bytes > 0) {
-        let held = |held: &ClassOfContents| format!("{}: {}", held.name, Size(held.cached_bytes));
-        let holding = cache.classes.iter().filter(|held| held.cached_bytes > 0);
-        lines.push(("by class", holding.map(held).collect::<Vec<_>>().join(", ")));
-    }
-    if let Some(text) = log(cache) {
-        lines.insert(4, ("write log", text));
-    }
-    block(&heading, &lines)
+}
+
+fn ram_of(cache: &Cache) -> String {
+    format!(
+        "indexes {}, RAM cache {}, insertion queue {}",
+        Size(cache.index_ram_bytes),
+        Size(cache.ram_cache_bytes),
+        Size(cache.insert_queue_bytes)
+    )
+}
+
+/// What stays in it, if anything does.
+fn pinned(cache: &Cache) -> Option<String> {
+    let (cached, all) = (Size(cache.pins_cached_bytes), Size(cache.pins_bytes));
+    (all.0 > 0).then(|| format!("{all} in {} ranges, {cached} of them cached", cache.pins.len()))
+}
+
+/// What it holds of each class, if anything was classified.
+fn by_class(cache: &Cache) -> Option<String> {
+    let held = |held: &ClassOfContents| format!("{}: {}", held.name, Size(held.cached_bytes));
+    let holding: Vec<_> = cache.classes.iter().filter(|held| held.cached_bytes > 0).map(held).collect();
+    (!holding.is_empty()).then(|| holding.join(", "))
 }
 
 fn deduplication(cache: &Cache) -> String {

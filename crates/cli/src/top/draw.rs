@@ -1,10 +1,10 @@
 //! The screen: a line on the server, faults, totals with their past, caches, volumes.
 
 use super::Shown;
-use crate::iostat::Row;
 use nitro_console::size::Size;
 use nitro_server::control::faults::Severity;
 use nitro_server::control::protocol::{Cache, Volume};
+use nitro_server::control::rates::Row;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -3,11 +3,11 @@
 mod draw;
 
 use crate::args::TopArgs;
-use crate::iostat::{Row, rows, total};
 use nitro_console::error::Error;
 use nitro_server::control::client::Client;
 use nitro_server::control::faults::{Fault, faults};
 use nitro_server::control::protocol::Status;
+use nitro_server::control::rates::{Row, rows, total};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};

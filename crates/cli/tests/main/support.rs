@@ -1,5 +1,6 @@
 //! Running the program in a folder of its own.
 
+pub use nitro_testkit::noise;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -302,16 +303,4 @@ impl Nbd {
         self.request(1, offset, data.len(), data);
         self.reply()
     }
-}
-
-/// Bytes that neither repeat nor compress.
-pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    (0..len).map(|_| next()).collect()
 }

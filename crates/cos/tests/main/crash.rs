@@ -1,11 +1,12 @@
 //! Random operations, collections and power failures.
 
-use crate::model::{Again, CHUNK, Model, Random, bytes_of, plan, seeds, settings};
+use crate::model::{CHUNK, Model, again, bytes_of, plan, settings};
 use futures_executor::block_on;
 use futures_util::future::join;
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::CrashingDevice;
 use nitro_port::Device;
+use nitro_testkit::{Rng, seeds};
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 12 << 20;
@@ -16,7 +17,7 @@ pub struct World {
     pub device: Arc<CrashingDevice>,
     pub store: Arc<Store<CrashingDevice>>,
     pub model: Model,
-    pub random: Random,
+    pub random: Rng,
 }
 
 pub type Outcome = Result<(), Error>;
@@ -25,7 +26,7 @@ impl World {
     pub async fn new(seed: u64) -> Self {
         let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, seed));
         let store = Store::create(Arc::clone(&device), &plan(SIZE_BYTES, seed), settings()).await.unwrap();
-        Self { device, store: Arc::new(store), model: Model::default(), random: Random(seed ^ 0xC0_5000) }
+        Self { device, store: Arc::new(store), model: Model::default(), random: Rng::new(seed ^ 0xC0_5000) }
     }
 
     fn any(&mut self, writable: bool) -> Option<String> {
@@ -232,7 +233,7 @@ fn a_damaged_index_is_made_anew_and_finds_what_is_stored() {
 #[test]
 fn random_operations_collections_and_power_failures() {
     for seed in seeds(40) {
-        let _again = Again::new(seed, "crash::random_operations_collections_and_power_failures");
+        let _again = again(seed, "crash::random_operations_collections_and_power_failures");
         block_on(async {
             let mut world = World::new(seed).await;
             for _ in 0..6 {

@@ -1,12 +1,13 @@
 //! Crowds of objects in a store with a tiny journal, on a filesystem that becomes full and has room again: small and large requests, long
 //! runs without FLUSH, TRIM of everything, collections and power failures.
 
-use crate::model::{Again, CHUNK, Model, Random, bytes_of, plan_with, seeds, settings};
+use crate::model::{CHUNK, Model, again, bytes_of, plan_with, settings};
 use futures_executor::block_on;
 use futures_util::future::{join, join_all};
 use nitro_cos::{CollectOptions, Error, Store};
 use nitro_device::CrashingDevice;
 use nitro_port::{Device, ErrorKind};
+use nitro_testkit::{Rng, seeds};
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 24 << 20;
@@ -20,7 +21,7 @@ struct World {
     device: Arc<CrashingDevice>,
     store: Arc<Store<CrashingDevice>>,
     model: Model,
-    random: Random,
+    random: Rng,
     /// Names that were given.
     made: u64,
     /// How many chunks a volume has, at most.
@@ -41,7 +42,7 @@ type Outcome = Result<(), Error>;
 
 impl World {
     async fn new(seed: u64) -> Self {
-        let mut random = Random(seed ^ 0x000C_203D);
+        let mut random = Rng::new(seed ^ 0x000C_203D);
         let device = Arc::new(CrashingDevice::new(SIZE_BYTES, 4096, seed));
         device.set_room(SIZE_BYTES);
         // The smallest journal there can be, mostly.
@@ -292,7 +293,7 @@ async fn has_failed(device: &CrashingDevice) -> bool {
 #[test]
 fn crowds_of_objects_survive() {
     for seed in seeds(30) {
-        let again = Again::new(seed, "crowd::crowds_of_objects_survive");
+        let again = again(seed, "crowd::crowds_of_objects_survive");
         block_on(async {
             let mut world = World::new(seed).await;
             for _ in 0..ROUNDS {

@@ -1,10 +1,11 @@
 //! Many objects in one store: what the journal has to hold of them stays bounded.
 
-use crate::model::{CHUNK, Random, bytes_of, plan_with, settings};
+use crate::model::{CHUNK, bytes_of, plan_with, settings};
 use futures_executor::block_on;
 use nitro_cos::{Error, Store};
 use nitro_device::RamDevice;
 use nitro_port::Device;
+use nitro_testkit::Rng;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ async fn farm(size_bytes: u64, journal_bytes: Option<u64>, clones: usize, writes
     for name in &names {
         store.clone_object("base", name, 1).await.unwrap();
     }
-    let mut random = Random(3);
+    let mut random = Rng::new(3);
     let mut written: HashMap<(usize, u64), u64> = HashMap::new();
     for write in 0..clones * writes {
         let (clone, index) = (random.below(clones as u64) as usize, random.below(CHUNKS));

@@ -4,56 +4,16 @@ use bytes::Bytes;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_port::Device;
 use nitro_port::codec::Compression;
+use nitro_testkit::{Replay, Rng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Bytes of the test's chunks.
 pub const CHUNK: usize = 4096;
 
-/// The seeds to try: the one in `NITRO_SEED`, else as many as `NITRO_SEEDS` says, else the first `count`.
-pub fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
-    match number("NITRO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("NITRO_SEEDS").unwrap_or(count),
-    }
-}
-
-/// Says how to run a failing seed again.
-pub struct Again {
-    seed: u64,
-    test: &'static str,
-}
-
-impl Again {
-    /// For a seed of the test of that name.
-    pub fn new(seed: u64, test: &'static str) -> Self {
-        Self { seed, test }
-    }
-}
-
-impl Drop for Again {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay: NITRO_SEED={} cargo test -p nitro-cos --test main {}", self.seed, self.test);
-        }
-    }
-}
-
-/// `SplitMix64`.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
+/// Says how to run a failing seed of a test again.
+pub fn again(seed: u64, test: &'static str) -> Replay {
+    Replay::new(seed, "nitro-cos", test)
 }
 
 /// The content of that number: 0 is all zeroes, odd ones shrink by half.
@@ -61,7 +21,7 @@ pub fn content(number: u64) -> Vec<u8> {
     if number == 0 {
         return vec![0; CHUNK];
     }
-    let mut random = Random(number);
+    let mut random = Rng::new(number);
     let mut bytes = vec![0; CHUNK];
     let filled = if number % 2 == 1 { CHUNK / 2 } else { CHUNK };
     bytes[..filled].chunks_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));

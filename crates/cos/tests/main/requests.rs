@@ -1,12 +1,13 @@
 //! How often the disk is asked for a random read of an aged store, and for a MiB in sequence, with an SSD and without (Allu et al.,
 //! USENIX ATC 2018: "Data Cache reduces NSIO I/Os to HDD to 0"; "~6 I/Os per 1MB").
 
-use crate::model::{Random, content};
+use crate::model::content;
 use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Counters, Plan, Settings, SsdOptions, SsdSource, Store, StoreOptions};
 use nitro_device::RamDevice;
 use nitro_port::{Device, DeviceError, Geometry};
+use nitro_testkit::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -80,7 +81,7 @@ impl Bed {
         let chunks = VOLUME_BYTES / CHUNK;
         let mut bed = Self { disk, contents: (0..chunks).collect() };
         let volume = store.open_volume("vm").unwrap();
-        let mut random = Random(9);
+        let mut random = Rng::new(9);
         let mut next = chunks;
         for generation in 0..GENERATIONS {
             let mut from = 0;
@@ -117,7 +118,7 @@ impl Bed {
     async fn read_at_random(&self, store: &Arc<Store<Counted>>, seed: u64) -> f64 {
         let volume = store.open_volume("vm").unwrap();
         let mut order: Vec<u64> = (0..self.contents.len() as u64).filter(|index| index % 3 > 0).collect();
-        let mut random = Random(seed);
+        let mut random = Rng::new(seed);
         for at in (1..order.len()).rev() {
             order.swap(at, random.below(at as u64 + 1) as usize);
         }

@@ -1,11 +1,12 @@
 //! A store with an SSD that power leaves in any state, that is lost, stale, another store's or damaged: never wrong data.
 
 use crate::crash::World;
-use crate::model::{Again, CHUNK, Random, bytes_of, plan, seeds, settings};
+use crate::model::{CHUNK, again, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
 use nitro_device::CrashingDevice;
 use nitro_port::Device;
+use nitro_testkit::{Rng, seeds};
 use std::sync::Arc;
 
 const UNIT_BYTES: u64 = 512 << 10;
@@ -24,7 +25,7 @@ struct Ssds {
     now: Arc<CrashingDevice>,
     /// As it was after some session.
     older: Vec<u8>,
-    random: Random,
+    random: Rng,
     kept: u64,
     hits: u64,
 }
@@ -33,7 +34,7 @@ impl Ssds {
     fn new(seed: u64) -> Self {
         let now = Arc::new(CrashingDevice::new(SSD_BYTES, 4096, seed));
         let older = now.image();
-        Self { now, older, random: Random(seed ^ 0x0055_DD00), kept: 0, hits: 0 }
+        Self { now, older, random: Rng::new(seed ^ 0x0055_DD00), kept: 0, hits: 0 }
     }
 
     /// What the next session finds, after this one ended: mostly the SSD as it was left.
@@ -116,7 +117,7 @@ fn random_operations_with_an_ssd_that_may_be_in_any_state() {
     let tried = seeds(16);
     let is_one = tried.end - tried.start == 1;
     for seed in tried {
-        let _again = Again::new(seed, "ssd::random_operations_with_an_ssd_that_may_be_in_any_state");
+        let _again = again(seed, "ssd::random_operations_with_an_ssd_that_may_be_in_any_state");
         block_on(async {
             let mut world = World::new(seed).await;
             let mut ssds = Ssds::new(seed);

@@ -1,10 +1,11 @@
 //! Streams: what is imported comes back, what moved is found. Collections: what they moved is read where it is.
 
-use crate::model::{CHUNK, Random, bytes_of, plan, settings};
+use crate::model::{CHUNK, bytes_of, plan, settings};
 use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Store};
 use nitro_device::CrashingDevice;
+use nitro_testkit::Rng;
 use std::sync::Arc;
 
 async fn import(store: &Arc<Store<CrashingDevice>>, name: &str, data: &Bytes) {
@@ -25,7 +26,7 @@ fn a_stream_comes_back_and_what_moved_is_stored_once() {
     block_on(async {
         let device = Arc::new(CrashingDevice::new(48 << 20, 4096, 1));
         let store = Arc::new(Store::create(Arc::clone(&device), &plan(48 << 20, 7), settings()).await.unwrap());
-        let mut random = Random(5);
+        let mut random = Rng::new(5);
         let mut data: Vec<u8> = (0..10 << 20).map(|_| random.next() as u8).collect();
         let first: Bytes = data.clone().into();
         data.splice(1000..1000, [1, 2, 3]);
@@ -52,7 +53,7 @@ fn what_a_collection_moved_is_read_without_a_look_at_the_index() {
     block_on(async {
         let device = Arc::new(CrashingDevice::new(32 << 20, 4096, 1));
         let store = Arc::new(Store::create(Arc::clone(&device), &plan(32 << 20, 7), settings()).await.unwrap());
-        let mut random = Random(9);
+        let mut random = Rng::new(9);
         let mut chunks: Vec<u64> = (1..=1500).collect();
         store.create_volume("a", 1500 * CHUNK as u64, None, 1).unwrap();
         let volume = store.open_volume("a").unwrap();

@@ -1,20 +1,20 @@
 //! Faults come as ordered.
 
-use crate::common::VirtualClock;
 use bytes::Bytes;
 use futures_util::future::{Either, join, select};
 use nitro_device::faulty::{Effect, Fault};
 use nitro_device::{FaultyDevice, RamDevice};
 use nitro_port::{Clock, Device, ErrorKind, Operation};
+use nitro_testkit::VirtualTime;
 use std::time::Duration;
 
-fn device(clock: &VirtualClock) -> FaultyDevice<RamDevice, VirtualClock> {
+fn device(clock: &VirtualTime) -> FaultyDevice<RamDevice, VirtualTime> {
     FaultyDevice::new(RamDevice::new(1 << 20, 512), clock.clone(), 42)
 }
 
 #[test]
 fn faults_meet_what_they_describe() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = device(&clock);
     let faults = device.faults();
     clock.run(async {
@@ -37,7 +37,7 @@ fn faults_meet_what_they_describe() {
 
 #[test]
 fn corruption_is_silent_and_not_lasting() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = device(&clock);
     clock.run(async {
         device.write(0, Bytes::from(vec![0; 4096])).await.unwrap();
@@ -51,7 +51,7 @@ fn corruption_is_silent_and_not_lasting() {
 
 #[test]
 fn a_hanging_request_goes_on_when_it_is_let_go() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = device(&clock);
     let faults = device.faults();
     clock.run(async {
@@ -72,7 +72,7 @@ fn a_hanging_request_goes_on_when_it_is_let_go() {
 
 #[test]
 fn delays_pass_by_the_clock_and_chance_by_the_seed() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = device(&clock);
     clock.run(async {
         device.faults().inject(Fault::new(Effect::Delay(Duration::from_millis(7))));

@@ -1,23 +1,24 @@
 //! The emulated disks keep the pace of real ones.
 
-use crate::common::{Random, VirtualClock};
+use crate::common::Random;
 use bytes::Bytes;
 use futures_util::future::{Either, join, join_all, select};
 use nitro_device::RamDevice;
 use nitro_device::hdd::{HddDevice, HddModel};
 use nitro_port::{Clock, Device, ErrorKind};
+use nitro_testkit::VirtualTime;
 use std::time::Duration;
 
 const SIZE: u64 = 4 << 30;
 const READ: usize = 8192;
 
-fn disk(clock: &VirtualClock, model: HddModel) -> HddDevice<RamDevice, VirtualClock> {
+fn disk(clock: &VirtualTime, model: HddModel) -> HddDevice<RamDevice, VirtualTime> {
     HddDevice::new(RamDevice::new(SIZE, 512), clock.clone(), model)
 }
 
 /// Random reads a second with `depth` under way, over the first `span` bytes.
 fn reads_per_second(model: HddModel, depth: u64, span: u64) -> f64 {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = disk(&clock, model);
     let each = 4000 / depth;
     clock.run(join_all((0..depth).map(|reader| {
@@ -67,7 +68,7 @@ fn spindles_add_up() {
 #[test]
 fn continued_reads_run_at_the_transfer_rate() {
     for (spindles, rate) in [(1, 150e6), (4, 600e6)] {
-        let clock = VirtualClock::default();
+        let clock = VirtualTime::default();
         let device = disk(&clock, HddModel::rpm_7200().with_spindles(spindles, 64 << 10));
         clock.run(async {
             for i in 0..256 {
@@ -82,7 +83,7 @@ fn continued_reads_run_at_the_transfer_rate() {
 
 #[test]
 fn a_request_given_up_leaves_the_queue_healthy() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = disk(&clock, HddModel::rpm_7200());
     clock.run(async {
         let mut random = Random(3);
@@ -103,7 +104,7 @@ fn a_request_given_up_leaves_the_queue_healthy() {
 
 #[test]
 fn a_future_that_is_no_longer_polled_holds_nobody_up() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = disk(&clock, HddModel::rpm_7200());
     clock.run(async {
         let abandoned = std::pin::pin!(device.read(SIZE / 2, 4096));
@@ -117,7 +118,7 @@ fn a_future_that_is_no_longer_polled_holds_nobody_up() {
 
 #[test]
 fn no_request_waits_for_ever() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let model = HddModel::rpm_7200();
     let device = disk(&clock, model);
     clock.run(async {
@@ -147,7 +148,7 @@ fn no_request_waits_for_ever() {
 
 #[test]
 fn a_flush_waits_for_the_writes_before_it() {
-    let clock = VirtualClock::default();
+    let clock = VirtualTime::default();
     let device = disk(&clock, HddModel::rpm_7200());
     clock.run(async {
         let write = |at: u64| device.write(at, Bytes::from(vec![1; 4096]));

@@ -1,255 +1,26 @@
 //! What is under way in a volume: writes, reads of the origin that others may join, and extents on their way into the
 //! cache. This is what keeps a fill from overwriting a newer write, and two misses from reading the origin twice.
 
+mod fills;
+mod guards;
+mod state;
+
+pub(super) use fills::Miss;
+pub(crate) use fills::Token;
+pub(super) use guards::{Reading, Writing};
+pub(super) use state::Touches;
+
 use super::contents::DirtyContents;
 use super::context::RequestContext;
-use crate::error::Error;
 use crate::kept::Kept;
 use bytes::Bytes;
 use event_listener::Event;
+use guards::Waiting;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use state::{Fill, FillState, State, Waiter, Writer};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-
-/// The permission to enter an extent's content into the cache; a write to the extent makes it void.
-#[derive(Debug, Default)]
-pub(crate) struct Token {
-    void: AtomicBool,
-    inserted: AtomicBool,
-    /// Its content was read again meanwhile.
-    used: AtomicBool,
-}
-
-impl Token {
-    pub(crate) fn is_void(&self) -> bool {
-        self.void.load(Ordering::SeqCst)
-    }
-
-    fn make_void(&self) {
-        self.void.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether the content that it was given for was read again while it waited.
-    pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Whether the dirty content that it was given for is in the cache, or newer content of the extent: what the journal
-    /// is to be told of it has been handed to the ledger.
-    pub(crate) fn is_inserted(&self) -> bool {
-        self.inserted.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn set_inserted(&self) {
-        self.inserted.store(true, Ordering::SeqCst);
-    }
-}
-
-/// How a read of the origin ended; `None`: its reader went away.
-type Outcome = Option<Result<Vec<Bytes>, Error>>;
-
-/// A read of the origin under way, for all who want its extents.
-#[derive(Debug)]
-pub(super) struct Miss {
-    /// The extents that it reads.
-    pub(super) extents: Range<u64>,
-    /// Extents below this number were waited for by others.
-    joined_to: AtomicU64,
-    /// Not ended yet: `None`.
-    outcome: Mutex<Option<Outcome>>,
-    done: Event,
-}
-
-impl Miss {
-    /// Whether somebody else has waited for an extent.
-    pub(super) fn is_joined(&self, index: u64) -> bool {
-        index < self.joined_to.load(Ordering::Relaxed)
-    }
-
-    /// Waits for some extents of the read. `None`: its reader went away; read again.
-    pub(super) async fn join(&self, extents: Range<u64>) -> Option<Result<Vec<Bytes>, Error>> {
-        loop {
-            let done = self.done.listen();
-            match self.ended(&extents) {
-                Some(outcome) => return outcome,
-                None => done.await,
-            }
-        }
-    }
-
-    fn ended(&self, extents: &Range<u64>) -> Option<Outcome> {
-        let (from, to) = (extents.start - self.extents.start, extents.end - self.extents.start);
-        let outcome = self.outcome.lock();
-        let part = |all: &Vec<Bytes>| all[from as usize..to as usize].to_vec();
-        Some(outcome.as_ref()?.as_ref().map(|result| result.as_ref().map(part).map_err(Error::clone)))
-    }
-
-    fn finish(&self, outcome: Outcome) {
-        self.outcome.lock().get_or_insert(outcome);
-        self.done.notify(usize::MAX);
-    }
-}
-
-#[derive(Debug)]
-enum FillState {
-    Reading(Arc<Miss>),
-    /// On its way into the cache; with its bytes, where they are known already.
-    Pending(Option<Kept>),
-}
-
-#[derive(Debug)]
-struct Fill {
-    token: Arc<Token>,
-    state: FillState,
-    /// A write that only the cache has: not made void but by the next.
-    dirty: bool,
-}
-
-/// What a write touches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Touches {
-    /// The origin: write-through, trim, zeroes.
-    Origin,
-    /// The cache alone: write-back.
-    Buffer,
-    /// The origin, with what the cache has: destage.
-    Destage,
-}
-
-impl Touches {
-    /// Destage leaves clients alone that write to the cache: what they write is destaged in its turn.
-    fn excludes(self, other: Self) -> bool {
-        !matches!((self, other), (Self::Buffer, Self::Destage) | (Self::Destage, Self::Buffer))
-    }
-}
-
-impl Fill {
-    fn is_staged(&self) -> bool {
-        !self.dirty && matches!(self.state, FillState::Pending(Some(_)))
-    }
-
-    fn reads_by(&self, miss: &Arc<Miss>) -> bool {
-        matches!(&self.state, FillState::Reading(reading) if Arc::ptr_eq(reading, miss))
-    }
-}
-
-#[derive(Debug)]
-struct Writer {
-    id: u64,
-    extents: Range<u64>,
-    touches: Touches,
-    context: RequestContext,
-    /// Reads see what it writes already.
-    visible: bool,
-}
-
-impl Writer {
-    fn overlaps(&self, extents: &Range<u64>) -> bool {
-        self.extents.start < extents.end && extents.start < self.extents.end
-    }
-}
-
-/// A write that waits for others to end.
-#[derive(Debug)]
-struct Waiter {
-    id: u64,
-    extents: Range<u64>,
-    touches: Touches,
-    context: RequestContext,
-}
-
-impl Waiter {
-    fn meets(&self, extents: &Range<u64>, touches: Touches) -> bool {
-        touches.excludes(self.touches) && self.extents.start < extents.end && extents.start < self.extents.end
-    }
-}
-
-#[derive(Debug, Default)]
-struct State {
-    writers: Vec<Writer>,
-    /// In the order in which they came.
-    waiters: Vec<Waiter>,
-    fills: HashMap<u64, Fill>,
-    /// Fills that are clean, and have their bytes.
-    staged: usize,
-    dirty: usize,
-    writer_next: u64,
-}
-
-impl State {
-    fn excludes(&self, extents: &Range<u64>, touches: Touches) -> bool {
-        self.writers.iter().any(|writer| touches.excludes(writer.touches) && writer.overlaps(extents))
-    }
-
-    /// Whether a write that came before waiter `id`, or any where there is none, waits for these extents. One that was given up
-    /// changes nothing any more.
-    fn is_awaited(&self, extents: &Range<u64>, touches: Touches, id: Option<u64>) -> bool {
-        let earlier = self.waiters.iter().take_while(|waiter| Some(waiter.id) != id);
-        earlier.filter(|waiter| !waiter.context.is_given_up()).any(|waiter| waiter.meets(extents, touches))
-    }
-
-    /// Whether a write that only destage keeps waiting waits for these extents. What waits for a client may need destage to go on,
-    /// since that client may wait for room.
-    fn is_awaited_by_next(&self, extents: &Range<u64>) -> bool {
-        let client = |waiter: &Waiter| {
-            let mut clients = self.writers.iter().filter(|writer| writer.touches != Touches::Destage);
-            clients.any(|writer| waiter.meets(&writer.extents, writer.touches))
-        };
-        let next = |waiter: &&Waiter| !waiter.context.is_given_up() && waiter.meets(extents, Touches::Destage);
-        self.waiters.iter().filter(next).any(|waiter| !client(waiter))
-    }
-
-    /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
-    fn is_unsettled(&self, extents: &Range<u64>) -> bool {
-        let unsettled = |w: &Writer| w.touches == Touches::Origin && w.context.is_given_up() && w.overlaps(extents);
-        self.writers.iter().any(unsettled)
-    }
-
-    /// Whether a client is writing to any of these extents.
-    fn is_written(&self, extents: &Range<u64>) -> bool {
-        self.excludes(extents, Touches::Buffer)
-    }
-
-    fn put(&mut self, index: u64, fill: Fill) -> Option<Fill> {
-        self.staged += usize::from(fill.is_staged());
-        let old = self.fills.insert(index, fill);
-        self.staged -= usize::from(old.as_ref().is_some_and(Fill::is_staged));
-        old
-    }
-
-    fn take(&mut self, index: u64) -> Option<Fill> {
-        let fill = self.fills.remove(&index)?;
-        self.staged -= usize::from(fill.is_staged());
-        Some(fill)
-    }
-
-    /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
-    fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
-        let mut void = |index: u64, fill: Fill| {
-            fill.token.make_void();
-            if let FillState::Pending(Some(kept)) = fill.state {
-                found(index, kept.bytes().clone());
-            }
-        };
-        if extents.end - extents.start <= self.fills.len() as u64 {
-            for index in extents.clone() {
-                if self.fills.get(&index).is_some_and(|fill| !fill.dirty)
-                    && let Some(fill) = self.take(index)
-                {
-                    void(index, fill);
-                }
-            }
-        } else {
-            let clean = |index: &u64, fill: &mut Fill| extents.contains(index) && !fill.dirty;
-            for (index, fill) in self.fills.extract_if(clean) {
-                self.staged -= usize::from(fill.is_staged());
-                void(index, fill);
-            }
-        }
-    }
-}
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The table of one volume.
 #[derive(Debug, Default)]
@@ -344,12 +115,7 @@ impl Flights {
         if unshared {
             return (Start::Unshared, first..end, None);
         }
-        let miss = Arc::new(Miss {
-            extents: first..end,
-            joined_to: AtomicU64::new(0),
-            outcome: Mutex::new(None),
-            done: Event::new(),
-        });
+        let miss = Arc::new(Miss::new(first..end));
         let tokens: Vec<_> = (first..end).map(|_| Arc::new(Token::default())).collect();
         for (index, token) in (first..end).zip(&tokens) {
             let fill = Fill { token: token.clone(), state: FillState::Reading(miss.clone()), dirty: false };
@@ -509,118 +275,6 @@ impl Flights {
             }
             settled.await;
         }
-    }
-}
-
-/// A read of the origin by its first asker. Dropped unfinished, it lets those who joined read for themselves.
-pub(super) struct Reading {
-    flights: Arc<Flights>,
-    pub(super) miss: Arc<Miss>,
-    tokens: Vec<Arc<Token>>,
-}
-
-impl Reading {
-    /// Gives the result to all who joined. The extents of `keep`, if any, that were not written to meanwhile go on to be inserted:
-    /// their tokens are returned, to be settled by whoever takes them. The others are forgotten here.
-    pub(super) fn finish(self, result: Result<Vec<Bytes>, Error>, keep: Vec<Kept>) -> Vec<(u64, Kept, Arc<Token>)> {
-        let mut kept = Vec::new();
-        if !keep.is_empty() {
-            let mut state = self.flights.state.lock();
-            for ((index, extent), token) in self.miss.extents.clone().zip(keep).zip(&self.tokens) {
-                let own = |fill: &&mut Fill| Arc::ptr_eq(&fill.token, token);
-                if let Some(fill) = state.fills.get_mut(&index).filter(own) {
-                    fill.state = FillState::Pending(Some(extent.clone()));
-                    state.staged += 1;
-                    kept.push((index, extent, token.clone()));
-                }
-            }
-            self.flights.update(&state);
-        }
-        self.miss.finish(Some(result));
-        kept
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        let mut state = self.flights.state.lock();
-        for (index, token) in self.miss.extents.clone().zip(&self.tokens) {
-            let reading = |fill: &Fill| Arc::ptr_eq(&fill.token, token) && matches!(fill.state, FillState::Reading(_));
-            if state.fills.get(&index).is_some_and(reading) {
-                state.take(index);
-            }
-        }
-        self.flights.update(&state);
-        drop(state);
-        self.miss.finish(None);
-    }
-}
-
-/// A write under way. Dropped, it lets the next one in.
-pub(super) struct Writing {
-    flights: Arc<Flights>,
-    id: u64,
-}
-
-impl Writing {
-    /// Ends the write, and registers content to be inserted in the same step, so that no reader sees a gap. The
-    /// returned tokens are to be settled by whoever takes them.
-    pub(super) fn finish(self, contents: impl Iterator<Item = (u64, Option<Kept>)>) -> Vec<(u64, Arc<Token>)> {
-        let mut state = self.flights.state.lock();
-        let mut tokens = Vec::new();
-        for (index, kept) in contents {
-            let token = Arc::new(Token::default());
-            tokens.push((index, token.clone()));
-            state.put(index, Fill { token, state: FillState::Pending(kept), dirty: false });
-        }
-        self.flights.update(&state);
-        drop(state);
-        tokens
-    }
-
-    /// Registers content that only the cache is to have, in the place of whatever is on its way there; the write goes
-    /// on. The returned tokens are to be settled by whoever takes them.
-    pub(super) fn replace(&self, contents: impl Iterator<Item = (u64, Kept)>) -> Vec<Arc<Token>> {
-        let mut state = self.flights.state.lock();
-        let mut tokens = Vec::new();
-        for (index, kept) in contents {
-            let token = Arc::new(Token::default());
-            tokens.push(token.clone());
-            state.dirty += 1;
-            let fill = Fill { token, state: FillState::Pending(Some(kept)), dirty: true };
-            if let Some(old) = state.put(index, fill) {
-                old.token.make_void();
-                state.dirty -= usize::from(old.dirty);
-            }
-        }
-        if let Some(writer) = state.writers.iter_mut().find(|writer| writer.id == self.id) {
-            writer.visible = true;
-        }
-        self.flights.update(&state);
-        tokens
-    }
-}
-
-/// The place of a write among those that wait.
-struct Waiting<'a> {
-    flights: &'a Flights,
-    id: u64,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.flights.state.lock().waiters.retain(|waiter| waiter.id != self.id);
-        self.flights.released.notify(usize::MAX);
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        let mut state = self.flights.state.lock();
-        state.writers.retain(|writer| writer.id != self.id);
-        self.flights.update(&state);
-        drop(state);
-        self.flights.released.notify(usize::MAX);
     }
 }
 

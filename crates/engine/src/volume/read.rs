@@ -1,66 +1,29 @@
 //! The read path: RAM, SSD, origin.
 
-use super::flights::{Reading, Start};
+mod fill;
+mod locate;
+
+pub(super) use locate::SsdRun;
+
+use super::flights::Start;
 use super::{EXTENTS_PER_TURN, Pieces, Volume};
 use crate::cache::Fetched;
 use crate::error::Error;
-use crate::insert::{Content, Job};
-use crate::kept::{Kept, Room, for_reply, settle};
+use crate::kept::for_reply;
 use bytes::Bytes;
+use fill::{Fill, Then};
 use futures_util::future::join_all;
-use nitro_cache::admission::Provenance;
+use locate::{Source, Sources};
 use nitro_cache::pattern::Access;
-use nitro_cache::{Gone, Location};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, Origin, Recipe};
-use nitro_units::{ClassId, ExtentIndex, ExtentKey, Fingerprint};
+use nitro_units::ClassId;
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Stored extents at most this many bytes apart are read from the SSD in one go.
-const SSD_GAP_BYTES: u32 = 4096;
-/// The most that is read from the SSD in one go.
-const SSD_READ_BYTES_MAX: u32 = 256 << 10;
 /// The most that a warm-up reads from the origin in one go.
 const WARM_BYTES: u64 = 1 << 20;
-
-/// What becomes of an extent that was read from the origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    /// It is inserted, unless the queue is full.
-    Insert,
-    /// It is inserted; whoever asked waits for room in the queue.
-    Wait,
-    /// It is kept in RAM: part of a sequential stream.
-    HoldBack,
-}
-
-/// What becomes of extents that were read from the origin, and what class read them.
-#[derive(Debug, Clone, Copy)]
-struct Fill {
-    then: Then,
-    class: ClassId,
-}
-
-/// Where a run of extents is.
-enum Source {
-    Here(Bytes),
-    Ssd(SsdRun),
-    Origin(u64),
-}
-
-impl Source {
-    /// Extents that the cache has not got.
-    const fn missing(&self) -> u64 {
-        if let Self::Origin(count) = self { *count } else { 0 }
-    }
-}
-
-/// The sources of a request's extents, in order, each with the number of its first extent.
-type Sources = SmallVec<[(Source, u64); 1]>;
 
 /// How a request is read.
 enum Plan {
@@ -70,39 +33,6 @@ enum Plan {
     Ssd(SsdRun, Fill),
     /// From several places, or from the origin. Boxed, as a read of the SSD does not need the room.
     Scattered(Box<Sources>, Fill),
-}
-
-/// Extents that lie near one another on the SSD.
-#[derive(Default)]
-pub(super) struct SsdRun {
-    pub(super) extents: SmallVec<[(ExtentKey, Location); 1]>,
-    /// The bytes of the WEU from the first to the last of them, in whichever order they were asked for.
-    span: Range<u32>,
-    /// The extents' write epochs from *before* they were looked up: what is fetched may be kept in RAM only if they still
-    /// hold then.
-    epochs: SmallVec<[u32; 1]>,
-}
-
-impl SsdRun {
-    pub(super) fn push(&mut self, key: ExtentKey, location: Location, epoch: u32) {
-        self.span = match self.extents.is_empty() {
-            true => location.span(),
-            false => joined(&self.span, &location.span()),
-        };
-        self.extents.push((key, location));
-        self.epochs.push(epoch);
-    }
-
-    /// Whether a location is near enough to be read with them.
-    pub(super) fn reaches(&self, next: &Location) -> bool {
-        let Some((_, one)) = self.extents.first() else { return false };
-        let span = next.span();
-        (one.weu, one.generation) == (next.weu, next.generation)
-            && !(one.in_ram || next.in_ram || one.sectors == 0 || next.sectors == 0)
-            && span.start <= self.span.end + SSD_GAP_BYTES
-            && self.span.start <= span.end + SSD_GAP_BYTES
-            && joined(&self.span, &span).len() as u32 <= SSD_READ_BYTES_MAX
-    }
 }
 
 /// Some extents of a request, in order, and whether the origin was needed.
@@ -279,89 +209,6 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         from as usize..to as usize
     }
 
-    /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
-    fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> Sources {
-        let mut sources = Sources::new();
-        let caching = self.is_cached();
-        for index in extents {
-            let key = self.key(index);
-            let within = self.within(index, offset, len);
-            let epoch = self.write_epoch(index).load(Ordering::SeqCst);
-            // Only now: a write that raised the epoch had registered what it writes before.
-            let busy = self.flights.is_busy();
-            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, (epoch, class)) {
-                sources.push((Source::Here(bytes), index));
-                continue;
-            }
-            let location = match caching {
-                true => self.cache.manager.lock().lookup(key),
-                false => self.dirty_location(key),
-            };
-            if location.is_none()
-                && self.flights.has_staged()
-                && let Some(kept) = self.flights.read_pending(index)
-            {
-                self.cache.metrics.pending_hits.add(1);
-                sources.push((Source::Here(kept.for_reply()), index));
-                continue;
-            }
-            match (location, sources.last_mut()) {
-                (Some(location), Some((Source::Ssd(run), _))) if run.reaches(&location) => {
-                    run.push(key, location, epoch);
-                }
-                (Some(location), _) => {
-                    let mut run = SsdRun::default();
-                    run.push(key, location, epoch);
-                    sources.push((Source::Ssd(run), index));
-                }
-                (None, Some((Source::Origin(count), _))) => *count += 1,
-                (None, _) => sources.push((Source::Origin(1), index)),
-            }
-        }
-        sources
-    }
-
-    /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
-    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, (epoch, class): (u32, ClassId)) -> Option<Bytes> {
-        if let Some(kept) = busy.then(|| self.flights.read_pending(index)).flatten() {
-            self.cache.metrics.pending_hits.add(1);
-            return Some(kept.for_reply());
-        }
-        let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
-        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
-            self.cache.metrics.ram_hits.add(1);
-            if self.cache.spending.is_sparing() && self.flights.has_staged() {
-                // It was used again: what waits for the SSD deserves it.
-                drop(self.flights.read_pending(index));
-            }
-            return Some(bytes);
-        }
-        let (kept, again) = self.take_ahead(index, within)?;
-        self.cache.metrics.readahead_hits.add(1);
-        if again {
-            self.promote(index, kept.detached(), epoch, class);
-        }
-        Some(kept.for_reply())
-    }
-
-    /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
-    fn promote(&self, index: u64, bytes: Bytes, epoch: u32, class: ClassId) {
-        if self.fill_paused() {
-            return;
-        }
-        if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
-            // From here on a write makes the fill void; one that came before has raised the epoch.
-            if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
-                return;
-            }
-            let mut keep = vec![Kept::own(bytes.clone())];
-            let Some(room) = self.admit_fills(&mut keep) else { return };
-            for (index, kept, token) in reading.finish(Ok(vec![bytes]), keep) {
-                self.enqueue(index, Content::Whole(kept, None), token, (Provenance::read(class), &room));
-            }
-        }
-    }
-
     async fn obtain(
         &self,
         first: u64,
@@ -499,123 +346,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         Ok(got)
     }
-
-    /// Where an extent is that only the cache has, though the cache is not used otherwise any more.
-    fn dirty_location(&self, key: ExtentKey) -> Option<Location> {
-        if !self.may_be_dirty() {
-            return None;
-        }
-        let manager = self.cache.manager.lock();
-        if manager.is_dirty(key) { manager.peek(key) } else { None }
-    }
-
-    /// The first of some extents that only the cache has.
-    pub(super) fn first_dirty(&self, extents: Range<u64>) -> Option<u64> {
-        if !self.may_be_dirty() {
-            return None;
-        }
-        let object = self.options.object;
-        let found = self.cache.manager.lock().dirty_from(object, ExtentIndex(extents.start), u32::MAX, 1);
-        found.first().map(|extent| extent.key.index().0).filter(|index| *index < extents.end)
-    }
-
-    /// Ends a read of the origin, and sees to what becomes of its extents.
-    async fn keep(
-        &self,
-        reading: Reading,
-        result: Result<Vec<Bytes>, Error>,
-        known: impl Fn(u64) -> Option<Fingerprint>,
-        fill: Fill,
-        (offset, len): (u64, u64),
-    ) {
-        let mut keep = match &result {
-            Ok(extents) if self.is_cached() && !self.fill_paused() => Kept::parts(extents, &self.cache.zero_extent),
-            _ => Vec::new(),
-        };
-        let from = Provenance::read(fill.class);
-        match fill.then {
-            Then::Insert => {
-                let missed = reading.miss.extents.clone().take(keep.len());
-                let room = self.admit_fills(&mut keep);
-                if room.is_none() {
-                    self.note_gone(missed, Gone::Dropped);
-                }
-                for (index, kept, token) in reading.finish(result, keep) {
-                    if let Some(room) = &room {
-                        self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room));
-                    }
-                }
-            }
-            Then::Wait => {
-                let held = settle(keep.iter_mut());
-                let kept = reading.finish(result, keep);
-                let room = self.cache.queue.admit_wait(held).await;
-                for (index, kept, token) in kept {
-                    match &room {
-                        Some(room) => self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room)),
-                        None => self.flights.settle(index, &token),
-                    }
-                }
-            }
-            Then::HoldBack => {
-                let room = self.cache.prefetched_bytes.take(settle(keep.iter_mut()));
-                for (index, kept, token) in reading.finish(result, keep) {
-                    self.metrics.bypassed_extents.add(1);
-                    self.hold_back(index, kept, self.within(index, offset, len).end as u32, &token, &room);
-                }
-            }
-        }
-    }
-
-    /// Room in the queue for extents that were read, which are to be inserted; without, nothing is left to be kept.
-    fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
-        if keep.is_empty() {
-            return None;
-        }
-        let room = self.cache.queue.admit(settle(keep.iter_mut()));
-        if room.is_none() {
-            self.cache.metrics.fills_dropped.add(keep.len() as u64);
-            keep.clear();
-        }
-        room
-    }
-
-    pub(super) fn job(
-        &self,
-        index: u64,
-        content: Content,
-        token: Arc<super::Token>,
-        (from, room): (Provenance, &Arc<Room>),
-    ) -> Job {
-        let (key, flights) = (self.key(index), self.flights.clone());
-        Job { key, content, from, token, flights, _room: Some(room.clone()) }
-    }
-
-    /// Hands an extent to insertion.
-    pub(super) fn enqueue(
-        &self,
-        index: u64,
-        content: Content,
-        token: Arc<super::Token>,
-        origin: (Provenance, &Arc<Room>),
-    ) {
-        match self.cache.queue.push(self.job(index, content, token, origin)) {
-            Ok(void) => self.cache.metrics.fills_voided.add(void),
-            Err(job) => {
-                self.cache.metrics.fills_dropped.add(1);
-                self.note_gone(std::iter::once(index), Gone::Dropped);
-                self.flights.settle(index, &job.token);
-            }
-        }
-    }
 }
 
 /// Bytes of an extent, for a reply.
 fn part(extent: &Bytes, within: Range<usize>) -> Bytes {
     for_reply(extent.slice(within), extent.len() as u64)
-}
-
-/// The smallest range that holds both.
-fn joined(a: &Range<u32>, b: &Range<u32>) -> Range<u32> {
-    a.start.min(b.start)..a.end.max(b.end)
 }

@@ -1,10 +1,11 @@
 //! BufferHash against a naive map, with crashes, damage and evictions.
 
-use crate::model::{Model, Rng, Seed, doom, failed, for_seeds, key, opened};
+use crate::model::{Model, doom, failed, for_seeds, key, opened, replay};
 use futures_executor::block_on;
 use nitro_device::{CrashingDevice, RamDevice};
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::{Error, FlashIndex, Kind, Options, Shape, kind_of};
+use nitro_testkit::Rng;
 use std::sync::Arc;
 
 /// Three entries a page, so that incarnations fill soon.
@@ -17,8 +18,8 @@ fn plan(shape: Shape, entries: u64, ram_bytes: u64) -> Plan {
 
 /// Fails power again and again, or takes the room that the device has, and compares what is left. Returns how many keys are.
 fn crash(seed: u64, entries: u64, keys: u64, evicts: bool, eviction: &Eviction) -> usize {
-    let _seed = Seed(seed);
-    let mut rng = Rng(seed);
+    let _seed = replay(seed);
+    let mut rng = Rng::new(seed);
     let plan = plan(BIG, entries, 3 << 20);
     let mut device = Arc::new(CrashingDevice::new(plan.flash_bytes, 512, seed));
     let mut model = Model::new(BIG, evicts);
@@ -139,7 +140,7 @@ fn damaged_pages_hide_entries_and_show_no_wrong_ones() {
     block_on(index.sync()).unwrap();
     let newest = |n: u64| if n.is_multiple_of(2) { number(n + 1_000_000) } else { number(n) };
     let flash_bytes = index.plan().flash_bytes;
-    let mut rng = Rng(3);
+    let mut rng = Rng::new(3);
     let mut lost = 0;
     for _ in 0..30 {
         use nitro_port::Device as _;

@@ -2,33 +2,9 @@
 
 use nitro_device::CrashingDevice;
 use nitro_index::{FlashIndex, Shape, Value};
+use nitro_testkit::{Replay, Rng, seeds};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
-/// The seeds to try: the one in `NITRO_SEED`, else as many as `NITRO_SEEDS` says, else the first `count`.
-pub fn seeds(count: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
-    match number("NITRO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("NITRO_SEEDS").unwrap_or(count),
-    }
-}
 
 /// Runs a simulation, which returns how many keys are left, with each seed. Of many seeds some must leave any.
 pub fn for_seeds(count: u64, simulation: impl Fn(u64) -> usize) {
@@ -39,14 +15,8 @@ pub fn for_seeds(count: u64, simulation: impl Fn(u64) -> usize) {
 }
 
 /// Says how to run a failing seed again.
-pub struct Seed(pub u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("replay: NITRO_SEED={} cargo test -p nitro-index --test main <test>", self.0);
-        }
-    }
+pub fn replay(seed: u64) -> Replay {
+    Replay::new(seed, "nitro-index", "<test>")
 }
 
 /// What an index must know of a key.

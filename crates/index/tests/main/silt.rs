@@ -1,6 +1,6 @@
 //! SILT against a naive map, with crashes, damage, and work in the background.
 
-use crate::model::{Model, Rng, Seed, doom, failed, for_seeds, key, opened};
+use crate::model::{Model, doom, failed, for_seeds, key, opened, replay};
 use futures_executor::{LocalPool, block_on};
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::task::LocalSpawnExt as _;
@@ -9,6 +9,7 @@ use nitro_index::silt::manifest::{HashAt, LogAt, Manifest, SortedAt};
 use nitro_index::silt::{Plan, Rates, Silt};
 use nitro_index::{Counters, Error, FlashIndex, Kind, Options, Shape, kind_of, reseal};
 use nitro_port::{Clock, Device as _};
+use nitro_testkit::Rng;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -63,8 +64,8 @@ async fn change_until_it_fails(index: &Crashing, model: &mut Model, rng: &mut Rn
 
 /// Fails power again and again, or takes the room that the device has, and compares what is left. Returns how many keys are.
 fn crash(seed: u64, entries: u64, keys: u64, in_background: bool) -> usize {
-    let _seed = Seed(seed);
-    let mut rng = Rng(seed);
+    let _seed = replay(seed);
+    let mut rng = Rng::new(seed);
     let plan = plan(BIG, entries);
     let mut device = Arc::new(CrashingDevice::new(plan.flash_bytes, 512, seed));
     let mut model = Model::new(BIG, false);
@@ -265,7 +266,7 @@ fn a_full_silt_refuses_until_something_is_removed() {
 #[test]
 fn what_is_replaced_again_and_again_does_not_fill_it() {
     let (_, index) = filled(20_000, 20_000);
-    let mut rng = Rng(1);
+    let mut rng = Rng::new(1);
     for _ in 0..300_000 {
         let n = rng.below(20_000);
         block_on(index.insert(&key(SMALL, n), &number(n))).unwrap();
@@ -316,7 +317,7 @@ fn background_work_that_is_dropped_loses_nothing() {
     let plan = plan(SMALL, 30_000);
     let device = Arc::new(CrashingDevice::new(plan.flash_bytes, 4096, 5));
     let index = block_on(Silt::create(Arc::clone(&device), plan, Rates::default(), 1)).unwrap();
-    let mut rng = Rng(9);
+    let mut rng = Rng::new(9);
     let mut entered = 0;
     let mut gave_up = None;
     while entered < 30_000 && gave_up.is_none() {
@@ -372,7 +373,7 @@ fn damaged_pages_of_a_silt_hide_entries_and_show_no_wrong_ones() {
     block_on(index.sync()).unwrap();
     let newest = |n: u64| if n.is_multiple_of(2) { number(n + 1_000_000) } else { number(n) };
     let plan = *index.plan();
-    let mut rng = Rng(3);
+    let mut rng = Rng::new(3);
     let (mut lost, mut older) = (0, 0);
     let pages = plan.flash_bytes / 4096;
     for at in (2 + 2 * u64::from(plan.manifest_pages)..pages).step_by(11) {
@@ -473,7 +474,7 @@ fn arbitrary_pages_under_right_checksums_are_read_or_refused() {
     // Pages of something, and the manifests.
     let is_used = |page: &u64| *page < 2 + 2 * u64::from(plan.manifest_pages) || image[*page as usize * 4096 + 8] != 0;
     let pages: Vec<u64> = (2..plan.flash_bytes / 4096).filter(is_used).collect();
-    let mut rng = Rng(11);
+    let mut rng = Rng::new(11);
     let (mut opened, mut refused) = (0, 0);
     for _ in 0..300 {
         let mut broken = image.to_vec();

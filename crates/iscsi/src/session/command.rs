@@ -268,7 +268,7 @@ impl<D: Disk> Session<'_, D> {
             }
             let from = self.requester(&command);
             if let Some(Ok(pieces)) = unit.disk.try_read(from, range.offset(), range.bytes() as u32) {
-                self.pace.note_answered();
+                self.connection.pace.note_answered();
                 self.respond_with(&asker, pieces);
                 return None;
             }

@@ -101,6 +101,6 @@ impl<D> Session<'_, D> {
         header.0[8..16].copy_from_slice(&incoming.lun);
         incoming.r2t_sn += 1;
         self.send(header, false, &[]);
-        self.note_change();
+        self.connection.note_change();
     }
 }

@@ -229,7 +229,7 @@ impl<D: Disk> Run<'_, '_, D> {
     /// Reads a range, and compares it: `compare` is BYTCHK.
     async fn verify(&self, range: Range, compare: u8, data: &Bytes) -> Result<(), Sense> {
         for (offset, at, len) in Self::steps(range) {
-            if self.session.is_leaving() {
+            if self.session.connection.is_leaving() {
                 return Err(Sense::INTERNAL);
             }
             let pieces = self.read(offset, len).await?;
@@ -254,7 +254,7 @@ impl<D: Disk> Run<'_, '_, D> {
 
     async fn prefetch(&self, range: Range, _: bool) -> Result<Answer, Sense> {
         for (offset, _, len) in Self::steps(range) {
-            if self.session.is_leaving() {
+            if self.session.connection.is_leaving() {
                 break;
             }
             self.unit.disk.cache(self.from, offset, len).await.map_err(read_error)?;

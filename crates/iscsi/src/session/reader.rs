@@ -3,7 +3,7 @@
 use super::command::Started;
 use super::data::Incoming;
 use super::reply::Asker;
-use super::state::{Session, count};
+use super::state::Session;
 use crate::error::IscsiError;
 use crate::protocol::{DIGEST_BYTES, Digest, HEADER_BYTES, Header, NO_TAG, crc32c, opcode, padding_of};
 use crate::server::End;
@@ -47,10 +47,10 @@ pub(super) async fn read_pdus<X: Disks, R: ReadHalf>(
         };
         match started {
             Some(started) => {
-                session.pace.note_begun();
+                session.connection.pace.note_begun();
                 start(started);
             }
-            None => session.pace.note_answered(),
+            None => session.connection.pace.note_answered(),
         }
     }
 }
@@ -181,7 +181,7 @@ impl<D: Disk> Session<'_, D> {
             }
         }
         incoming.received += len as u32;
-        count(&self.counts.bytes_written, taken as u64);
+        self.connection.counts.bytes_written.add(taken as u64);
         Ok(Ok(incoming))
     }
 

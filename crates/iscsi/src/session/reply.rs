@@ -1,6 +1,6 @@
 //! PDUs on their way to the initiator.
 
-use super::state::{Session, count};
+use super::state::Session;
 use crate::protocol::{Digest, Header, NO_TAG, crc32c, opcode, padding_of};
 use crate::scsi::Status;
 use bytes::{BufMut as _, Bytes};
@@ -58,7 +58,7 @@ impl<D> Session<'_, D> {
             .with(28, expected)
             .with(32, expected.wrapping_add(window).wrapping_sub(1))
             .with_data(len);
-        let mut queue = self.queue.borrow_mut();
+        let mut queue = self.connection.queue();
         let out = queue.headers();
         out.put_slice(&header.0);
         if self.scene.params.header_digest == Digest::Crc32c {
@@ -80,14 +80,14 @@ impl<D> Session<'_, D> {
     fn settle(&self, asker: &Asker) {
         let room = if asker.immediate { &self.immediate } else { &self.in_window };
         room.set(room.get().saturating_sub(1));
-        count(&self.counts.commands, 1);
+        self.connection.counts.requests.add(1);
     }
 
     /// Gives back what a command holds that has no response.
     pub(super) fn drop_command(&self, asker: &Asker) {
         self.settle(asker);
-        self.share.give(asker.bytes);
-        self.note_change();
+        self.connection.share.give(asker.bytes);
+        self.connection.note_change();
     }
 
     /// Ends a command without data for the initiator. `actual`: bytes that it would have transferred.
@@ -116,7 +116,7 @@ impl<D> Session<'_, D> {
             return self.respond(asker, Status::Good, actual);
         }
         self.settle(asker);
-        count(&self.counts.bytes_read, total as u64);
+        self.connection.counts.bytes_read.add(total as u64);
         let (flags, missing) = residual(asker.expected_in.into(), actual);
         let (segment, burst) = (self.scene.params.segment_bytes as usize, self.scene.params.burst_bytes as usize);
         let mut rest = pieces.into_iter();

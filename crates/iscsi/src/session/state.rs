@@ -1,30 +1,27 @@
 //! What the reader, the commands and the writer of one connection share.
-//!
-//! They are parts of one future, which polls each again as long as one of them [changed](Session::take_changed) what another
-//! may wait for. So they need no wakers among themselves.
 
 use super::data::Incoming;
 use super::manage::Management;
 use super::{Scene, Unit};
+use crate::error::IscsiError;
 use crate::limits::Limits;
 use crate::scsi::Facts;
-use crate::server::ServerOptions;
+use crate::server::{End, ServerOptions};
 use bytes::Bytes;
-use nitro_frontend::{Batch, Cost, Disk, OutQueue, Pace, Share, Turn};
+use nitro_frontend::{Connection, Cost, Disk, Protocol, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 /// The state of one connection in the full feature phase.
 pub(super) struct Session<'a, D> {
     pub(super) scene: &'a Scene,
     pub(super) unit: Option<&'a Unit<D>>,
     pub(super) options: &'a ServerOptions,
-    pub(super) counts: Counts,
-    pub(super) share: Share,
-    pub(super) pace: Pace,
+    pub(super) connection: Connection,
     /// The next StatSN, and the next CmdSN.
     pub(super) stat_sn: Cell<u32>,
     pub(super) cmd_sn: Cell<u32>,
@@ -42,25 +39,8 @@ pub(super) struct Session<'a, D> {
     pub(super) next_transfer: Cell<u32>,
     /// What is left of an answer to a text request.
     pub(super) text: RefCell<Bytes>,
-    pub(super) queue: RefCell<OutQueue>,
     pub(super) aborts: Cell<u64>,
     unsent: Cell<u32>,
-    is_leaving: Cell<bool>,
-    more_to_come: Cell<bool>,
-    changed: Cell<bool>,
-}
-
-/// What was done for the initiator.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) commands: Cell<u64>,
-    pub(super) bytes_read: Cell<u64>,
-    pub(super) bytes_written: Cell<u64>,
-}
-
-/// Adds to a counter.
-pub(super) fn count(counter: &Cell<u64>, more: u64) {
-    counter.set(counter.get() + more);
 }
 
 impl<'a, D> Session<'a, D> {
@@ -74,9 +54,7 @@ impl<'a, D> Session<'a, D> {
             scene,
             unit,
             options,
-            counts: Counts::default(),
-            share: Share::new(&options.memory),
-            pace: Pace::default(),
+            connection: Connection::new(&options.memory),
             stat_sn: Cell::new(stat_sn),
             cmd_sn: Cell::new(cmd_sn),
             in_window: Cell::new(0),
@@ -87,12 +65,8 @@ impl<'a, D> Session<'a, D> {
             managing: RefCell::default(),
             next_transfer: Cell::new(0),
             text: RefCell::default(),
-            queue: RefCell::default(),
             aborts: Cell::new(unit.map_or(0, |unit| unit.nexus.aborts())),
             unsent: Cell::new(0),
-            is_leaving: Cell::new(false),
-            more_to_come: Cell::new(true),
-            changed: Cell::new(false),
         }
     }
 
@@ -100,22 +74,12 @@ impl<'a, D> Session<'a, D> {
         &self.options.limits
     }
 
-    /// Something changed that a part may wait for.
-    pub(super) fn note_change(&self) {
-        self.changed.set(true);
-    }
-
-    /// Whether something changed since the last call.
-    pub(super) fn take_changed(&self) -> bool {
-        self.changed.take()
-    }
-
     /// Waits until another PDU may be looked at in this poll, or in the next one, and the initiator has taken enough of what it was
     /// sent.
     pub(super) async fn turn(&self) {
         let unsent_max = 2 * (self.limits().tasks_max + self.limits().immediate_max);
         poll_fn(|_| {
-            let may = self.unsent.get() < unsent_max && self.pace.may_begin();
+            let may = self.unsent.get() < unsent_max && self.connection.pace.may_begin();
             if may { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -126,59 +90,23 @@ impl<'a, D> Session<'a, D> {
     pub(super) async fn take(&self, bytes: u64) -> bool {
         use futures_util::FutureExt as _;
         if self.incoming.borrow().is_empty() {
-            self.share.take(bytes).await;
+            self.connection.share.take(bytes).await;
             return true;
         }
-        self.share.take(bytes).now_or_never().is_some()
+        self.connection.share.take(bytes).now_or_never().is_some()
     }
 
     /// Has the initiator's time run while it owes data.
     pub(super) fn note_owed(&self) {
         let owed = self.incoming.borrow().values().map(|incoming| u64::from(incoming.owed_bytes())).sum();
         let is_owed = !self.incoming.borrow().is_empty();
-        self.share.set_turn(Turn::Payload, is_owed.then_some(owed));
-    }
-
-    /// No PDUs come any more: commands that wait for data are given up.
-    pub(super) fn leave(&self) {
-        if !self.is_leaving.replace(true) {
-            self.incoming.borrow_mut().clear();
-        }
-    }
-
-    /// Whether the initiator has left, or is to leave: what need not be finished is given up.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.is_leaving.get()
-    }
-
-    /// No reply will come any more but those that are queued.
-    pub(super) fn end_replies(&self) {
-        self.more_to_come.set(false);
-    }
-
-    /// The next batch of replies; `None` when there will be none any more.
-    pub(super) async fn next_batch(&self) -> Option<Batch> {
-        poll_fn(|_| match self.queue.borrow_mut().pop() {
-            Some(batch) => Poll::Ready(Some(batch)),
-            None if self.more_to_come.get() => Poll::Pending,
-            None => Poll::Ready(None),
-        })
-        .await
-    }
-
-    /// A batch was sent.
-    pub(super) fn sent(&self, settles: Cost, emptied: Vec<Bytes>) {
-        self.queue.borrow_mut().recycle(emptied);
-        self.unsent.set(self.unsent.get() - settles.requests);
-        self.share.give(settles.bytes);
-        self.note_change();
+        self.connection.share.set_turn(Turn::Payload, is_owed.then_some(owed));
     }
 
     /// A reply that ends in the queue: counted until it is sent, with the memory that it gives back then.
     pub(super) fn end_reply(&self, bytes: u64) {
         self.unsent.set(self.unsent.get() + 1);
-        self.queue.borrow_mut().end_reply(Cost { requests: 1, bytes });
-        self.note_change();
+        self.connection.end_reply(Cost::request(bytes));
     }
 }
 
@@ -187,5 +115,41 @@ impl<D: Disk> Session<'_, D> {
     pub(super) fn facts(&self) -> Option<Facts> {
         let unit = self.unit?;
         Some(Facts { blocks: self.blocks.get(), ..unit.facts.clone() })
+    }
+}
+
+impl<D> Protocol for Session<'_, D> {
+    type End = End;
+    type Error = IscsiError;
+
+    const STOPPED: End = End::Stopped;
+
+    fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Does what other sessions want. Whoever logged in again does not read here any more.
+    fn look(&self, context: &Context<'_>, is_reading: bool) -> Option<End> {
+        let unit = self.unit?;
+        unit.nexus.register(context.waker());
+        self.obey();
+        (is_reading && unit.nexus.has_ended()).then_some(End::Replaced)
+    }
+
+    /// Commands that wait for data are given up.
+    fn left(&self) {
+        self.incoming.borrow_mut().clear();
+    }
+
+    fn sent(&self, settles: Cost) {
+        self.unsent.set(self.unsent.get() - settles.requests);
+    }
+
+    fn overdue(&self, _is_reading: bool) -> IscsiError {
+        IscsiError::Overdue
+    }
+
+    fn unsent(&self, source: io::Error) -> IscsiError {
+        IscsiError::Io(source)
     }
 }

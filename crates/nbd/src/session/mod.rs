@@ -6,7 +6,7 @@ mod state;
 mod status;
 
 use crate::errno::NbdErrno;
-use crate::error::{NbdError, Phase};
+use crate::error::NbdError;
 use crate::handshake::Negotiated;
 use crate::link::Link;
 use crate::protocol::Request;
@@ -15,16 +15,12 @@ use crate::transport::{ReadHalf, WriteHalf};
 use check::Action;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, FusedFuture};
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use nitro_frontend::{Cost, Disk, Turn};
+use nitro_frontend::{Cost, Disk, Tasks, Work, drive};
 use nitro_port::yielding::yield_now;
 use reader::{Started, read_requests};
 use state::Session;
-use std::cell::RefCell;
-use std::future::{Future, poll_fn};
-use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
 
 /// How a connection ended, if not by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,18 +35,8 @@ pub enum End {
     Stopped,
 }
 
-/// What was done in the transmission phase.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Work {
-    pub(crate) requests: u64,
-    pub(crate) bytes_read: u64,
-    pub(crate) bytes_written: u64,
-}
-
 /// Step in bytes of a request to cache a range.
 const CACHE_STEP_BYTES: u64 = 4 << 20;
-/// Rounds in one poll, so that a client that is always ready leaves other tasks their turn.
-const ROUNDS_MAX: usize = 16;
 
 /// Serves requests until the client leaves or `stop` fires; then finishes those in flight, and sends their replies as
 /// long as the client takes them.
@@ -60,98 +46,11 @@ pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     options: &ServerOptions,
     stop: Pin<&mut impl FusedFuture<Output = ()>>,
 ) -> (Result<End, NbdError>, Work) {
-    let Link { receiver, mut writer } = link;
+    let Link { receiver, writer } = link;
     let session = Session::new(negotiated, options);
-    let tasks = RefCell::new(FuturesUnordered::new());
-    let reader = read_requests(&session, receiver, |started| tasks.borrow_mut().push(execute(&session, started)));
-    let result = drive(&session, reader, &tasks, write_replies(&session, &mut writer), stop).await;
-    // A client that took too long may not take the end of the stream either.
-    if !matches!(result, Err(NbdError::Overdue { .. })) {
-        writer.shutdown().await;
-    }
-    let state::Counts { requests, bytes_read, bytes_written } = &session.counts;
-    (result, Work { requests: requests.get(), bytes_read: bytes_read.get(), bytes_written: bytes_written.get() })
-}
-
-/// Polls the parts of a session in turn, as far as its pace allows in one poll: requests first, so that replies leave together.
-async fn drive<E>(
-    session: &Session<'_, E>,
-    reader: impl Future<Output = Result<End, NbdError>>,
-    tasks: &RefCell<FuturesUnordered<impl Future<Output = ()>>>,
-    writer: impl Future<Output = io::Result<()>>,
-    mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
-) -> Result<End, NbdError> {
-    let mut reader = pin!(Some(reader));
-    let mut writer = pin!(Some(writer));
-    let mut result = Ok(End::Stopped);
-    poll_fn(|context| {
-        session.pace.renew();
-        if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() {
-            reader.set(None);
-        }
-        if writer.is_some() && session.share.is_overdue(context) {
-            result = Err(NbdError::Overdue { phase: if reader.is_some() { Phase::Receive } else { Phase::Send } });
-            writer.set(None);
-            reader.set(None);
-        }
-        for _ in 0..ROUNDS_MAX {
-            if let Some(running) = reader.as_mut().as_pin_mut()
-                && let Poll::Ready(end) = running.poll(context)
-            {
-                result = end;
-                reader.set(None);
-            }
-            if reader.is_none() {
-                session.leave();
-            }
-            while !tasks.borrow().is_empty()
-                && session.pace.may_end()
-                && let Poll::Ready(Some(())) = tasks.borrow_mut().poll_next_unpin(context)
-            {
-                session.pace.note_ended();
-            }
-            if reader.is_none() && tasks.borrow().is_empty() {
-                session.end_replies();
-            }
-            if let Some(running) = writer.as_mut().as_pin_mut()
-                && let Poll::Ready(end) = running.poll(context)
-            {
-                if let Err(source) = end
-                    && result.is_ok()
-                {
-                    result = Err(NbdError::Io { phase: Phase::Send, source });
-                }
-                writer.set(None);
-                reader.set(None);
-            }
-            // Without a client, what it asked for is still finished: a write must not stop halfway.
-            if writer.is_none() && tasks.borrow().is_empty() {
-                return Poll::Ready(());
-            }
-            if !session.take_changed() {
-                if session.pace.has_put_off() || writer.is_some() && session.share.is_overdue(context) {
-                    context.waker().wake_by_ref();
-                }
-                return Poll::Pending;
-            }
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-    result
-}
-
-/// Sends replies until there will be no more.
-async fn write_replies<E>(session: &Session<'_, E>, writer: &mut impl WriteHalf) -> io::Result<()> {
-    while let Some(batch) = session.next_batch().await {
-        let turn = session.share.turn(Turn::Replies, batch.bytes());
-        let (result, emptied) = writer.write_all(batch.pieces).await;
-        drop(turn);
-        result?;
-        session.sent(batch.settles, emptied);
-    }
-    Ok(())
+    let tasks = Tasks::default();
+    let reader = read_requests(&session, receiver, |started| tasks.start(execute(&session, started)));
+    drive(&session, reader, &tasks, writer, stop).await
 }
 
 /// Runs one request and queues its reply. What reads do not need is in an allocation of its own, since a future takes the room of
@@ -196,7 +95,7 @@ async fn change<E: Disk>(session: &Session<'_, E>, started: Started) {
 async fn cache<E: Disk>(session: &Session<'_, E>, offset: u64, len: u32) -> Result<(), NbdErrno> {
     let (mut at, end) = (offset, offset + u64::from(len));
     while at < end {
-        if session.is_leaving() {
+        if session.connection.is_leaving() {
             return Err(NbdErrno::Shutdown);
         }
         // Steps end where extents do, so that none is read twice.
@@ -214,6 +113,7 @@ mod tests {
     use bytes::Bytes;
     use nitro_frontend::{DiskError, DiskInfo, Pieces, Requester, Run, StatusOf, ZeroFlags};
     use std::future::ready;
+    use std::task::Poll;
 
     /// A disk whose reads take [`READ_BYTES`] and whose other futures are large.
     struct Large;

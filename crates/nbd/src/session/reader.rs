@@ -1,7 +1,7 @@
 //! Receives requests, answers at once what can be, and starts the rest.
 
 use super::check::{Action, Refusal};
-use super::state::{Session, count};
+use super::state::Session;
 use super::{End, status};
 use crate::errno::NbdErrno;
 use crate::error::{NbdError, Phase};
@@ -40,7 +40,7 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
             Ok(Action::Disconnect) => return Ok(End::Disconnected),
             Ok(action) => action,
             Err(refusal) => {
-                session.pace.note_answered();
+                session.connection.pace.note_answered();
                 refuse(session, &mut receiver, &request, refusal).await?;
                 continue;
             }
@@ -55,31 +55,31 @@ pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
         let mut payload = Bytes::new();
         match action {
             Action::Nothing { read: true } => {
-                session.pace.note_answered();
+                session.connection.pace.note_answered();
                 session.reply_empty_read(cost, request.cookie);
                 continue;
             }
             Action::Nothing { read: false } => {
-                session.pace.note_answered();
+                session.connection.pace.note_answered();
                 session.reply_done(cost, request.cookie, Ok(()));
                 continue;
             }
             Action::Read { offset, len } => {
                 if let Some(result) = session.negotiated.disk.try_read(session.negotiated.requester, offset, len) {
-                    session.pace.note_answered();
+                    session.connection.pace.note_answered();
                     session.reply_read(cost, &request, result.map_err(NbdErrno::from));
                     continue;
                 }
             }
             Action::Write { len, .. } => {
-                let _turn = session.share.turn(Turn::Payload, u64::from(len));
+                let _turn = session.connection.share.turn(Turn::Payload, u64::from(len));
                 let received = receiver.payload(len as usize).await.map_err(NbdError::io(Phase::Receive))?;
                 payload = received.ok_or(TRUNCATED)?.freeze();
-                count(&session.counts.bytes_written, u64::from(len));
+                session.connection.counts.bytes_written.add(u64::from(len));
             }
             _ => {}
         }
-        session.pace.note_begun();
+        session.connection.pace.note_begun();
         start(Started { request, action, payload, cost });
     }
 }

@@ -35,7 +35,7 @@ pub(super) async fn block_status<E: Disk>(session: &Session<'_, E>, cost: Cost, 
         }
         put_block_status(&mut chunks, cookie, contexts.peek().is_none(), id, &runs);
     }
-    session.reply(cost, |queue| queue.push(chunks.freeze()));
+    session.connection.reply(cost, |queue| queue.push(chunks.freeze()));
 }
 
 /// Merges neighbours of equal flags, cuts off what lies past `len` bytes, and keeps at most `max` runs.

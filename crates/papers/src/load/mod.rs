@@ -1,6 +1,7 @@
 //! Load on an index: entries that can be told from their numbers, and threads that enter and look them up.
 
 mod behind;
+pub mod bench;
 
 pub use behind::{Behind, Measured};
 

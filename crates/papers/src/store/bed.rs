@@ -2,7 +2,6 @@
 //! another such disk; and caches on a modelled SSD.
 
 use super::Scale;
-use super::clock::VirtualTime;
 use crate::load::mix;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -18,6 +17,7 @@ use nitro_model::{AnyFtl, FtlSettings, Geometry, PageMappedSettings, Ssd, SsdDev
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
+use nitro_testkit::VirtualTime;
 use nitro_trace::content::fill;
 use nitro_units::{Fingerprint, ObjectId};
 use std::pin::pin;

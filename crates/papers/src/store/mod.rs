@@ -3,7 +3,6 @@
 
 mod aged;
 mod bed;
-mod clock;
 mod restore;
 mod table2;
 
@@ -12,9 +11,9 @@ use crate::report::{JUDGED, Report, make, publish, say};
 use crate::settings::StorePaper;
 use aged::Aged;
 use bed::Bed;
-use clock::VirtualTime;
 use nitro_console::error::Error;
 use nitro_console::size::Size;
+use nitro_testkit::VirtualTime;
 use restore::Restored;
 use std::time::Instant;
 
@@ -86,7 +85,7 @@ pub fn run(args: &StorePaper) -> Result<(), Error> {
     let scale = Scale::of(args);
     let clock = VirtualTime::default();
     let sections = clock
-        .run(measure(scale, args.quick, clock.clone()))
+        .try_run(measure(scale, args.quick, clock.clone()))
         .unwrap_or_else(|| Err(Error::new("reproduce cos", "a request never ended").or("please report it")))?;
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),

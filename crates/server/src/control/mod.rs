@@ -4,5 +4,6 @@ pub mod client;
 pub mod faults;
 pub mod protocol;
 pub mod quantile;
+pub mod rates;
 pub mod report;
 pub mod server;

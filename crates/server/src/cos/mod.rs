@@ -2,8 +2,11 @@
 
 mod act;
 pub mod look;
+mod make;
 pub mod ssd;
 mod store;
+pub mod transfer;
 
 pub use act::CosAction;
+pub use make::{NewSsd, make};
 pub use store::{CosStore, FILE_NAME, device_path, failed, now, open, open_device, open_on, try_open_device};

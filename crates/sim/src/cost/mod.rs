@@ -4,10 +4,12 @@
 //! A MB has 10⁶ bytes. The paper's figures (Table 4: 0.88 USD for disks of 7200 rpm that do 162 IOPS) can only be millionths: disks
 //! cost 143 USD a TB, not a MB.
 
+mod fronts;
 mod prices;
 #[cfg(test)]
 mod tests;
 
+pub use fronts::{Front, Plan, Row, rows};
 pub use prices::{Hdd, PriceError, Prices, SsdPrice};
 
 use serde::Serialize;

@@ -8,6 +8,7 @@ mod clock;
 mod fifo;
 mod lru;
 mod mru;
+mod names;
 pub(crate) mod nodes;
 mod s3_fifo;
 mod slru;
@@ -20,6 +21,7 @@ pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
 pub use mru::Mru;
+pub use names::each_name;
 pub use s3_fifo::S3Fifo;
 pub use slru::Slru;
 

@@ -7,11 +7,13 @@
 mod classified;
 mod live;
 mod piece;
+mod source;
 mod stored;
 
 pub use classified::{Classified, Precedence};
 pub use live::Live;
 pub use piece::Piece;
+pub use source::{OpenAnywhere, SaidContents, Source};
 pub use stored::{Replay, Stored};
 
 use crate::Error;

@@ -70,12 +70,5 @@ pub fn converse<F: Future<Output = ()> + 'static>(
 
 /// Bytes that differ from place to place.
 pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    (0..len).map(|_| next()).collect()
+    nitro_testkit::noise(seed, len)
 }

@@ -1,7 +1,6 @@
 //! File systems as they are before they are measured: a store for each, in RAM, imported once and copied for each run.
 
 use super::super::bed::{CHUNK_BYTES, Disk, Object, RATIO, TestStore, WRITE_BYTES, content, failed, little_ram};
-use super::super::clock::VirtualTime;
 use super::Trace;
 use bytes::Bytes;
 use nitro_console::error::Error;
@@ -10,6 +9,7 @@ use nitro_device::hdd::HddModel;
 use nitro_device::{HddDevice, RamDevice};
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
+use nitro_testkit::VirtualTime;
 use nitro_trace::content::fill;
 use nitro_trace::{Op, Reader, Request};
 use nitro_units::Fingerprint;

@@ -6,7 +6,6 @@ mod player;
 mod report;
 
 use super::bed::{Object, TestCache, TestVolume, WEU_BYTES, Work, beside, failed, flash, whole_units};
-use super::clock::VirtualTime;
 use crate::kind::Kind;
 use crate::nitro::{DIRTY_PERCENT, Fiu, SSD_TIMES, WARM_NS, Work as TraceWork};
 use crate::report::Section;
@@ -17,6 +16,7 @@ use nitro_console::error::Error;
 use nitro_console::progress::Progress;
 use nitro_engine::metrics::VolumeCounters;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
+use nitro_testkit::VirtualTime;
 use nitro_trace::Reader;
 use nitro_units::ObjectId;
 use player::{Player, Tally, Target};

@@ -1,7 +1,6 @@
 //! Plays a trace: so many requests at a time, each when another is done.
 
 use super::super::bed::{CHUNK_BYTES, Object, TestVolume, failed};
-use super::super::clock::VirtualTime;
 use super::Trace;
 use super::image::{BLOCK_BYTES, bytes_of};
 use crate::nitro::DEPTH;
@@ -10,6 +9,7 @@ use futures_util::future::try_join_all;
 use nitro_console::error::Error;
 use nitro_port::{Clock, Device};
 use nitro_sim::timing::Cpu;
+use nitro_testkit::VirtualTime;
 use nitro_trace::{Op, Reader, Request};
 use std::cell::RefCell;
 use std::collections::HashMap;

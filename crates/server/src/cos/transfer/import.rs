@@ -1,24 +1,20 @@
-//! `nitro cos import`
+//! Imports of files, block devices and streams.
 
 use super::threads::{Failed, Shared, Workers, at_once, count, pause};
-use super::with_opened;
-use crate::args::{CosImportArgs, CosKind};
+use crate::cos::{CosStore, failed, now};
+use crate::signals::{Signals, Urgency};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_console::error::Error;
-use nitro_console::output::{Format, json_line, print};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
-use nitro_cos::{Settings, StreamPart, Volume};
+use nitro_cos::{Kind, StreamPart, Volume};
 use nitro_device::AnyDevice;
 use nitro_port::buf::BufMut;
-use nitro_server::cos::{CosStore, failed, now};
-use nitro_server::signals::{Signals, Urgency};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Advice, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
-use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,68 +24,52 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 /// Bytes that one thread takes at a time.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// After so much an import that is broken off need not begin anew.
 const NOTED_EVERY_BYTES: u64 = 128 << 20;
 
-/// What an import did.
-#[derive(Serialize)]
-struct Imported {
-    name: String,
-    bytes: u64,
-    /// Bytes that an earlier import had done.
-    resumed_at: u64,
-    /// Chunks that were there already.
-    duplicate_chunks: u64,
-    stored_chunks: u64,
-    /// Bytes that the store grew by, recipes among them.
-    stored_bytes: u64,
-    seconds: f64,
+/// What is to be imported, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Import<'a> {
+    /// The store, as errors name it.
+    pub store: &'a Path,
+    /// The object's name.
+    pub name: &'a str,
+    /// A file or block device; `-`: standard input.
+    pub source: &'a Path,
+    /// What becomes of it; `None`: a stream of standard input, and a volume of anything else.
+    pub kind: Option<Kind>,
+    /// Bytes of a volume's chunks; `None`: as the store has it.
+    pub chunk_bytes: Option<u32>,
+    /// Threads; `None`: as many as the machine has processors.
+    pub threads: Option<u8>,
 }
 
-pub(super) async fn run(args: &CosImportArgs) -> Result<(), Error> {
-    let settings = Settings { compare_duplicates: args.tuning.compare, ..Settings::default() };
-    let store = nitro_server::cos::open(&args.store.store, settings).await?;
-    let begun = Instant::now();
-    let (bytes, resumed_at) = with_opened(&args.store.store, &store, import(args, &store)).await?;
-    let counters = store.counters();
-    let imported = Imported {
-        name: args.name.clone(),
-        bytes,
-        resumed_at,
-        duplicate_chunks: counters.duplicate_chunks,
-        stored_chunks: counters.stored_chunks,
-        stored_bytes: counters.stored_bytes,
-        seconds: begun.elapsed().as_secs_f64(),
-    };
-    let text = match args.output.format {
-        Format::Json => json_line(&imported)?,
-        _ => format!(
-            "{}: {} in {:.1} s, {} chunks of {} new, {} stored\n",
-            imported.name,
-            Size(bytes),
-            imported.seconds,
-            imported.stored_chunks,
-            imported.stored_chunks + imported.duplicate_chunks,
-            Size(imported.stored_bytes)
-        ),
-    };
-    print(&text).map(drop)
+/// How far an import came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Imported {
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Those that an earlier import had done.
+    pub resumed_at: u64,
 }
 
-async fn import(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u64, u64), Error> {
+/// Imports an object. Shows on standard error how far it is. A volume's import that a signal breaks off can be continued.
+///
+/// # Errors
+/// The source cannot be read, the store is full or fails, or a signal has arrived.
+pub async fn import(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported, Error> {
     let from_stdin = args.source == Path::new("-");
-    let kind = args.kind.unwrap_or(if from_stdin { CosKind::Stream } else { CosKind::Volume });
-    if kind == CosKind::Stream {
+    let kind = args.kind.unwrap_or(if from_stdin { Kind::Stream } else { Kind::Volume });
+    if kind == Kind::Stream {
         let input = match from_stdin {
             true => stdin().as_fd().try_clone_to_owned().map(File::from),
-            false => File::open(&args.source),
+            false => File::open(args.source),
         };
         let input = input.map_err(|e| Error::new(args.source.display(), e))?;
-        return import_stream(args, store, input).await.map(|bytes| (bytes, 0));
+        return import_stream(args, store, input).await.map(|bytes| Imported { bytes, resumed_at: 0 });
     }
     if from_stdin {
         return Err(Error::new("standard input", "a volume is made of a file or a device, whose size is known")
@@ -156,16 +136,15 @@ impl Segments {
     }
 }
 
-async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u64, u64), Error> {
+async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported, Error> {
     let signals = Signals::handle()?;
-    let path = &args.source;
+    let path = args.source;
     let source = File::open(path).map_err(|e| Error::new(path.display(), e))?;
     let (size, token) = identify(&source, path)?;
     // Only advice: pipes and the like have no use for it.
     let _ = rustix::fs::fadvise(&source, 0, None, Advice::Sequential);
-    let chunk_bytes = args.chunk_size.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
-    let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
-    let (volume, from) = store.begin_import(&args.name, size, (chunk_bytes, token), now()).map_err(fail)?;
+    let fail = |e: nitro_cos::Error| failed(args.store, &e);
+    let (volume, from) = store.begin_import(args.name, size, (args.chunk_bytes, token), now()).map_err(fail)?;
     if from > 0 {
         eprintln!("going on at {} of {}", Size(from), Size(size));
     }
@@ -178,7 +157,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         ended: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
     });
-    let workers = Workers::start("import", count(args.tuning.threads), &shared, |thread, shared| {
+    let workers = Workers::start("import", count(args.threads), &shared, |thread, shared| {
         let volume = volume.in_lane(thread);
         move || async move { at_once(&*shared, || import_segments(&volume, &shared)).await }
     })?;
@@ -190,7 +169,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         if let Some(name) = signals.get(Urgency::InOrder) {
             store.note_import(&volume, prefix).await.map_err(fail)?;
             let why = format!("{name} broke the import off at {} of {}", Size(prefix), Size(size));
-            return Err(Error::new(&args.name, why).or("the same command goes on there"));
+            return Err(Error::new(args.name, why).or("the same command goes on there"));
         }
         if prefix < noted + NOTED_EVERY_BYTES {
             return Ok(());
@@ -198,7 +177,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         noted = prefix;
         store.note_import(&volume, prefix).await.map_err(fail)
     };
-    let mut done = workers.finish((&args.store.store, path.display()), note).await;
+    let mut done = workers.finish((args.store, path.display()), note).await;
     progress.end();
     if done.is_ok() {
         let finished = store.finish_import(&volume).await;
@@ -209,7 +188,7 @@ async fn import_volume(args: &CosImportArgs, store: &Arc<CosStore>) -> Result<(u
         // Unlike one that was broken off, it could not go on: its room is of more use.
         store.abandon_import(&volume).await.map_err(fail)?;
     }
-    done.map(|()| (size, from)).map_err(|error| match shared.is_full.load(SeqCst) {
+    done.map(|()| Imported { bytes: size, resumed_at: from }).map_err(|error| match shared.is_full.load(SeqCst) {
         true => error.or("nothing of the import is kept; `nitro cos gc` frees the room that it took"),
         false => error,
     })
@@ -370,10 +349,10 @@ impl Shared for StreamShared {
 /// Parts that may wait for one before them.
 const PARTS_AHEAD: u64 = 64;
 
-async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
+async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> Result<u64, Error> {
     let signals = Signals::handle()?;
-    let fail = |e: nitro_cos::Error| failed(&args.store.store, &e);
-    let mut import = store.import_stream(&args.name, now()).map_err(fail)?;
+    let fail = |e: nitro_cos::Error| failed(args.store, &e);
+    let mut import = store.import_stream(args.name, now()).map_err(fail)?;
     let cutter = Mutex::new(Some(Cutter { input, rest: Vec::new(), number: 0, is_at_end: false }));
     let shared = Arc::new(StreamShared {
         cut: Mutex::default(),
@@ -383,7 +362,7 @@ async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File)
         pushed: AtomicU64::new(0),
     });
     // The first thread waits for the source, which may take its time; that holds up none of those that store.
-    let workers = Workers::start("import", 1 + count(args.tuning.threads), &shared, |number, shared| {
+    let workers = Workers::start("import", 1 + count(args.threads), &shared, |number, shared| {
         let store = Arc::clone(store);
         let cutter = cutter.lock().unwrap_or_else(PoisonError::into_inner).take();
         move || async move {
@@ -402,11 +381,11 @@ async fn import_stream(args: &CosImportArgs, store: &Arc<CosStore>, input: File)
             shared.pushed.store(next, SeqCst);
         }
         if let Some(name) = signals.get(Urgency::InOrder) {
-            return Err(Error::new(&args.name, format_args!("{name} broke the import off, and nothing is kept of it")));
+            return Err(Error::new(args.name, format_args!("{name} broke the import off, and nothing is kept of it")));
         }
         Ok(())
     };
-    workers.finish((&args.store.store, args.source.display()), push).await?;
+    workers.finish((args.store, args.source.display()), push).await?;
     import.finish().await.map_err(fail)?;
     Ok(bytes)
 }

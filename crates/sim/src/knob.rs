@@ -1,41 +1,69 @@
 //! The settings of a simulation by name: on the command line, and as axes of a sweep.
 
+use crate::timing::{Cos, Disks, Load, Origin, Raid, Timing};
+use crate::{PartialWrites, Settings, Warmup};
 use nitro_cache::destage::Watermarks;
 use nitro_console::size::Size;
-use nitro_sim::timing::{Cos, Disks, Load, Origin, Raid, Timing};
-use nitro_sim::{PartialWrites, Settings, Warmup};
 use std::str::FromStr;
 
 /// A setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Knob {
+pub enum Knob {
+    /// Bytes of the cache.
     Size,
+    /// How the cache is organised.
     Variant,
+    /// Whether duplicates are stored once.
     Dedup,
+    /// Whether extents are stored compressed.
     Compress,
+    /// Bytes of an extent.
     ExtentSize,
+    /// Bytes of a write-evict unit.
     WeuSize,
+    /// Percentage of the cached extents whose fingerprints are kept.
     FingerprintIndex,
+    /// Which new content is admitted.
     Admission,
+    /// Which write-evict unit is evicted next.
     Eviction,
+    /// RAM in which new content waits, in bytes.
     Staging,
+    /// Bytes that may be written to the SSD for each byte requested.
     WriteBudget,
+    /// Whether the origin supplies fingerprints.
     Recipes,
+    /// What writes of a part of an extent that is not cached do.
     PartialWrites,
+    /// Which written content is cached.
     WritePolicy,
+    /// Write-through or write-back.
     Mode,
+    /// Percentage of the cache that may be dirty before destage starts.
     DirtyStart,
+    /// Percentage of the cache that may be dirty before writes wait.
     DirtyMax,
+    /// Age at which dirty data are destaged.
     DirtyAge,
+    /// Which dirty data are destaged next.
     Destage,
+    /// Consecutive bytes from which on a read stream bypasses the cache.
     Sequential,
+    /// Mean compression ratio, where the trace has no compressed sizes.
     Compression,
+    /// The beginning that is left out of the results.
     Warmup,
+    /// The periods by which results are also told.
     Period,
+    /// How requests are issued.
     Load,
+    /// The kind of the origin.
     Origin,
+    /// The origin's disks.
     Disks,
+    /// Bytes of the NVRAM.
     Nvram,
+    /// Seed of hashes and random ratios.
     Seed,
 }
 
@@ -84,22 +112,28 @@ impl FromStr for Knob {
 
 impl Knob {
     /// Its name in sweeps.
-    pub(crate) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, knob)| *knob == self).map_or("", |(name, _)| name)
     }
 
-    /// Its option.
-    pub(crate) fn option(self) -> String {
+    /// The option of `nitro sim` that sets it.
+    #[must_use]
+    pub fn option(self) -> String {
         if self == Self::Size { "--cache-size".into() } else { format!("--{}", self.name()) }
     }
 
     /// Whether its values are sizes.
-    pub(super) const fn is_size(self) -> bool {
+    #[must_use]
+    pub const fn is_size(self) -> bool {
         matches!(self, Self::Size | Self::ExtentSize | Self::WeuSize | Self::Staging | Self::Sequential | Self::Nvram)
     }
 
-    /// Sets it. An error says what it may be.
-    pub(crate) fn set(self, settings: &mut Settings, text: &str) -> Result<(), String> {
+    /// Sets it.
+    ///
+    /// # Errors
+    /// What it may be.
+    pub fn set(self, settings: &mut Settings, text: &str) -> Result<(), String> {
         match self {
             Self::Size => settings.cache_bytes = size(text)?,
             Self::Variant => settings.variant = text.parse()?,

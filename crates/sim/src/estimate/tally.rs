@@ -58,7 +58,7 @@ pub(super) enum Seen {
 }
 
 /// The extents of one size.
-pub(super) struct Tally {
+pub struct Tally {
     pub(super) extent_bytes: usize,
     shards: Vec<Mutex<Shard>>,
     entries_max: usize,
@@ -71,23 +71,25 @@ pub(super) struct Tally {
 
 /// What a tally comes to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Totals {
+pub struct Totals {
     /// Extents of zeroes only.
-    pub(super) zeroes: u64,
+    pub zeroes: u64,
     /// All others.
-    pub(super) others: u64,
+    pub others: u64,
     /// Other extents over different contents among them; 1 if there are none.
-    pub(super) dedup_ratio: f64,
+    pub dedup_ratio: f64,
     /// Every fingerprint was kept.
-    pub(super) exact: bool,
+    pub exact: bool,
     /// Bytes before over bytes after; 1 if there are none.
-    pub(super) lz4_ratio: f64,
+    pub lz4_ratio: f64,
     /// Bytes before over bytes after; 1 if there are none.
-    pub(super) zstd_ratio: f64,
+    pub zstd_ratio: f64,
 }
 
 impl Tally {
-    pub(super) fn new(extent_bytes: usize, ram_bytes: u64) -> Self {
+    /// None counted yet. Fingerprints take so much RAM at the most.
+    #[must_use]
+    pub fn new(extent_bytes: usize, ram_bytes: u64) -> Self {
         let entries_max = (ram_bytes / ENTRY_BYTES_MAX / SHARDS as u64).max(1) as usize;
         Self {
             extent_bytes,
@@ -138,7 +140,15 @@ impl Tally {
         self.zstd_bytes.fetch_add(zstd as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn totals(&self) -> Totals {
+    /// Bytes of each extent.
+    #[must_use]
+    pub fn extent_bytes(&self) -> usize {
+        self.extent_bytes
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
         let (mut occurrences, mut contents, mut exact) = (0u64, 0u64, true);
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

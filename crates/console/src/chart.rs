@@ -1,6 +1,6 @@
 //! Charts of letters.
 
-use nitro_console::size::Size;
+use crate::size::Size;
 use std::fmt::Write;
 
 const WIDTH: usize = 64;
@@ -9,13 +9,16 @@ const HEIGHT: usize = 16;
 const MARKS: [char; 10] = ['o', 'x', '+', '*', '#', '@', '%', '&', '=', '~'];
 
 /// A named line through points of a size and a ratio.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(u64, f64)>,
+pub struct Series {
+    /// What it is called beside its mark.
+    pub name: String,
+    /// Sizes in bytes, and the ratio at each, in the order of the sizes.
+    pub points: Vec<(u64, f64)>,
 }
 
 /// Draws ratios from 0 to the highest over sizes on a logarithmic scale. Nothing where there is no line to draw.
-pub(super) fn draw(what: &str, series: &[Series]) -> String {
+#[must_use]
+pub fn draw(what: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points).filter(|point| point.0 > 0);
     let (Some(least), Some(most)) = (points().map(|p| p.0).min(), points().map(|p| p.0).max()) else {
         return String::new();

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 /// What a write-evict unit is a multiple of.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-pub(super) fn look(path: &Path) -> Vec<Finding> {
+/// Looks at a file or block device.
+#[must_use]
+pub fn look(path: &Path) -> Vec<Finding> {
     let subject = path.display().to_string();
     let of = |check, state, found: String| Finding::new(&subject, check, state, found);
     let found = match stat(path) {

@@ -16,7 +16,9 @@ const FILES_MIN: u64 = 1024;
 /// RAM for the smallest server beside what the machine needs.
 const RAM_MIN: u64 = 512 << 20;
 
-pub(super) fn look() -> Vec<Finding> {
+/// Looks at this machine.
+#[must_use]
+pub fn look() -> Vec<Finding> {
     vec![program(), kernel(), io_uring(), locked_memory(), files(), memory(), huge_pages(), clock(), user()]
 }
 
@@ -72,7 +74,7 @@ fn files() -> Finding {
 }
 
 fn memory() -> Finding {
-    match nitro_server::serve::available_ram_bytes() {
+    match crate::serve::available_ram_bytes() {
         Some(bytes) if bytes >= RAM_MIN => of("available RAM", State::Ok, Size(bytes)),
         Some(bytes) => of("available RAM", State::Warn, Size(bytes))
             .or("smaller --ram, --request-memory and --fingerprint-index-ratio, or an index on the SSD (--fingerprint-index)"),

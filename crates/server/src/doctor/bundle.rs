@@ -1,15 +1,11 @@
-//! `nitro support-bundle`: what helps to find a fault, in one document.
+//! What helps to find a fault, in one document.
 
 use super::{device, machine};
-use crate::args::BundleArgs;
+use crate::config;
+use crate::control::protocol::Status;
 use nitro_console::error::Error;
-use nitro_console::output;
-use nitro_server::control::client::Client;
-use nitro_server::control::protocol::Status;
-use nitro_server::files;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 /// Keys whose values are nobody else's business contain one of these.
@@ -18,17 +14,14 @@ const LEFT_OUT: &str = "(left out)";
 /// The most that is taken of a file of the kernel's, in characters.
 const TEXT_MAX: usize = 64 << 10;
 
-/// Collects, and writes.
-pub(crate) fn run(args: &BundleArgs) -> Result<(), Error> {
-    let asked = Client::connect(args.control.path()).and_then(|mut client| client.status());
-    let (status, error) = match asked {
-        Ok(status) => (Some(status), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    let bundle = json!({
+/// Collects it; `status` is what a server told of itself, if there is one. Secrets of its configuration are left out.
+#[must_use]
+pub fn bundle(status: &Result<Status, Error>) -> Value {
+    let (status, error) = (status.as_ref().ok(), status.as_ref().err().map(Error::to_string));
+    json!({
         "nitro": env!("CARGO_PKG_VERSION"),
-        "doctor": machine::look().into_iter().chain(devices(status.as_ref())).collect::<Vec<_>>(),
-        "configuration": status.as_ref().and_then(|status| status.server.config_file.as_deref()).map(configuration),
+        "doctor": machine::look().into_iter().chain(devices(status)).collect::<Vec<_>>(),
+        "configuration": status.and_then(|status| status.server.config_file.as_deref()).map(configuration),
         "status": status,
         "status_error": error,
         "os": text("/etc/os-release"),
@@ -36,14 +29,7 @@ pub(crate) fn run(args: &BundleArgs) -> Result<(), Error> {
         "memory": text("/proc/meminfo"),
         "mounts": text("/proc/self/mounts"),
         "limits": text("/proc/self/limits"),
-    });
-    let text = output::json_pretty(&bundle)?;
-    if args.file.as_os_str() == "-" {
-        return output::print(&text).map(drop);
-    }
-    let fail = |e| Error::new(args.file.display(), e).or("name a file that is not there yet");
-    files::create_new(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(fail)?;
-    output::print(&format!("{}: read it before you pass it on\n", args.file.display())).map(drop)
+    })
 }
 
 fn devices(status: Option<&Status>) -> Vec<super::Finding> {
@@ -58,7 +44,7 @@ fn text(path: &str) -> Option<String> {
 /// A configuration file without comments and secrets.
 fn configuration(file: &Path) -> Value {
     let table = fs::read_to_string(file).map_err(|e| e.to_string());
-    let table = table.and_then(|text| nitro_server::config::table(&text).map_err(|e| e.to_string()));
+    let table = table.and_then(|text| config::table(&text).map_err(|e| e.to_string()));
     match table {
         Ok(mut table) => {
             redact(&mut table);

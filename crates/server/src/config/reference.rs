@@ -1,74 +1,31 @@
-//! All keys of a configuration file, described: as a table, a manual page, a page of the documentation. What a key means and its default
-//! come from the option of `nitro serve` of the same name.
+//! All keys of a configuration file, described: as a table, a manual page, a page of the documentation.
 
-use crate::args::{OutputArgs, command};
-use clap::builder::StyledStr;
+use super::Scope;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
-use nitro_server::config::{SETTINGS, Scope, Setting};
 use serde::Serialize;
 
 /// A key, described.
-#[derive(Debug, Serialize)]
-struct Described {
-    section: Scope,
-    key: &'static str,
-    kind: &'static str,
-    default: String,
-    min: &'static str,
-    max: &'static str,
+#[derive(Debug, Clone, Serialize)]
+pub struct Described {
+    /// Where it stands.
+    pub section: Scope,
+    /// Its name.
+    pub key: &'static str,
+    /// What its value is.
+    pub kind: &'static str,
+    /// The value of a file that does not have it, in words.
+    pub default: String,
+    /// The least value that is taken; empty: there is none.
+    pub min: &'static str,
+    /// The greatest value that is taken; empty: there is none.
+    pub max: &'static str,
     /// The values that are taken, where they are names.
-    values: Vec<String>,
+    pub values: Vec<String>,
     /// When a change has effect.
-    change: &'static str,
-    meaning: String,
-}
-
-fn described() -> Vec<Described> {
-    let whole = command();
-    let serve = whole.find_subcommand("serve");
-    let describe = |setting: &Setting| {
-        let option = setting.option();
-        let arg = option.and_then(|name| serve?.get_arguments().find(|arg| arg.get_long() == Some(&name)));
-        let help = match arg {
-            Some(arg) => arg.get_help().map(StyledStr::to_string).unwrap_or_default(),
-            None => setting.meaning.to_owned(),
-        };
-        let (meaning, default) = match help.split_once(" [default: ") {
-            Some((meaning, default)) => (meaning.to_owned(), default.trim_end_matches(']').to_owned()),
-            None if setting.kind == nitro_server::config::Kind::Switch => (help, "false".to_owned()),
-            None => (help, "none".to_owned()),
-        };
-        let is_switch = setting.kind == nitro_server::config::Kind::Switch;
-        let values = arg.filter(|_| !is_switch).map(clap::Arg::get_possible_values).unwrap_or_default();
-        let spoken = |default: String| match (is_switch, default.as_str()) {
-            (true, "on") => "true".to_owned(),
-            (true, "off") => "false".to_owned(),
-            _ => default,
-        };
-        Described {
-            section: setting.scope,
-            key: setting.key,
-            kind: setting.kind.as_str(),
-            default: in_file_terms(&spoken(default)),
-            min: setting.bounds.0,
-            max: setting.bounds.1,
-            values: values.iter().map(|value| value.get_name().to_owned()).collect(),
-            change: setting.effect.as_str(),
-            meaning: in_file_terms(&meaning),
-        }
-    };
-    SETTINGS.iter().map(describe).collect()
-}
-
-/// A text about options, about keys: `--socket-group` is `socket_group`.
-fn in_file_terms(text: &str) -> String {
-    let mut words = text.split(' ').map(|word| match word.strip_prefix("--") {
-        Some(option) => option.replace('-', "_"),
-        None => word.to_owned(),
-    });
-    let first = words.next().unwrap_or_default();
-    words.fold(first, |text, word| text + " " + &word)
+    pub change: &'static str,
+    /// What it means.
+    pub meaning: String,
 }
 
 impl Described {
@@ -85,20 +42,22 @@ impl Described {
 }
 
 /// All keys, as a command prints them.
-pub(super) fn list(output: OutputArgs) -> Result<String, Error> {
-    let all = described();
-    if output.format == Format::Json {
+///
+/// # Errors
+/// They cannot be encoded.
+pub fn list(all: &[Described], format: Format) -> Result<String, Error> {
+    if format == Format::Json {
         return output::json_pretty(&all);
     }
     let mut table = Table::new(["key", "takes", "default", "change", "meaning"]);
-    for one in &all {
+    for one in all {
         let key = match one.section {
             Scope::Server => format!("server.{}", one.key),
             section => format!("{section}.NAME.{}", one.key),
         };
         table.row(vec![key, one.takes(), one.default.clone(), one.change.to_owned(), one.meaning.clone()]);
     }
-    if output.format == Format::Csv {
+    if format == Format::Csv {
         return Ok(table.csv(true));
     }
     // Meanings are long: they stand below their keys.
@@ -146,12 +105,12 @@ fn heading(scope: Scope) -> &'static str {
 }
 
 /// The manual page `nitro.toml(5)`.
-pub(crate) fn manual() -> String {
+#[must_use]
+pub fn manual(all: &[Described]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut out =
         format!(".TH NITRO.TOML 5 \"\" \"nitro {version}\"\n.SH NAME\nnitro.toml \\- configuration of nitro serve\n");
     out += &format!(".SH DESCRIPTION\n{}\n.PP\n{}\n", roff(INTRODUCTION), roff(CHANGES));
-    let all = described();
     for scope in Scope::ALL {
         out += &format!(".SH {}\n", heading(scope));
         for one in all.iter().filter(|one| one.section == scope) {
@@ -176,11 +135,11 @@ fn roff(text: &str) -> String {
 }
 
 /// `docs/CONFIGURATION.md`.
-pub(crate) fn markdown() -> String {
+#[must_use]
+pub fn markdown(all: &[Described]) -> String {
     let mut out = format!(
         "# Configuration\n\n<!-- Made of the program's own description by `nitro man`; a test compares. -->\n\n{INTRODUCTION}\n\n{CHANGES}\n\n```toml\n{EXAMPLE}```\n"
     );
-    let all = described();
     for scope in Scope::ALL {
         out += &format!(
             "\n## {}\n\n| key | takes | default | a change has effect | meaning |\n|---|---|---|---|---|\n",
@@ -193,17 +152,4 @@ pub(crate) fn markdown() -> String {
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_key_has_a_meaning_and_a_default() {
-        for one in described() {
-            assert!(!one.meaning.is_empty() && !one.default.is_empty(), "{} {}", one.section, one.key);
-            assert!(!one.meaning.contains("--") && !one.default.contains("--"), "{}: {}", one.key, one.meaning);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Threads that work through something together: none outlives the command that started it.
 
-use super::failed;
+use crate::cos::failed;
 use futures_util::future::join_all;
 use nitro_console::error::Error;
 use nitro_device::{CompioClock, ReactorThread, spawn_thread};

@@ -1,6 +1,6 @@
 //! The axes of a sweep: `size=1G..16G:x2`, `dedup=on,off`.
 
-use super::knob::Knob;
+use crate::knob::Knob;
 use nitro_console::size::Size;
 use std::str::FromStr;
 
@@ -9,9 +9,11 @@ const VALUES_MAX: usize = 10_000;
 
 /// A setting, and the values that it is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Axis {
-    pub(crate) knob: Knob,
-    pub(crate) values: Vec<String>,
+pub struct Axis {
+    /// The setting.
+    pub knob: Knob,
+    /// Its values, as a person writes them.
+    pub values: Vec<String>,
 }
 
 impl FromStr for Axis {

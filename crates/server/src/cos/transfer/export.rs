@@ -1,21 +1,15 @@
-//! `nitro cos export`
+//! Exports to files, block devices and standard output.
 
 use super::threads::{Failed, Shared, Workers, count};
-use super::with_opened;
-use crate::args::CosExportArgs;
+use crate::files;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use nitro_console::error::Error;
-use nitro_console::output::{Format, json_line};
 use nitro_console::progress::Progress;
-use nitro_console::size::Size;
-use nitro_cos::{Settings, Volume};
+use nitro_cos::Volume;
 use nitro_device::AnyDevice;
 use nitro_port::Device;
 use nitro_port::buf::is_zero;
-use nitro_server::cos::{failed, open};
-use nitro_server::files;
-use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, Write, stdout};
 use std::os::fd::AsFd;
@@ -23,43 +17,35 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
 
 /// Bytes that are read at once.
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// Segments that each thread reads at once: while it decompresses and writes one, the device works on others.
 const SEGMENTS_AHEAD: usize = 4;
 
-#[derive(Serialize)]
-struct Exported {
-    name: String,
-    bytes: u64,
-    seconds: f64,
-}
-
-pub(super) async fn run(args: &CosExportArgs) -> Result<(), Error> {
-    let store = open(&args.store.store, Settings::default()).await?;
-    let begun = Instant::now();
-    let work = async {
-        let volume = store.open_volume(&args.name).map_err(|e| failed(&args.store.store, &e))?;
-        export(args, &volume).await
-    };
-    let bytes = with_opened(&args.store.store, &store, work).await?;
-    let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };
-    // Standard output may be the object itself.
-    match args.output.format {
-        Format::Json => eprint!("{}", json_line(&exported)?),
-        _ => eprintln!("{}: {} in {:.1} s", exported.name, Size(bytes), exported.seconds),
-    }
-    Ok(())
+/// What is to be exported, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Export<'a> {
+    /// The store, as errors name it.
+    pub store: &'a Path,
+    /// A file that is not there yet, or a block device; `-`: standard output.
+    pub target: &'a Path,
+    /// The target may be there, and is overwritten.
+    pub force: bool,
+    /// Threads; `None`: as many as the machine has processors.
+    pub threads: Option<u8>,
 }
 
 fn is_stdout(target: &Path) -> bool {
     target == Path::new("-")
 }
 
-async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
-    let target = &args.target;
+/// Exports an object, and returns how many bytes it has. Shows on standard error how far it is. A file is written as `TARGET.part`, and renamed when it is complete.
+///
+/// # Errors
+/// The target is there and is not to be overwritten, it cannot be written, or the store fails.
+pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
+    let target = args.target;
     if is_stdout(target) {
         return to_stdout(args, volume).await;
     }
@@ -69,7 +55,7 @@ async fn export(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64,
         return Err(Error::new(target.display(), what).or("add --force if that is meant"));
     }
     let part = match is_device {
-        true => target.clone(),
+        true => target.to_owned(),
         false => PathBuf::from(format!("{}.part", target.display())),
     };
     let opened = match is_device {
@@ -142,7 +128,7 @@ impl Target {
 }
 
 async fn to_file(
-    args: &CosExportArgs,
+    args: Export<'_>,
     volume: &Volume<AnyDevice>,
     file: File,
     there: u64,
@@ -171,19 +157,14 @@ async fn to_file(
 }
 
 /// Waits for the threads, and tells meanwhile how far they are.
-async fn finish<S: Shared>(
-    args: &CosExportArgs,
-    workers: Workers<S>,
-    size: u64,
-    bytes: &AtomicU64,
-) -> Result<(), Error> {
-    let target = if is_stdout(&args.target) { Path::new("standard output") } else { &args.target };
+async fn finish<S: Shared>(args: Export<'_>, workers: Workers<S>, size: u64, bytes: &AtomicU64) -> Result<(), Error> {
+    let target = if is_stdout(args.target) { Path::new("standard output") } else { args.target };
     let progress = Progress::new(size, "exported");
     let tell = async || {
         progress.show(bytes.load(SeqCst));
         Ok(())
     };
-    let done = workers.finish((&args.store.store, target.display()), tell).await;
+    let done = workers.finish((args.store, target.display()), tell).await;
     progress.end();
     done
 }
@@ -267,7 +248,7 @@ impl Output {
 }
 
 /// The threads take segments in turn; each writes its own, when those before are written.
-async fn to_stdout(args: &CosExportArgs, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
+async fn to_stdout(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let size = volume.size_bytes();
     // Not by way of the buffer, which looks for ends of lines.
     let out = stdout().as_fd().try_clone_to_owned().map_err(|e| Error::new("standard output", e))?;

@@ -17,9 +17,9 @@ struct Timers {
     waiting: BTreeMap<(Duration, u64), Waker>,
 }
 
-/// A clock that does not run while something is computed.
+/// A clock that does not run while something is computed, and the executor of one future that has it leap.
 #[derive(Clone, Default)]
-pub(super) struct VirtualTime(Arc<Mutex<Timers>>);
+pub struct VirtualTime(Arc<Mutex<Timers>>);
 
 struct Woken(AtomicBool);
 
@@ -42,8 +42,16 @@ impl Drop for Timer<'_> {
 }
 
 impl VirtualTime {
+    /// Runs a future to its end.
+    ///
+    /// # Panics
+    /// It waits for what nobody will do.
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        self.try_run(future).expect("nobody is left to wake the task")
+    }
+
     /// Runs a future to its end; `None` if it waits for what nobody will do.
-    pub(super) fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub fn try_run<F: Future>(&self, future: F) -> Option<F::Output> {
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut future = pin!(future);
@@ -106,7 +114,7 @@ mod tests {
             };
             join(second, first).await
         };
-        assert_eq!(clock.run(both), Some((long, short)));
-        assert_eq!(clock.run(std::future::pending::<()>()), None);
+        assert_eq!(clock.run(both), (long, short));
+        assert_eq!(clock.try_run(std::future::pending::<()>()), None);
     }
 }

@@ -13,21 +13,23 @@ use std::sync::{Mutex, PoisonError};
 pub(super) const REGION_BYTES: u64 = 1 << 20;
 
 /// An image, and how much of it has been handed out.
-pub(super) struct Regions {
+pub struct Regions {
     file: File,
-    pub(super) size_bytes: u64,
+    size_bytes: u64,
     sample_percent: f64,
     next: Mutex<u64>,
     position: AtomicU64,
-    /// Bytes of regions that lie in holes as a whole.
-    pub(super) hole_bytes: AtomicU64,
-    /// Bytes of regions that the sampling left out.
-    pub(super) skipped_bytes: AtomicU64,
+    hole_bytes: AtomicU64,
+    skipped_bytes: AtomicU64,
     stopped: AtomicBool,
 }
 
 impl Regions {
-    pub(super) fn new(file: File, sample_percent: f64) -> io::Result<Self> {
+    /// An image of which so many percent are read, in regions that are scattered evenly.
+    ///
+    /// # Errors
+    /// Its size cannot be told.
+    pub fn new(file: File, sample_percent: f64) -> io::Result<Self> {
         let size_bytes = seek(&file, SeekFrom::End(0))?;
         // A hint; it does not matter if it is not taken.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
@@ -41,6 +43,24 @@ impl Regions {
             skipped_bytes: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
         })
+    }
+
+    /// Bytes of the image.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes of regions that lie in holes as a whole.
+    #[must_use]
+    pub fn hole_bytes(&self) -> u64 {
+        self.hole_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of regions that the sampling left out.
+    #[must_use]
+    pub fn skipped_bytes(&self) -> u64 {
+        self.skipped_bytes.load(Ordering::Relaxed)
     }
 
     /// How far the image has been handed out, in bytes.

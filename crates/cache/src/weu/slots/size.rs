@@ -1,0 +1,83 @@
+//! Slots come back after a restart, and their number changes.
+
+use super::{Slot, SlotState, WeuTable};
+use crate::admission::Shelf;
+use crate::class::Band;
+use crate::weu::entries::Entries;
+use crate::weu::layout::{Position, Stored};
+use nitro_units::{ExtentKey, Generation, WeuId};
+
+impl WeuTable {
+    /// No slot is known any more.
+    pub(crate) fn begin_restore(&mut self) {
+        self.free.clear();
+        for slot in &mut self.slots {
+            slot.state = SlotState::Unread;
+        }
+    }
+
+    pub(crate) fn restore_free(&mut self, weu: WeuId, generation: Generation) {
+        let slot = self.slot_mut(weu);
+        slot.generation = generation;
+        slot.state = SlotState::Free;
+        self.free.push_back(weu);
+    }
+
+    pub(crate) fn restore(
+        &mut self,
+        weu: WeuId,
+        generation: Generation,
+        band: Band,
+        entries: impl Iterator<Item = (ExtentKey, Position, Stored)>,
+    ) {
+        let slot = self.slot_mut(weu);
+        slot.generation = generation;
+        slot.state = SlotState::Stored;
+        (slot.restored, slot.opened) = (true, 0);
+        slot.entries = Entries::default();
+        for (key, position, stored) in entries {
+            slot.entries.push(key, position, stored);
+        }
+        slot.entries.shrink_to_fit();
+        (slot.live, slot.kept) = (0, 0);
+        slot.shelf = Shelf { band, ..Shelf::default() };
+        self.order.restored(weu, band);
+    }
+
+    pub(crate) fn is_unread(&self, weu: WeuId) -> bool {
+        self.slot(weu).state == SlotState::Unread
+    }
+
+    pub(crate) fn grow(&mut self, count: u32) {
+        self.order.grow(count);
+        let known = self.slots.len() as u32;
+        for weu in (0..known.min(count)).map(WeuId) {
+            if weu.0 >= self.limit && self.slot(weu).state == SlotState::Retired {
+                self.slot_mut(weu).state = SlotState::Free;
+                self.free.push_back(weu);
+            }
+        }
+        for weu in (known..count).map(WeuId) {
+            self.slots.push(Slot::new());
+            self.free.push_back(weu);
+        }
+        self.limit = count;
+    }
+
+    pub(crate) fn begin_shrink(&mut self, limit: u32) {
+        self.limit = limit;
+        let gone: Vec<WeuId> = self.free.iter().copied().filter(|weu| weu.0 >= limit).collect();
+        self.free.retain(|weu| weu.0 < limit);
+        for weu in gone {
+            self.slot_mut(weu).state = SlotState::Retired;
+        }
+    }
+
+    pub(crate) fn evictable_beyond(&self, limit: u32) -> Option<WeuId> {
+        (limit..self.slots.len() as u32).map(WeuId).find(|weu| self.is_evictable(*weu))
+    }
+
+    pub(crate) fn occupied_beyond(&self, limit: u32) -> usize {
+        self.slots.iter().skip(limit as usize).filter(|slot| slot.state != SlotState::Retired).count()
+    }
+}

@@ -1,0 +1,94 @@
+//! `nitro cos import` and `nitro cos export`
+
+use super::with_opened;
+use crate::args::{CosExportArgs, CosImportArgs, CosKind};
+use nitro_console::error::Error;
+use nitro_console::output::{Format, json_line, print};
+use nitro_console::size::Size;
+use nitro_cos::{Kind, Settings};
+use nitro_server::cos::transfer::{self, Export, Import};
+use nitro_server::cos::{failed, open};
+use serde::Serialize;
+use std::time::Instant;
+
+/// What an import did.
+#[derive(Serialize)]
+struct Imported {
+    name: String,
+    bytes: u64,
+    /// Bytes that an earlier import had done.
+    resumed_at: u64,
+    /// Chunks that were there already.
+    duplicate_chunks: u64,
+    stored_chunks: u64,
+    /// Bytes that the store grew by, recipes among them.
+    stored_bytes: u64,
+    seconds: f64,
+}
+
+pub(super) async fn import(args: &CosImportArgs) -> Result<(), Error> {
+    let settings = Settings { compare_duplicates: args.tuning.compare, ..Settings::default() };
+    let store = open(&args.store.store, settings).await?;
+    let begun = Instant::now();
+    let import = Import {
+        store: &args.store.store,
+        name: &args.name,
+        source: &args.source,
+        kind: args.kind.map(|kind| match kind {
+            CosKind::Volume => Kind::Volume,
+            CosKind::Stream => Kind::Stream,
+        }),
+        chunk_bytes: args.chunk_size.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX)),
+        threads: args.tuning.threads,
+    };
+    let done = with_opened(&args.store.store, &store, transfer::import(import, &store)).await?;
+    let counters = store.counters();
+    let imported = Imported {
+        name: args.name.clone(),
+        bytes: done.bytes,
+        resumed_at: done.resumed_at,
+        duplicate_chunks: counters.duplicate_chunks,
+        stored_chunks: counters.stored_chunks,
+        stored_bytes: counters.stored_bytes,
+        seconds: begun.elapsed().as_secs_f64(),
+    };
+    let text = match args.output.format {
+        Format::Json => json_line(&imported)?,
+        _ => format!(
+            "{}: {} in {:.1} s, {} chunks of {} new, {} stored\n",
+            imported.name,
+            Size(imported.bytes),
+            imported.seconds,
+            imported.stored_chunks,
+            imported.stored_chunks + imported.duplicate_chunks,
+            Size(imported.stored_bytes)
+        ),
+    };
+    print(&text).map(drop)
+}
+
+#[derive(Serialize)]
+struct Exported {
+    name: String,
+    bytes: u64,
+    seconds: f64,
+}
+
+pub(super) async fn export(args: &CosExportArgs) -> Result<(), Error> {
+    let path = &args.store.store;
+    let store = open(path, Settings::default()).await?;
+    let begun = Instant::now();
+    let work = async {
+        let volume = store.open_volume(&args.name).map_err(|e| failed(path, &e))?;
+        let export = Export { store: path, target: &args.target, force: args.force, threads: args.threads };
+        transfer::export(export, &volume).await
+    };
+    let bytes = with_opened(path, &store, work).await?;
+    let exported = Exported { name: args.name.clone(), bytes, seconds: begun.elapsed().as_secs_f64() };
+    // Standard output may be the object itself.
+    match args.output.format {
+        Format::Json => eprint!("{}", json_line(&exported)?),
+        _ => eprintln!("{}: {} in {:.1} s", exported.name, Size(bytes), exported.seconds),
+    }
+    Ok(())
+}

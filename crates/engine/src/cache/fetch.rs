@@ -1,0 +1,134 @@
+//! Reading stored extents, and checking that they are what was stored.
+
+use super::Cache;
+use crate::format::crc32c;
+use crate::format::journal::FORGET_BYTES;
+use crate::format::stored::payload_range;
+use crate::volume::EXTENTS_PER_LOCK;
+use bytes::{Buf, Bytes};
+use nitro_cache::Location;
+use nitro_cache::weu::layout::SECTOR_BYTES;
+use nitro_port::codec::decode;
+use nitro_port::{Clock, Device, DeviceError};
+use nitro_units::{ExtentKey, WeuId};
+use std::ops::Range;
+
+/// Extents fetched from the cache, in the order asked for.
+pub(crate) type Fetched = smallvec::SmallVec<[Option<Bytes>; 1]>;
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// The bytes of a WEU that hold all of some locations, in whole blocks of the device.
+    fn span(&self, wanted: &[(ExtentKey, Location)]) -> Range<u32> {
+        let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES);
+        let (mut start, mut end) = (u32::MAX, 0);
+        for (_, location) in wanted {
+            let sectors = location.span();
+            (start, end) = (start.min(sectors.start), end.max(sectors.end));
+        }
+        start / block * block..end.next_multiple_of(block)
+    }
+
+    /// Reads stored extents that lie near one another in one WEU: `None` for each that could not be had, be it that
+    /// its WEU was refilled meanwhile, its checksum is wrong, or the device failed. Those are counted, and forgotten by
+    /// the manager.
+    #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+    pub(crate) fn fetch(&self, wanted: &[(ExtentKey, Location)]) -> impl Future<Output = Fetched> {
+        async move {
+            if let Some(fetched) = wanted.iter().map(|(_, location)| self.without_reading(location)).collect() {
+                return fetched;
+            }
+            let (offset, len) = self.span_to_read(wanted);
+            let result = self.flash.read(offset, len).await;
+            let (fetched, useless) = self.take_out(wanted, result);
+            if useless.is_empty() { fetched } else { Box::pin(self.without(fetched, useless)).await }
+        }
+    }
+
+    /// Has the manager forget what is `useless`.
+    async fn without(&self, fetched: Fetched, useless: Vec<(ExtentKey, Location)>) -> Fetched {
+        self.forget(&useless).await;
+        fetched
+    }
+
+    /// Extents that need no read of the device; `None` for those that do. Runs of several have none of them.
+    fn without_reading(&self, location: &Location) -> Option<Option<Bytes>> {
+        if location.sectors == 0 {
+            return Some(Some(self.zero_extent.clone()));
+        }
+        // One that was in RAM when asked for may be on the SSD by now.
+        let (encoding, payload) = location.in_ram.then(|| self.resident.get(location)).flatten()?;
+        Some(decode(encoding, payload, self.extent_bytes()))
+    }
+
+    /// Where on the device to read for some extents of one WEU, and how many bytes.
+    fn span_to_read(&self, wanted: &[(ExtentKey, Location)]) -> (u64, usize) {
+        let (span, weu) = (self.span(wanted), wanted.first().map_or(WeuId(0), |(_, first)| first.weu));
+        self.metrics.ssd_reads.add(1);
+        self.metrics.ssd_read_bytes.add(span.len() as u64);
+        (self.slot_offset(weu) + u64::from(span.start), span.len())
+    }
+
+    /// Takes extents out of what was read for them; also those that are to be forgotten.
+    fn take_out(
+        &self,
+        wanted: &[(ExtentKey, Location)],
+        result: Result<Bytes, DeviceError>,
+    ) -> (Fetched, Vec<(ExtentKey, Location)>) {
+        let Some((_, first)) = wanted.first() else { return Default::default() };
+        let none = || wanted.iter().map(|_| None).collect();
+        let bytes = match result {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.metrics.ssd_read_errors.add(1);
+                self.watch.read_failed(&error);
+                return (none(), wanted.to_vec());
+            }
+        };
+        self.watch.read_ok();
+        // The generation is checked after the bytes were read: a refill raises it before it writes.
+        if !self.manager.lock().is_current(first.weu, first.generation) {
+            self.metrics.outrun_reads.add(1);
+            return (none(), Vec::new());
+        }
+        let start = self.span(wanted).start;
+        let fetched: Fetched = match wanted {
+            [(_, location)] => Fetched::from_iter([self.unpack(location, bytes, start)]),
+            _ => wanted.iter().map(|(_, location)| self.unpack(location, bytes.clone(), start)).collect(),
+        };
+        let corrupt = wanted.iter().zip(&fetched).filter(|(_, fetched)| fetched.is_none());
+        let corrupt: Vec<_> = corrupt.map(|(wanted, _)| *wanted).collect();
+        self.metrics.corrupt_extents.add(corrupt.len() as u64);
+        (fetched, corrupt)
+    }
+
+    /// Takes a stored extent out of `bytes`, which were read from byte `start` of its WEU on.
+    fn unpack(&self, location: &Location, mut bytes: Bytes, start: u32) -> Option<Bytes> {
+        bytes.advance(((location.offset - start) as usize).min(bytes.len()));
+        match location.raw_crc {
+            Some(crc) => {
+                bytes.truncate(self.extent_bytes());
+                (bytes.len() == self.extent_bytes() && crc32c(&bytes) == crc).then_some(bytes)
+            }
+            None => payload_range(&self.place(location), &bytes).and_then(|(encoding, payload)| {
+                bytes.truncate(payload.end);
+                bytes.advance(payload.start);
+                decode(encoding, bytes, self.extent_bytes())
+            }),
+        }
+    }
+
+    /// Removes entries that turned out useless, unless they have been replaced since.
+    async fn forget(&self, wanted: &[(ExtentKey, Location)]) {
+        let step = self.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK) as usize;
+        for some in wanted.chunks(step) {
+            self.telling(some.len() * FORGET_BYTES, |manager| {
+                for (key, location) in some {
+                    if manager.peek(*key).is_some_and(|found| found.is_same(location)) {
+                        manager.disown(*key);
+                    }
+                }
+            })
+            .await;
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Making caches: where everything stands on the device, and the superblock that says so.
+
+use super::Cache;
+use crate::classify::Classifiers;
+use crate::doubts::{Before, Doubts};
+use crate::endurance::Spending;
+use crate::error::Error;
+use crate::format::FormatError;
+use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
+use crate::health::Watch;
+use crate::insert::InsertQueue;
+use crate::journal::{Area, Halves, Identity, Journal};
+use crate::kept::Meter;
+use crate::live::Live;
+use crate::metrics::CacheMetrics;
+use crate::resident::Resident;
+use crate::settings::EngineSettings;
+use crate::volume::{Regions, Registry};
+use crate::write_log::{LogDevice, MissingLog};
+use crate::writeback::{Commits, Ledger, Shares};
+use event_listener::Event;
+use nitro_cache::{CacheManager, LruMap};
+use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Where the journal begins: what programs write to a device's start by mistake (partition tables, labels, filesystems'
+/// superblocks) lies before.
+const JOURNAL_OFFSET: u64 = 1 << 20;
+
+/// Where an index of fingerprints begins, as erase blocks do.
+const INDEX_ALIGNMENT_BYTES: u64 = 128 << 10;
+
+impl<F: Device, C: Clock> Cache<F, C> {
+    /// Bytes of a device that are not for WEUs: superblock and journal, up to a whole WEU, and the superblock's second copy.
+    #[must_use]
+    pub fn overhead_bytes(settings: &EngineSettings) -> u64 {
+        Self::data_offset(settings) + SUPERBLOCK_BYTES as u64
+    }
+
+    fn data_offset(settings: &EngineSettings) -> u64 {
+        let index = Self::index_area_of(settings);
+        (index.offset + index.len).next_multiple_of(settings.manager.weu_bytes.into())
+    }
+
+    /// Where the index of fingerprints on flash would be.
+    fn index_area_of(settings: &EngineSettings) -> Area {
+        let journal_end = JOURNAL_OFFSET + settings.journal_counts().area_bytes();
+        match settings.index_bytes {
+            0 => Area { offset: journal_end, len: 0 },
+            len => Area { offset: journal_end.next_multiple_of(INDEX_ALIGNMENT_BYTES), len },
+        }
+    }
+
+    /// Formats `flash` and starts an empty cache on it. `uuid` names the cache; `epoch` must be random: stored extents
+    /// of an earlier formatting are told apart by it.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where settings and device do not go together; [`Error::Flash`] where writing fails.
+    pub async fn format(
+        flash: F,
+        clock: C,
+        settings: EngineSettings,
+        uuid: [u8; 16],
+        epoch: u64,
+    ) -> Result<Arc<Self>, Error> {
+        Box::pin(Self::format_logged(flash, None, MissingLog::Refuse, clock, settings, uuid, epoch)).await
+    }
+
+    /// As [`format`](Self::format), with a write log: what is acknowledged in write-back is durable there. The log's
+    /// device must not bear the log of another cache, unless `missing` says that it may be lost.
+    ///
+    /// # Errors
+    /// As [`format`](Self::format); [`Error::LogForeign`], or [`Error::Log`] where the log device fails.
+    pub async fn format_logged(
+        flash: F,
+        log: Option<LogDevice<F>>,
+        missing: MissingLog,
+        clock: C,
+        settings: EngineSettings,
+        uuid: [u8; 16],
+        epoch: u64,
+    ) -> Result<Arc<Self>, Error> {
+        let superblock = Superblock { logged: log.is_some(), ..Self::superblock(&settings, uuid, epoch)? };
+        let mut cache = Self::new(flash, clock, settings, superblock)?;
+        let verdict = cache.judge_log(None, log.as_ref(), missing).await?;
+        let identity = Identity { epoch, start: cache.start };
+        let journal = Journal::create(&cache.flash, superblock.journal, identity).await.map_err(Error::Flash)?;
+        cache.write_superblock(&superblock).await?;
+        cache.doubts.begin(&superblock, Before::Nothing);
+        cache.install_log(verdict, log).await?;
+        cache.commits.begin(journal);
+        Ok(Arc::new(cache))
+    }
+
+    /// A cache that is never used: its volumes are served by their origins alone, for comparison. `flash` is neither
+    /// read nor written.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub fn pass_through(flash: F, clock: C, settings: EngineSettings) -> Result<Arc<Self>, Error> {
+        let superblock = Self::superblock(&settings, [0; 16], 0)?;
+        let cache = Self::new(flash, clock, settings, superblock)?;
+        cache.watch.leave_out();
+        cache.ledger.end();
+        Ok(Arc::new(cache))
+    }
+
+    fn superblock(settings: &EngineSettings, uuid: [u8; 16], epoch: u64) -> Result<Superblock, Error> {
+        settings.manager.check()?;
+        Ok(Superblock {
+            extent_bytes: settings.manager.extent_bytes,
+            weu_bytes: settings.manager.weu_bytes,
+            weu_count: settings.manager.weu_count(),
+            data_offset: Self::data_offset(settings),
+            uuid,
+            epoch,
+            journal: Area { offset: JOURNAL_OFFSET, len: settings.journal_counts().area_bytes() },
+            start: 1,
+            fingerprints: settings.fingerprints(),
+            logged: false,
+            index: Some(Self::index_area_of(settings)).filter(|area| area.len > 0),
+            identity: settings.crash_memory.map_or_else(Default::default, |memory| memory.identity),
+        })
+    }
+
+    pub(crate) fn new(flash: F, clock: C, settings: EngineSettings, superblock: Superblock) -> Result<Self, Error> {
+        superblock.check(&settings)?;
+        let mut manager = CacheManager::new(settings.manager)?;
+        manager.keep_journal();
+        let zero_extent = nitro_port::buf::BufMut::zeroed(settings.manager.extent_bytes as usize).freeze();
+        let budget = Halves::divide(superblock.journal, &flash.geometry())
+            .budget(superblock.weu_count, settings.manager.weu_entries_max())
+            .ok_or(FormatError::Field {
+                structure: "superblock",
+                field: "bytes of the journal",
+                value: superblock.journal.len,
+            })?;
+        let spending = Spending::new(settings.endurance, superblock.start == 1, clock.now());
+        Ok(Self {
+            flash,
+            clock,
+            superblock,
+            first_superblock_whole: AtomicBool::new(false),
+            manager: Mutex::new(manager),
+            resident: Resident::default(),
+            queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),
+            lanes: futures_util::lock::Mutex::default(),
+            ram: Mutex::new(LruMap::new(settings.ram_cache_bytes)),
+            prefetched: Mutex::new(LruMap::new(settings.readahead_ram_bytes)),
+            prefetched_bytes: Meter::new(settings.readahead_ram_bytes),
+            watch: Watch::default(),
+            start: superblock.start,
+            starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),
+            weu_count: AtomicU32::new(superblock.weu_count),
+            weu_limit: AtomicU32::new(superblock.weu_count),
+            resizing: AtomicBool::new(false),
+            seal_wanted: Event::new(),
+            dirty_queue: InsertQueue::new(settings.dirty_queue_bytes, 0),
+            dirty_open: Mutex::default(),
+            shares: Shares::default(),
+            ledger: Ledger::new(budget.pending_bytes),
+            budget,
+            log: None,
+            replayed: HashMap::new(),
+            commits: Commits::default(),
+            regions: Regions::new(budget.regions_max),
+            doubts: Doubts::new(settings.crash_memory),
+            volumes: Registry::default(),
+            pinning: futures_util::lock::Mutex::default(),
+            recovery: Mutex::default(),
+            witness: Mutex::default(),
+            classifiers: Classifiers::default(),
+            spending,
+            outlived: AtomicBool::new(false),
+            destage_wanted: Event::new(),
+            room: Event::new(),
+            zero_fingerprint: settings.fingerprint_hash.of(&zero_extent),
+            zero_extent,
+            metrics: CacheMetrics::default(),
+            live: Live::new(&settings),
+            settings,
+        })
+    }
+
+    pub(crate) async fn write_superblock(&self, superblock: &Superblock) -> Result<(), Error> {
+        let [first, last] = superblock_offsets(self.flash.geometry().size_bytes);
+        if last < superblock.data_end() {
+            let error = DeviceError::new(ErrorKind::NoSpace, Operation::Write, last, SUPERBLOCK_BYTES as u64);
+            return Err(Error::Flash(error));
+        }
+        // The first copy comes last if it is whole: the other may be what a crash left of it, or stand where the device ended
+        // before it grew. Else the second is whole.
+        let whole = self.first_superblock_whole.load(Ordering::SeqCst);
+        for offset in if whole { [last, first] } else { [first, last] } {
+            let mut block = nitro_port::buf::BufMut::zeroed(SUPERBLOCK_BYTES);
+            superblock.encode(&mut block);
+            self.flash.write(offset, block.freeze()).await.map_err(Error::Flash)?;
+            self.metrics.ssd_written_superblock_bytes.add(SUPERBLOCK_BYTES as u64);
+            // One after the other: a crash leaves at least one whole.
+            self.flash.flush().await.map_err(Error::Flash)?;
+            if offset == first {
+                self.first_superblock_whole.store(true, Ordering::SeqCst);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock again, where the device has changed its size: the second copy stands at its end.
+    ///
+    /// # Errors
+    /// [`Error::Flash`].
+    pub async fn rewrite_superblock(&self) -> Result<(), Error> {
+        self.write_superblock(&Superblock { weu_count: self.weu_count(), ..self.superblock }).await
+    }
+}

@@ -1,0 +1,91 @@
+//! Extents on their way into the cache, and reads of the origin that bring them.
+
+use crate::error::Error;
+use bytes::Bytes;
+use event_listener::Event;
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The permission to enter an extent's content into the cache; a write to the extent makes it void.
+#[derive(Debug, Default)]
+pub(crate) struct Token {
+    void: AtomicBool,
+    inserted: AtomicBool,
+    /// Its content was read again meanwhile.
+    pub(super) used: AtomicBool,
+}
+
+impl Token {
+    pub(crate) fn is_void(&self) -> bool {
+        self.void.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn make_void(&self) {
+        self.void.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the content that it was given for was read again while it waited.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether the dirty content that it was given for is in the cache, or newer content of the extent: what the journal
+    /// is to be told of it has been handed to the ledger.
+    pub(crate) fn is_inserted(&self) -> bool {
+        self.inserted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_inserted(&self) {
+        self.inserted.store(true, Ordering::SeqCst);
+    }
+}
+
+/// How a read of the origin ended; `None`: its reader went away.
+type Outcome = Option<Result<Vec<Bytes>, Error>>;
+
+/// A read of the origin under way, for all who want its extents.
+#[derive(Debug)]
+pub(in crate::volume) struct Miss {
+    /// The extents that it reads.
+    pub(in crate::volume) extents: Range<u64>,
+    /// Extents below this number were waited for by others.
+    pub(super) joined_to: AtomicU64,
+    /// Not ended yet: `None`.
+    outcome: Mutex<Option<Outcome>>,
+    done: Event,
+}
+
+impl Miss {
+    pub(super) fn new(extents: Range<u64>) -> Self {
+        Self { extents, joined_to: AtomicU64::new(0), outcome: Mutex::new(None), done: Event::new() }
+    }
+
+    /// Whether somebody else has waited for an extent.
+    pub(in crate::volume) fn is_joined(&self, index: u64) -> bool {
+        index < self.joined_to.load(Ordering::Relaxed)
+    }
+
+    /// Waits for some extents of the read. `None`: its reader went away; read again.
+    pub(in crate::volume) async fn join(&self, extents: Range<u64>) -> Option<Result<Vec<Bytes>, Error>> {
+        loop {
+            let done = self.done.listen();
+            match self.ended(&extents) {
+                Some(outcome) => return outcome,
+                None => done.await,
+            }
+        }
+    }
+
+    fn ended(&self, extents: &Range<u64>) -> Option<Outcome> {
+        let (from, to) = (extents.start - self.extents.start, extents.end - self.extents.start);
+        let outcome = self.outcome.lock();
+        let part = |all: &Vec<Bytes>| all[from as usize..to as usize].to_vec();
+        Some(outcome.as_ref()?.as_ref().map(|result| result.as_ref().map(part).map_err(Error::clone)))
+    }
+
+    pub(super) fn finish(&self, outcome: Outcome) {
+        self.outcome.lock().get_or_insert(outcome);
+        self.done.notify(usize::MAX);
+    }
+}

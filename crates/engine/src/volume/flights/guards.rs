@@ -1,0 +1,128 @@
+//! Reads and writes that are under way; dropped, they end.
+
+use super::Flights;
+use super::fills::{Miss, Token};
+use super::state::{Fill, FillState};
+use crate::error::Error;
+use crate::kept::Kept;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// A read of the origin by its first asker. Dropped unfinished, it lets those who joined read for themselves.
+pub(in crate::volume) struct Reading {
+    pub(super) flights: Arc<Flights>,
+    pub(in crate::volume) miss: Arc<Miss>,
+    pub(super) tokens: Vec<Arc<Token>>,
+}
+
+impl Reading {
+    /// Gives the result to all who joined. The extents of `keep`, if any, that were not written to meanwhile go on to be inserted:
+    /// their tokens are returned, to be settled by whoever takes them. The others are forgotten here.
+    pub(in crate::volume) fn finish(
+        self,
+        result: Result<Vec<Bytes>, Error>,
+        keep: Vec<Kept>,
+    ) -> Vec<(u64, Kept, Arc<Token>)> {
+        let mut kept = Vec::new();
+        if !keep.is_empty() {
+            let mut state = self.flights.state.lock();
+            for ((index, extent), token) in self.miss.extents.clone().zip(keep).zip(&self.tokens) {
+                let own = |fill: &&mut Fill| Arc::ptr_eq(&fill.token, token);
+                if let Some(fill) = state.fills.get_mut(&index).filter(own) {
+                    fill.state = FillState::Pending(Some(extent.clone()));
+                    state.staged += 1;
+                    kept.push((index, extent, token.clone()));
+                }
+            }
+            self.flights.update(&state);
+        }
+        self.miss.finish(Some(result));
+        kept
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.flights.state.lock();
+        for (index, token) in self.miss.extents.clone().zip(&self.tokens) {
+            let reading = |fill: &Fill| Arc::ptr_eq(&fill.token, token) && matches!(fill.state, FillState::Reading(_));
+            if state.fills.get(&index).is_some_and(reading) {
+                state.take(index);
+            }
+        }
+        self.flights.update(&state);
+        drop(state);
+        self.miss.finish(None);
+    }
+}
+
+/// A write under way. Dropped, it lets the next one in.
+pub(in crate::volume) struct Writing {
+    pub(super) flights: Arc<Flights>,
+    pub(super) id: u64,
+}
+
+impl Writing {
+    /// Ends the write, and registers content to be inserted in the same step, so that no reader sees a gap. The
+    /// returned tokens are to be settled by whoever takes them.
+    pub(in crate::volume) fn finish(
+        self,
+        contents: impl Iterator<Item = (u64, Option<Kept>)>,
+    ) -> Vec<(u64, Arc<Token>)> {
+        let mut state = self.flights.state.lock();
+        let mut tokens = Vec::new();
+        for (index, kept) in contents {
+            let token = Arc::new(Token::default());
+            tokens.push((index, token.clone()));
+            state.put(index, Fill { token, state: FillState::Pending(kept), dirty: false });
+        }
+        self.flights.update(&state);
+        drop(state);
+        tokens
+    }
+
+    /// Registers content that only the cache is to have, in the place of whatever is on its way there; the write goes
+    /// on. The returned tokens are to be settled by whoever takes them.
+    pub(in crate::volume) fn replace(&self, contents: impl Iterator<Item = (u64, Kept)>) -> Vec<Arc<Token>> {
+        let mut state = self.flights.state.lock();
+        let mut tokens = Vec::new();
+        for (index, kept) in contents {
+            let token = Arc::new(Token::default());
+            tokens.push(token.clone());
+            state.dirty += 1;
+            let fill = Fill { token, state: FillState::Pending(Some(kept)), dirty: true };
+            if let Some(old) = state.put(index, fill) {
+                old.token.make_void();
+                state.dirty -= usize::from(old.dirty);
+            }
+        }
+        if let Some(writer) = state.writers.iter_mut().find(|writer| writer.id == self.id) {
+            writer.visible = true;
+        }
+        self.flights.update(&state);
+        tokens
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let mut state = self.flights.state.lock();
+        state.writers.retain(|writer| writer.id != self.id);
+        self.flights.update(&state);
+        drop(state);
+        self.flights.released.notify(usize::MAX);
+    }
+}
+
+/// The place of a write among those that wait.
+pub(super) struct Waiting<'a> {
+    pub(super) flights: &'a Flights,
+    pub(super) id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.flights.state.lock().waiters.retain(|waiter| waiter.id != self.id);
+        self.flights.released.notify(usize::MAX);
+    }
+}

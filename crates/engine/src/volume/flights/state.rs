@@ -1,0 +1,168 @@
+//! What is known of the writes and fills of one volume.
+
+use super::fills::{Miss, Token};
+use crate::kept::Kept;
+use crate::volume::context::RequestContext;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) enum FillState {
+    Reading(Arc<Miss>),
+    /// On its way into the cache; with its bytes, where they are known already.
+    Pending(Option<Kept>),
+}
+
+#[derive(Debug)]
+pub(super) struct Fill {
+    pub(super) token: Arc<Token>,
+    pub(super) state: FillState,
+    /// A write that only the cache has: not made void but by the next.
+    pub(super) dirty: bool,
+}
+
+/// What a write touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::volume) enum Touches {
+    /// The origin: write-through, trim, zeroes.
+    Origin,
+    /// The cache alone: write-back.
+    Buffer,
+    /// The origin, with what the cache has: destage.
+    Destage,
+}
+
+impl Touches {
+    /// Destage leaves clients alone that write to the cache: what they write is destaged in its turn.
+    pub(super) fn excludes(self, other: Self) -> bool {
+        !matches!((self, other), (Self::Buffer, Self::Destage) | (Self::Destage, Self::Buffer))
+    }
+}
+
+impl Fill {
+    pub(super) fn is_staged(&self) -> bool {
+        !self.dirty && matches!(self.state, FillState::Pending(Some(_)))
+    }
+
+    pub(super) fn reads_by(&self, miss: &Arc<Miss>) -> bool {
+        matches!(&self.state, FillState::Reading(reading) if Arc::ptr_eq(reading, miss))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) id: u64,
+    pub(super) extents: Range<u64>,
+    pub(super) touches: Touches,
+    pub(super) context: RequestContext,
+    /// Reads see what it writes already.
+    pub(super) visible: bool,
+}
+
+impl Writer {
+    pub(super) fn overlaps(&self, extents: &Range<u64>) -> bool {
+        self.extents.start < extents.end && extents.start < self.extents.end
+    }
+}
+
+/// A write that waits for others to end.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) id: u64,
+    pub(super) extents: Range<u64>,
+    pub(super) touches: Touches,
+    pub(super) context: RequestContext,
+}
+
+impl Waiter {
+    pub(super) fn meets(&self, extents: &Range<u64>, touches: Touches) -> bool {
+        touches.excludes(self.touches) && self.extents.start < extents.end && extents.start < self.extents.end
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) writers: Vec<Writer>,
+    /// In the order in which they came.
+    pub(super) waiters: Vec<Waiter>,
+    pub(super) fills: HashMap<u64, Fill>,
+    /// Fills that are clean, and have their bytes.
+    pub(super) staged: usize,
+    pub(super) dirty: usize,
+    pub(super) writer_next: u64,
+}
+
+impl State {
+    pub(super) fn excludes(&self, extents: &Range<u64>, touches: Touches) -> bool {
+        self.writers.iter().any(|writer| touches.excludes(writer.touches) && writer.overlaps(extents))
+    }
+
+    /// Whether a write that came before waiter `id`, or any where there is none, waits for these extents. One that was given up
+    /// changes nothing any more.
+    pub(super) fn is_awaited(&self, extents: &Range<u64>, touches: Touches, id: Option<u64>) -> bool {
+        let earlier = self.waiters.iter().take_while(|waiter| Some(waiter.id) != id);
+        earlier.filter(|waiter| !waiter.context.is_given_up()).any(|waiter| waiter.meets(extents, touches))
+    }
+
+    /// Whether a write that only destage keeps waiting waits for these extents. What waits for a client may need destage to go on,
+    /// since that client may wait for room.
+    pub(super) fn is_awaited_by_next(&self, extents: &Range<u64>) -> bool {
+        let client = |waiter: &Waiter| {
+            let mut clients = self.writers.iter().filter(|writer| writer.touches != Touches::Destage);
+            clients.any(|writer| waiter.meets(&writer.extents, writer.touches))
+        };
+        let next = |waiter: &&Waiter| !waiter.context.is_given_up() && waiter.meets(extents, Touches::Destage);
+        self.waiters.iter().filter(next).any(|waiter| !client(waiter))
+    }
+
+    /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
+    pub(super) fn is_unsettled(&self, extents: &Range<u64>) -> bool {
+        let unsettled = |w: &Writer| w.touches == Touches::Origin && w.context.is_given_up() && w.overlaps(extents);
+        self.writers.iter().any(unsettled)
+    }
+
+    /// Whether a client is writing to any of these extents.
+    pub(super) fn is_written(&self, extents: &Range<u64>) -> bool {
+        self.excludes(extents, Touches::Buffer)
+    }
+
+    pub(super) fn put(&mut self, index: u64, fill: Fill) -> Option<Fill> {
+        self.staged += usize::from(fill.is_staged());
+        let old = self.fills.insert(index, fill);
+        self.staged -= usize::from(old.as_ref().is_some_and(Fill::is_staged));
+        old
+    }
+
+    pub(super) fn take(&mut self, index: u64) -> Option<Fill> {
+        let fill = self.fills.remove(&index)?;
+        self.staged -= usize::from(fill.is_staged());
+        Some(fill)
+    }
+
+    /// Makes void and removes the clean fills of a range; gives `found` those with known bytes.
+    pub(super) fn void(&mut self, extents: &Range<u64>, mut found: impl FnMut(u64, Bytes)) {
+        let mut void = |index: u64, fill: Fill| {
+            fill.token.make_void();
+            if let FillState::Pending(Some(kept)) = fill.state {
+                found(index, kept.bytes().clone());
+            }
+        };
+        if extents.end - extents.start <= self.fills.len() as u64 {
+            for index in extents.clone() {
+                if self.fills.get(&index).is_some_and(|fill| !fill.dirty)
+                    && let Some(fill) = self.take(index)
+                {
+                    void(index, fill);
+                }
+            }
+        } else {
+            let clean = |index: &u64, fill: &mut Fill| extents.contains(index) && !fill.dirty;
+            for (index, fill) in self.fills.extract_if(clean) {
+                self.staged -= usize::from(fill.is_staged());
+                void(index, fill);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What becomes of extents that were read from the origin.
+
+use crate::error::Error;
+use crate::insert::{Content, Job};
+use crate::kept::{Kept, Room, settle};
+use crate::volume::flights::{Reading, Start};
+use crate::volume::{Token, Volume};
+use bytes::Bytes;
+use nitro_cache::Gone;
+use nitro_cache::admission::Provenance;
+use nitro_port::{Clock, Device, Origin};
+use nitro_units::{ClassId, Fingerprint};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What becomes of an extent that was read from the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It is inserted, unless the queue is full.
+    Insert,
+    /// It is inserted; whoever asked waits for room in the queue.
+    Wait,
+    /// It is kept in RAM: part of a sequential stream.
+    HoldBack,
+}
+
+/// What becomes of extents that were read from the origin, and what class read them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fill {
+    pub(super) then: Then,
+    pub(super) class: ClassId,
+}
+
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
+    /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
+    pub(super) fn promote(&self, index: u64, bytes: Bytes, epoch: u32, class: ClassId) {
+        if self.fill_paused() {
+            return;
+        }
+        if let (Start::Own, _, Some(reading)) = self.flights.start(index..index + 1) {
+            // From here on a write makes the fill void; one that came before has raised the epoch.
+            if self.write_epoch(index).load(Ordering::SeqCst) != epoch {
+                return;
+            }
+            let mut keep = vec![Kept::own(bytes.clone())];
+            let Some(room) = self.admit_fills(&mut keep) else { return };
+            for (index, kept, token) in reading.finish(Ok(vec![bytes]), keep) {
+                self.enqueue(index, Content::Whole(kept, None), token, (Provenance::read(class), &room));
+            }
+        }
+    }
+
+    /// Ends a read of the origin, and sees to what becomes of its extents.
+    pub(super) async fn keep(
+        &self,
+        reading: Reading,
+        result: Result<Vec<Bytes>, Error>,
+        known: impl Fn(u64) -> Option<Fingerprint>,
+        fill: Fill,
+        (offset, len): (u64, u64),
+    ) {
+        let mut keep = match &result {
+            Ok(extents) if self.is_cached() && !self.fill_paused() => Kept::parts(extents, &self.cache.zero_extent),
+            _ => Vec::new(),
+        };
+        let from = Provenance::read(fill.class);
+        match fill.then {
+            Then::Insert => {
+                let missed = reading.miss.extents.clone().take(keep.len());
+                let room = self.admit_fills(&mut keep);
+                if room.is_none() {
+                    self.note_gone(missed, Gone::Dropped);
+                }
+                for (index, kept, token) in reading.finish(result, keep) {
+                    if let Some(room) = &room {
+                        self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room));
+                    }
+                }
+            }
+            Then::Wait => {
+                let held = settle(keep.iter_mut());
+                let kept = reading.finish(result, keep);
+                let room = self.cache.queue.admit_wait(held).await;
+                for (index, kept, token) in kept {
+                    match &room {
+                        Some(room) => self.enqueue(index, Content::Whole(kept, known(index)), token, (from, room)),
+                        None => self.flights.settle(index, &token),
+                    }
+                }
+            }
+            Then::HoldBack => {
+                let room = self.cache.prefetched_bytes.take(settle(keep.iter_mut()));
+                for (index, kept, token) in reading.finish(result, keep) {
+                    self.metrics.bypassed_extents.add(1);
+                    self.hold_back(index, kept, self.within(index, offset, len).end as u32, &token, &room);
+                }
+            }
+        }
+    }
+
+    /// Room in the queue for extents that were read, which are to be inserted; without, nothing is left to be kept.
+    fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
+        if keep.is_empty() {
+            return None;
+        }
+        let room = self.cache.queue.admit(settle(keep.iter_mut()));
+        if room.is_none() {
+            self.cache.metrics.fills_dropped.add(keep.len() as u64);
+            keep.clear();
+        }
+        room
+    }
+
+    pub(in crate::volume) fn job(
+        &self,
+        index: u64,
+        content: Content,
+        token: Arc<Token>,
+        (from, room): (Provenance, &Arc<Room>),
+    ) -> Job {
+        let (key, flights) = (self.key(index), self.flights.clone());
+        Job { key, content, from, token, flights, _room: Some(room.clone()) }
+    }
+
+    /// Hands an extent to insertion.
+    pub(in crate::volume) fn enqueue(
+        &self,
+        index: u64,
+        content: Content,
+        token: Arc<Token>,
+        origin: (Provenance, &Arc<Room>),
+    ) {
+        match self.cache.queue.push(self.job(index, content, token, origin)) {
+            Ok(void) => self.cache.metrics.fills_voided.add(void),
+            Err(job) => {
+                self.cache.metrics.fills_dropped.add(1);
+                self.note_gone(std::iter::once(index), Gone::Dropped);
+                self.flights.settle(index, &job.token);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Where the extents of a request are: in RAM, on the SSD, or in the origin alone.
+
+use crate::volume::Volume;
+use bytes::Bytes;
+use nitro_cache::Location;
+use nitro_port::{Clock, Device, Origin};
+use nitro_units::{ClassId, ExtentIndex, ExtentKey};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+/// Stored extents at most this many bytes apart are read from the SSD in one go.
+const SSD_GAP_BYTES: u32 = 4096;
+/// The most that is read from the SSD in one go.
+const SSD_READ_BYTES_MAX: u32 = 256 << 10;
+
+/// Where a run of extents is.
+pub(super) enum Source {
+    Here(Bytes),
+    Ssd(SsdRun),
+    Origin(u64),
+}
+
+impl Source {
+    /// Extents that the cache has not got.
+    pub(super) const fn missing(&self) -> u64 {
+        if let Self::Origin(count) = self { *count } else { 0 }
+    }
+}
+
+/// The sources of a request's extents, in order, each with the number of its first extent.
+pub(super) type Sources = SmallVec<[(Source, u64); 1]>;
+
+/// Extents that lie near one another on the SSD.
+#[derive(Default)]
+pub(in crate::volume) struct SsdRun {
+    pub(in crate::volume) extents: SmallVec<[(ExtentKey, Location); 1]>,
+    /// The bytes of the WEU from the first to the last of them, in whichever order they were asked for.
+    span: Range<u32>,
+    /// The extents' write epochs from *before* they were looked up: what is fetched may be kept in RAM only if they still
+    /// hold then.
+    pub(super) epochs: SmallVec<[u32; 1]>,
+}
+
+impl SsdRun {
+    pub(in crate::volume) fn push(&mut self, key: ExtentKey, location: Location, epoch: u32) {
+        self.span = match self.extents.is_empty() {
+            true => location.span(),
+            false => joined(&self.span, &location.span()),
+        };
+        self.extents.push((key, location));
+        self.epochs.push(epoch);
+    }
+
+    /// Whether a location is near enough to be read with them.
+    pub(in crate::volume) fn reaches(&self, next: &Location) -> bool {
+        let Some((_, one)) = self.extents.first() else { return false };
+        let span = next.span();
+        (one.weu, one.generation) == (next.weu, next.generation)
+            && !(one.in_ram || next.in_ram || one.sectors == 0 || next.sectors == 0)
+            && span.start <= self.span.end + SSD_GAP_BYTES
+            && self.span.start <= span.end + SSD_GAP_BYTES
+            && joined(&self.span, &span).len() as u32 <= SSD_READ_BYTES_MAX
+    }
+}
+
+impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
+    /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
+    pub(super) fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> Sources {
+        let mut sources = Sources::new();
+        let caching = self.is_cached();
+        for index in extents {
+            let key = self.key(index);
+            let within = self.within(index, offset, len);
+            let epoch = self.write_epoch(index).load(Ordering::SeqCst);
+            // Only now: a write that raised the epoch had registered what it writes before.
+            let busy = self.flights.is_busy();
+            if let Some(bytes) = self.in_ram(index, within.start as u32..within.end as u32, busy, (epoch, class)) {
+                sources.push((Source::Here(bytes), index));
+                continue;
+            }
+            let location = match caching {
+                true => self.cache.manager.lock().lookup(key),
+                false => self.dirty_location(key),
+            };
+            if location.is_none()
+                && self.flights.has_staged()
+                && let Some(kept) = self.flights.read_pending(index)
+            {
+                self.cache.metrics.pending_hits.add(1);
+                sources.push((Source::Here(kept.for_reply()), index));
+                continue;
+            }
+            match (location, sources.last_mut()) {
+                (Some(location), Some((Source::Ssd(run), _))) if run.reaches(&location) => {
+                    run.push(key, location, epoch);
+                }
+                (Some(location), _) => {
+                    let mut run = SsdRun::default();
+                    run.push(key, location, epoch);
+                    sources.push((Source::Ssd(run), index));
+                }
+                (None, Some((Source::Origin(count), _))) => *count += 1,
+                (None, _) => sources.push((Source::Origin(1), index)),
+            }
+        }
+        sources
+    }
+
+    /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
+    fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, (epoch, class): (u32, ClassId)) -> Option<Bytes> {
+        if let Some(kept) = busy.then(|| self.flights.read_pending(index)).flatten() {
+            self.cache.metrics.pending_hits.add(1);
+            return Some(kept.for_reply());
+        }
+        let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
+        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
+            self.cache.metrics.ram_hits.add(1);
+            if self.cache.spending.is_sparing() && self.flights.has_staged() {
+                // It was used again: what waits for the SSD deserves it.
+                drop(self.flights.read_pending(index));
+            }
+            return Some(bytes);
+        }
+        let (kept, again) = self.take_ahead(index, within)?;
+        self.cache.metrics.readahead_hits.add(1);
+        if again {
+            self.promote(index, kept.detached(), epoch, class);
+        }
+        Some(kept.for_reply())
+    }
+
+    /// Where an extent is that only the cache has, though the cache is not used otherwise any more.
+    fn dirty_location(&self, key: ExtentKey) -> Option<Location> {
+        if !self.may_be_dirty() {
+            return None;
+        }
+        let manager = self.cache.manager.lock();
+        if manager.is_dirty(key) { manager.peek(key) } else { None }
+    }
+
+    /// The first of some extents that only the cache has.
+    pub(in crate::volume) fn first_dirty(&self, extents: Range<u64>) -> Option<u64> {
+        if !self.may_be_dirty() {
+            return None;
+        }
+        let object = self.options.object;
+        let found = self.cache.manager.lock().dirty_from(object, ExtentIndex(extents.start), u32::MAX, 1);
+        found.first().map(|extent| extent.key.index().0).filter(|index| *index < extents.end)
+    }
+}
+
+/// The smallest range that holds both.
+fn joined(a: &Range<u32>, b: &Range<u32>) -> Range<u32> {
+    a.start.min(b.start)..a.end.max(b.end)
+}

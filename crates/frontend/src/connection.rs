@@ -1,0 +1,282 @@
+//! One connection: a reader that takes requests in, the tasks that carry them out, and a writer that sends replies.
+//!
+//! They are parts of one future, which polls each again as long as one of them [changed](Connection::note_change) what another may
+//! wait for. So they need no wakers among themselves.
+
+use crate::transport::WriteHalf;
+use crate::{Batch, Cost, OutQueue, Pace, RequestMemory, Share, Turn};
+use futures_util::future::FusedFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use std::cell::{Cell, RefCell, RefMut};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Rounds in one poll, so that a client that is always ready leaves other tasks their turn.
+const ROUNDS_MAX: usize = 16;
+
+/// What the parts of a connection share, whatever its protocol.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its memory for requests.
+    pub share: Share,
+    /// How much is done in one poll.
+    pub pace: Pace,
+    /// What was done for the client.
+    pub counts: Counts,
+    queue: RefCell<OutQueue>,
+    is_leaving: Cell<bool>,
+    more_to_come: Cell<bool>,
+    changed: Cell<bool>,
+}
+
+/// A number that grows.
+#[derive(Debug, Default)]
+pub struct Count(Cell<u64>);
+
+impl Count {
+    /// Adds to it.
+    pub fn add(&self, more: u64) {
+        self.0.set(self.0.get() + more);
+    }
+}
+
+/// What was done for a client so far.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Requests.
+    pub requests: Count,
+    /// Bytes that it was sent.
+    pub bytes_read: Count,
+    /// Bytes that it sent.
+    pub bytes_written: Count,
+}
+
+/// What was done for a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes that it was sent.
+    pub bytes_read: u64,
+    /// Bytes that it sent.
+    pub bytes_written: u64,
+}
+
+/// What a protocol adds to its connections.
+pub trait Protocol {
+    /// How a connection ends, if not by an error.
+    type End;
+    /// What it fails with.
+    type Error;
+
+    /// The end of a connection that was told to stop.
+    const STOPPED: Self::End;
+
+    /// What the connection shares with all others.
+    fn connection(&self) -> &Connection;
+
+    /// Looks in each poll whether others want something of the connection; has itself woken by them. An end: nothing is read or sent any
+    /// more.
+    fn look(&self, _context: &Context<'_>, _is_reading: bool) -> Option<Self::End> {
+        None
+    }
+
+    /// No requests come any more; called once.
+    fn left(&self) {}
+
+    /// Replies were sent, and what they settle is no longer in flight. Their memory has been given back.
+    fn sent(&self, settles: Cost);
+
+    /// The client took too long while others waited for the memory that it holds.
+    fn overdue(&self, is_reading: bool) -> Self::Error;
+
+    /// Replies could not be sent.
+    fn unsent(&self, source: io::Error) -> Self::Error;
+}
+
+impl Connection {
+    /// A connection with its part of `memory`.
+    #[must_use]
+    pub fn new(memory: &Arc<RequestMemory>) -> Self {
+        Self {
+            share: Share::new(memory),
+            pace: Pace::default(),
+            counts: Counts::default(),
+            queue: RefCell::default(),
+            is_leaving: Cell::new(false),
+            more_to_come: Cell::new(true),
+            changed: Cell::new(false),
+        }
+    }
+
+    /// Something changed that a part may wait for.
+    pub fn note_change(&self) {
+        self.changed.set(true);
+    }
+
+    /// Whether the client has left, or is to leave: what need not be finished is given up.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.get()
+    }
+
+    /// Where to append parts of a reply. Not to be held across an await.
+    pub fn queue(&self) -> RefMut<'_, OutQueue> {
+        self.queue.borrow_mut()
+    }
+
+    /// Ends a reply: when it is sent, `cost` is no longer in flight.
+    pub fn end_reply(&self, cost: Cost) {
+        self.queue().end_reply(cost);
+        self.note_change();
+    }
+
+    /// Appends a reply by `put` and ends it.
+    pub fn reply(&self, cost: Cost, put: impl FnOnce(&mut OutQueue)) {
+        let mut queue = self.queue();
+        put(&mut queue);
+        queue.end_reply(cost);
+        self.note_change();
+    }
+
+    fn work(&self) -> Work {
+        let Counts { requests, bytes_read, bytes_written } = &self.counts;
+        Work { requests: requests.0.get(), bytes_read: bytes_read.0.get(), bytes_written: bytes_written.0.get() }
+    }
+
+    /// The next batch of replies; `None` when there will be none any more.
+    async fn next_batch(&self) -> Option<Batch> {
+        poll_fn(|_| match self.queue().pop() {
+            Some(batch) => Poll::Ready(Some(batch)),
+            None if self.more_to_come.get() => Poll::Pending,
+            None => Poll::Ready(None),
+        })
+        .await
+    }
+}
+
+/// Requests that are being carried out.
+#[derive(Debug)]
+pub struct Tasks<F>(RefCell<FuturesUnordered<F>>);
+
+impl<F> Default for Tasks<F> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<F: Future<Output = ()>> Tasks<F> {
+    /// Has a request carried out. It runs to its end, also without a client: a write must not stop halfway.
+    pub fn start(&self, task: F) {
+        self.0.borrow().push(task);
+    }
+
+    fn are_done(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Whether one ended.
+    fn poll_one(&self, context: &mut Context<'_>) -> bool {
+        matches!(self.0.borrow_mut().poll_next_unpin(context), Poll::Ready(Some(())))
+    }
+}
+
+/// Serves a connection until the reader ends or `stop` fires; then finishes what is in flight, and sends replies as long as the client
+/// takes them. Polls the parts in turn, as far as the pace allows in one poll: requests first, so that replies leave together.
+pub async fn drive<P: Protocol>(
+    protocol: &P,
+    reader: impl Future<Output = Result<P::End, P::Error>>,
+    tasks: &Tasks<impl Future<Output = ()>>,
+    mut writer: impl WriteHalf,
+    mut stop: Pin<&mut impl FusedFuture<Output = ()>>,
+) -> (Result<P::End, P::Error>, Work) {
+    let connection = protocol.connection();
+    let mut result = Ok(P::STOPPED);
+    let mut is_overdue = false;
+    {
+        let mut reader = pin!(Some(reader));
+        let mut replies = pin!(Some(write_replies(protocol, &mut writer)));
+        poll_fn(|context| {
+            connection.pace.renew();
+            if !stop.is_terminated() && stop.as_mut().poll(context).is_ready() {
+                reader.set(None);
+            }
+            if let Some(end) = protocol.look(context, reader.is_some()) {
+                result = Ok(end);
+                reader.set(None);
+                replies.set(None);
+            }
+            if replies.is_some() && connection.share.is_overdue(context) {
+                result = Err(protocol.overdue(reader.is_some()));
+                is_overdue = true;
+                replies.set(None);
+                reader.set(None);
+            }
+            for _ in 0..ROUNDS_MAX {
+                if let Some(running) = reader.as_mut().as_pin_mut()
+                    && let Poll::Ready(end) = running.poll(context)
+                {
+                    result = end;
+                    reader.set(None);
+                }
+                if reader.is_none() && !connection.is_leaving.replace(true) {
+                    protocol.left();
+                }
+                while !tasks.are_done() && connection.pace.may_end() && tasks.poll_one(context) {
+                    connection.pace.note_ended();
+                }
+                if reader.is_none() && tasks.are_done() {
+                    connection.more_to_come.set(false);
+                }
+                if let Some(running) = replies.as_mut().as_pin_mut()
+                    && let Poll::Ready(end) = running.poll(context)
+                {
+                    if let Err(source) = end
+                        && result.is_ok()
+                    {
+                        result = Err(protocol.unsent(source));
+                    }
+                    replies.set(None);
+                    reader.set(None);
+                }
+                // Without a client, what it asked for is still finished: a write must not stop halfway.
+                if replies.is_none() && tasks.are_done() {
+                    return Poll::Ready(());
+                }
+                if !connection.changed.take() {
+                    if connection.pace.has_put_off() || replies.is_some() && connection.share.is_overdue(context) {
+                        context.waker().wake_by_ref();
+                    }
+                    return Poll::Pending;
+                }
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+    // A client that took too long may not take the end of the stream either.
+    if !is_overdue {
+        writer.shutdown().await;
+    }
+    (result, connection.work())
+}
+
+/// Sends replies until there will be no more.
+async fn write_replies<P: Protocol>(protocol: &P, writer: &mut impl WriteHalf) -> io::Result<()> {
+    let connection = protocol.connection();
+    while let Some(batch) = connection.next_batch().await {
+        let turn = connection.share.turn(Turn::Replies, batch.bytes());
+        let (result, emptied) = writer.write_all(batch.pieces).await;
+        drop(turn);
+        result?;
+        connection.queue().recycle(emptied);
+        connection.share.give(batch.settles.bytes);
+        protocol.sent(batch.settles);
+        connection.note_change();
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The control protocol, version 1: over a unix socket of mode 0600, the client sends one JSON object in a line, the server
+//! answers with one in a line, any number of times. Requests are at most [`REQUEST_BYTES_MAX`] long.
+//!
+//! ```text
+//! {"version":1,"command":"status"}
+//! {"version":1,"status":{"server":{…},"caches":[{…}],"volumes":[{…}]}}
+//! {"version":1,"command":{"flush":{"volume":"vm","wait":true}}}
+//! {"version":1,"done":{"message":"…","dirty_bytes":0,"uris":[]}}
+//! {"version":1,"error":"…"}
+//! ```
+//! A command that takes its time is answered at its end, and goes on if its client leaves; `status` on another
+//! connection tells how far it is. Commands and fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
+
+mod cache;
+mod command;
+mod status;
+mod volume;
+
+pub use cache::{Cache, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered};
+pub use command::{AddVolume, Changed, Command, Done, Outcome};
+pub use status::{Latency, Ram, RamPart, Recording, Server, Status};
+pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
+
+use serde::{Deserialize, Serialize};
+
+/// The version spoken here.
+pub const VERSION: u32 = 1;
+/// Longest request in bytes, its newline included.
+pub const REQUEST_BYTES_MAX: usize = 16 << 10;
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is asked.
+    pub command: Command,
+}
+
+/// What the server answers: one of the four.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// [`VERSION`].
+    pub version: u32,
+    /// To [`Command::Status`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// To [`Command::Explain`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explanation>,
+    /// To all other commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<Outcome>,
+    /// Why the command failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_what_the_documentation_says() {
+        let request = Request { version: VERSION, command: Command::Status };
+        assert_eq!(serde_json::to_string(&request).unwrap(), r#"{"version":1,"command":"status"}"#);
+        let flush = Command::Flush { volume: "vm".into(), wait: true };
+        let request = Request { version: VERSION, command: flush };
+        let text = r#"{"version":1,"command":{"flush":{"volume":"vm","wait":true}}}"#;
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        let response =
+            Response { version: VERSION, status: None, explained: None, done: None, error: Some("no".into()) };
+        assert_eq!(serde_json::to_string(&response).unwrap(), r#"{"version":1,"error":"no"}"#);
+        let later = r#"{"version":1,"error":"no","news":7}"#;
+        assert_eq!(serde_json::from_str::<Response>(later).unwrap(), response);
+    }
+}

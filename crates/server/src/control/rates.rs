@@ -1,0 +1,195 @@
+//! What volumes did between two moments, by the second.
+
+use super::protocol::{Cache, Latency, Status, Volume};
+use super::quantile::quantile_us;
+use serde::Serialize;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The name of the sum of all volumes.
+pub const TOTAL: &str = "total";
+
+/// One volume over one interval. What concerns the SSD is that of the volume's whole cache.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub volume: String,
+    /// Unix time at the interval's end.
+    pub time: u64,
+    /// How long the interval is.
+    pub seconds: f64,
+    /// Requests.
+    pub reads_per_second: f64,
+    /// A MB has 10⁶ bytes.
+    pub read_mb_per_second: f64,
+    /// Extents; absent without reads.
+    pub hit_percent: Option<f64>,
+    /// Of the reads that were timed: all but those answered at once from the RAM cache.
+    pub read_mean_ms: Option<f64>,
+    /// 99 % of them took no longer, within a bucket of a third of its value.
+    pub read_p99_ms: Option<f64>,
+    /// Requests.
+    pub writes_per_second: f64,
+    /// As of reads.
+    pub write_mb_per_second: f64,
+    /// Of the writes that were timed.
+    pub write_mean_ms: Option<f64>,
+    /// As of reads.
+    pub write_p99_ms: Option<f64>,
+    /// Requests of the origin.
+    pub origin_reads_per_second: f64,
+    /// Requests of the origin.
+    pub origin_writes_per_second: f64,
+    /// Of the volume's cache.
+    pub ssd_read_mb_per_second: f64,
+    /// Of the volume's cache.
+    pub ssd_write_mb_per_second: f64,
+    /// Fills that the cache dropped.
+    pub drops_per_second: f64,
+    /// At the interval's end.
+    pub dirty_mb: f64,
+    /// Written back to the origin.
+    pub destage_mb_per_second: f64,
+}
+
+/// Of each volume, what it did between two moments.
+#[must_use]
+pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
+    let seconds = (now.server.uptime_seconds - before.server.uptime_seconds).max(1e-3);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (no_volume, no_cache) = (Volume::default(), Cache::default());
+    let row = |volume: &Volume| {
+        let then = before.volumes.iter().find(|v| v.name == volume.name).unwrap_or(&no_volume);
+        let cache = now.caches.iter().find(|c| c.name == volume.cache).unwrap_or(&no_cache);
+        let cache_then = before.caches.iter().find(|c| c.name == volume.cache).unwrap_or(&no_cache);
+        Row { time, ..difference((then, volume), (cache_then, cache), seconds) }
+    };
+    now.volumes.iter().map(row).collect()
+}
+
+/// The sum of all volumes.
+#[must_use]
+pub fn total(before: &Status, now: &Status) -> Row {
+    let seconds = (now.server.uptime_seconds - before.server.uptime_seconds).max(1e-3);
+    let volumes = |status: &Status| status.volumes.iter().fold(Volume::default(), sum_volumes);
+    let caches = |status: &Status| status.caches.iter().fold(Cache::default(), sum_caches);
+    let total = difference((&volumes(before), &volumes(now)), (&caches(before), &caches(now)), seconds);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Row { volume: TOTAL.to_owned(), time, ..total }
+}
+
+fn sum_volumes(sum: Volume, v: &Volume) -> Volume {
+    Volume {
+        reads: sum.reads + v.reads,
+        read_bytes: sum.read_bytes + v.read_bytes,
+        read_hit_extents: sum.read_hit_extents + v.read_hit_extents,
+        read_miss_extents: sum.read_miss_extents + v.read_miss_extents,
+        read_joined_extents: sum.read_joined_extents + v.read_joined_extents,
+        writes: sum.writes + v.writes,
+        write_bytes: sum.write_bytes + v.write_bytes,
+        origin_reads: sum.origin_reads + v.origin_reads,
+        origin_writes: sum.origin_writes + v.origin_writes,
+        dirty_bytes: sum.dirty_bytes + v.dirty_bytes,
+        destaged_bytes: sum.destaged_bytes + v.destaged_bytes,
+        read_hit_latency: sum_latencies(sum.read_hit_latency, v.read_hit_latency),
+        read_miss_latency: sum_latencies(sum.read_miss_latency, v.read_miss_latency),
+        write_latency: sum_latencies(sum.write_latency, v.write_latency),
+        ..sum
+    }
+}
+
+fn sum_caches(sum: Cache, c: &Cache) -> Cache {
+    Cache {
+        ssd_read_bytes: sum.ssd_read_bytes + c.ssd_read_bytes,
+        ssd_written_payload_bytes: sum.ssd_written_payload_bytes + c.ssd_written_bytes(),
+        fills_dropped: sum.fills_dropped + c.fills_dropped,
+        ..sum
+    }
+}
+
+/// Mean and counts of two; percentiles are not told.
+fn sum_latencies(a: Latency, b: Latency) -> Latency {
+    let count = a.count + b.count;
+    let total_us = a.mean_us * a.count as f64 + b.mean_us * b.count as f64;
+    let mut at_most = a.at_most;
+    at_most.iter_mut().zip(b.at_most).for_each(|(sum, more)| *sum += more);
+    Latency { count, mean_us: if count > 0 { total_us / count as f64 } else { 0.0 }, at_most, ..Latency::default() }
+}
+
+/// The 99th percentile of what was added between two moments.
+fn p99_ms(then: &Latency, now: &Latency) -> Option<f64> {
+    quantile_us((&then.at_most, then.count), (&now.at_most, now.count), 0.99).map(|us| us / 1000.0)
+}
+
+fn difference((then, now): (&Volume, &Volume), (cache_then, cache): (&Cache, &Cache), seconds: f64) -> Row {
+    let rate = |then: u64, now: u64| now.saturating_sub(then) as f64 / seconds;
+    let megabytes = |then: u64, now: u64| rate(then, now) / 1e6;
+    let hits = now.read_hit_extents.saturating_sub(then.read_hit_extents);
+    let others = |v: &Volume| v.read_miss_extents + v.read_joined_extents;
+    let extents = hits + others(now).saturating_sub(others(then));
+    let drops = |c: &Cache| c.fills_dropped;
+    Row {
+        volume: now.name.clone(),
+        time: 0,
+        seconds,
+        reads_per_second: rate(then.reads, now.reads),
+        read_mb_per_second: megabytes(then.read_bytes, now.read_bytes),
+        hit_percent: (extents > 0).then(|| 100.0 * hits as f64 / extents as f64),
+        read_mean_ms: mean_ms(&[
+            (then.read_hit_latency, now.read_hit_latency),
+            (then.read_miss_latency, now.read_miss_latency),
+        ]),
+        read_p99_ms: p99_ms(
+            &sum_latencies(then.read_hit_latency, then.read_miss_latency),
+            &sum_latencies(now.read_hit_latency, now.read_miss_latency),
+        ),
+        writes_per_second: rate(then.writes, now.writes),
+        write_mb_per_second: megabytes(then.write_bytes, now.write_bytes),
+        write_mean_ms: mean_ms(&[(then.write_latency, now.write_latency)]),
+        write_p99_ms: p99_ms(&then.write_latency, &now.write_latency),
+        origin_reads_per_second: rate(then.origin_reads, now.origin_reads),
+        origin_writes_per_second: rate(then.origin_writes, now.origin_writes),
+        ssd_read_mb_per_second: megabytes(cache_then.ssd_read_bytes, cache.ssd_read_bytes),
+        ssd_write_mb_per_second: megabytes(cache_then.ssd_written_bytes(), cache.ssd_written_bytes()),
+        drops_per_second: rate(drops(cache_then), drops(cache)),
+        dirty_mb: now.dirty_bytes as f64 / 1e6,
+        destage_mb_per_second: megabytes(then.destaged_bytes, now.destaged_bytes),
+    }
+}
+
+/// The mean of what was added between two moments.
+fn mean_ms(spans: &[(Latency, Latency)]) -> Option<f64> {
+    let count: u64 = spans.iter().map(|(then, now)| now.count.saturating_sub(then.count)).sum();
+    let total_us = |l: &Latency| l.mean_us * l.count as f64;
+    let sum_us: f64 = spans.iter().map(|(then, now)| total_us(now) - total_us(then)).sum();
+    (count > 0).then(|| (sum_us / count as f64 / 1000.0).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_over_the_time_between() {
+        let volume = |reads, count, mean_us| Volume {
+            name: "vm".into(),
+            reads,
+            read_bytes: reads * 1_000_000,
+            read_hit_extents: reads,
+            read_hit_latency: Latency { count, mean_us, ..Latency::default() },
+            ..Volume::default()
+        };
+        let row =
+            difference((&volume(10, 10, 1000.0), &volume(30, 20, 2000.0)), (&Cache::default(), &Cache::default()), 2.0);
+        assert_eq!((row.reads_per_second, row.read_mb_per_second, row.hit_percent), (10.0, 10.0, Some(100.0)));
+        assert_eq!((row.read_mean_ms, row.write_mean_ms), (Some(3.0), None));
+    }
+
+    #[test]
+    fn the_total_is_of_all_volumes() {
+        let volume = |name: &str, reads| Volume { name: name.into(), reads, ..Volume::default() };
+        let mut now = Status { volumes: vec![volume("a", 4), volume("b", 6)], ..Status::default() };
+        now.server.uptime_seconds = 2.0;
+        let total = total(&Status::default(), &now);
+        assert_eq!((total.reads_per_second, total.volume.as_str()), (5.0, TOTAL));
+    }
+}

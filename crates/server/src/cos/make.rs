@@ -1,0 +1,104 @@
+//! Making stores.
+
+use super::ssd::{self, SsdConfig};
+use super::{FILE_NAME, failed};
+use crate::files;
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+use nitro_cos::{Plan, Settings, Store, StoreOptions};
+use nitro_device::{AnyDevice, FileOptions};
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The most that a store takes unless it is told.
+const SIZE_DEFAULT_MAX: u64 = 16 << 40;
+
+/// The SSD of a store that is made.
+#[derive(Debug, Clone)]
+pub struct NewSsd {
+    /// Which it is, and how it is used.
+    pub config: SsdConfig,
+    /// How much of it is used; `None`: all.
+    pub size: Option<Size>,
+    /// What it holds may be lost.
+    pub force: bool,
+}
+
+/// Makes a store in a folder or on a block device. Without `size_bytes` it takes what is free there. `force`: what is there may be lost.
+///
+/// # Errors
+/// There is a store already, the device or file cannot be written, or the options do not go together.
+pub async fn make(
+    path: &Path,
+    size_bytes: Option<u64>,
+    options: StoreOptions,
+    ssd: Option<&NewSsd>,
+    force: bool,
+) -> Result<Plan, Error> {
+    let is_device = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+    let size_bytes = size_bytes.map_or_else(|| room(path, is_device), Ok)?;
+    let random = |n: u64| RandomState::new().hash_one(n);
+    let plan =
+        Plan::new(&StoreOptions { size_bytes, ..options }, random(0), random(1)).map_err(|e| failed(path, &e))?;
+    let device: AnyDevice = match is_device {
+        true => open_empty_device(path, force)?,
+        false => make_file(path, plan.device_bytes(), force)?,
+    };
+    let store = Store::create(Arc::new(device), &plan, Settings::default()).await.map_err(|e| failed(path, &e))?;
+    if let Some(NewSsd { config, size, force }) = ssd {
+        ssd::attach(&store, path, config, (*size, *force)).await?;
+    }
+    store.close().await.map_err(|e| failed(path, &e))?;
+    Ok(plan)
+}
+
+/// What is free where the store is to be.
+fn room(path: &Path, is_device: bool) -> Result<u64, Error> {
+    if is_device {
+        let device = FileOptions::new(path).read_only(true).open();
+        let device = device.map_err(|e| Error::with_sources(path.display(), &e))?;
+        return Ok(nitro_port::Device::geometry(&device).size_bytes);
+    }
+    let there = path.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let free = rustix::fs::statvfs(there).map_err(|e| Error::new(there.display(), e))?;
+    Ok((free.f_bavail * free.f_frsize).min(SIZE_DEFAULT_MAX))
+}
+
+fn open_empty_device(path: &Path, force: bool) -> Result<AnyDevice, Error> {
+    let device = FileOptions::new(path).open().map_err(|e| Error::with_sources(path.display(), &e))?;
+    if !force {
+        return Err(
+            Error::new(path.display(), "all that the device holds would be lost").or("add --force if that is meant")
+        );
+    }
+    Ok(device.into())
+}
+
+/// A sparse file, for its owner alone: it takes what is stored in it.
+fn make_file(folder: &Path, size_bytes: u64, force: bool) -> Result<AnyDevice, Error> {
+    fs::create_dir_all(folder).map_err(|e| Error::new(folder.display(), e))?;
+    let path = folder.join(FILE_NAME);
+    let is_there = fs::symlink_metadata(&path).is_ok();
+    if is_there && !force {
+        return Err(Error::new(folder.display(), "there is a store already")
+            .or("choose another folder, or add --force to begin anew"));
+    }
+    if is_there {
+        // Refused while somebody has it open.
+        drop(FileOptions::new(&path).open().map_err(|e| Error::with_sources(path.display(), &e))?);
+    }
+    let opened = if is_there { files::open_own(&path) } else { files::create_new(&path) };
+    let made = opened.and_then(|file| {
+        files::close_to_others(&file)?;
+        file.set_len(0)?;
+        file.set_len(size_bytes)?;
+        file.sync_all()
+    });
+    made.map_err(|e| Error::new(path.display(), e).or("choose a smaller --size"))?;
+    let device = FileOptions::new(&path).open().map_err(|e| Error::with_sources(path.display(), &e))?;
+    Ok(device.into())
+}

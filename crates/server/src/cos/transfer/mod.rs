@@ -1,0 +1,8 @@
+//! Transfers between a store and files, on several threads: each fills a container of its own.
+
+mod export;
+mod import;
+mod threads;
+
+pub use export::{Export, export};
+pub use import::{Import, Imported, import};

@@ -1,0 +1,70 @@
+//! The points of a sweep, and settings that go together.
+
+use crate::axis::Axis;
+use crate::knob::Knob;
+use crate::{Settings, Variant};
+use nitro_cache::admission::AdmissionKind;
+use nitro_cache::class::Classes;
+use nitro_cache::eviction::EvictionKind;
+
+/// A value of an axis that its setting does not take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The setting.
+    pub knob: Knob,
+    /// The value.
+    pub value: String,
+    /// What it may be.
+    pub why: String,
+}
+
+/// Switches off what a variant cannot do, and has write-evict units use the server's policies, unless something else was asked for.
+///
+/// `asked` says which settings somebody has asked for.
+pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
+    if settings.variant == Variant::Weu {
+        if !asked(Knob::Admission) {
+            settings.admission = AdmissionKind::default();
+        }
+        if !asked(Knob::Eviction) {
+            settings.eviction = EvictionKind::default();
+        }
+        if !asked(Knob::Staging) {
+            settings.staging_bytes = nitro_cache::Settings::usual_staging_bytes(settings.cache_bytes);
+        }
+    }
+    let dedups = settings.variant.has_weus()
+        || settings.variant.has_places() && !matches!(settings.variant, Variant::Extent { ways: 1.. });
+    if !dedups && !asked(Knob::Dedup) {
+        settings.dedup = false;
+    }
+    if !settings.variant.has_weus() && !asked(Knob::Compress) {
+        settings.compress = false;
+    }
+    if !settings.variant.has_class_policies() {
+        settings.classes = Classes::default();
+    }
+}
+
+/// All combinations of the axes' values, each once; of all others, `settings`. Each is adapted as [`adapt`] says.
+///
+/// # Errors
+/// A setting does not take a value of its axis.
+pub fn points(axes: &[Axis], settings: Settings, asked: impl Fn(Knob) -> bool) -> Result<Vec<Settings>, Refused> {
+    let mut points = vec![settings];
+    for Axis { knob, values } in axes {
+        let mut next = Vec::with_capacity(points.len() * values.len());
+        for point in &points {
+            for value in values {
+                let mut point = *point;
+                knob.set(&mut point, value).map_err(|why| Refused { knob: *knob, value: value.clone(), why })?;
+                next.push(point);
+            }
+        }
+        points = next;
+    }
+    points.iter_mut().for_each(|point| adapt(point, &asked));
+    let mut once: Vec<Settings> = Vec::with_capacity(points.len());
+    points.into_iter().for_each(|point| once.extend((!once.contains(&point)).then_some(point)));
+    Ok(once)
+}

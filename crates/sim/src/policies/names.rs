@@ -1,0 +1,33 @@
+//! What plain policies take for objects.
+
+use nitro_trace::{Reader, Request, TraceError};
+use std::collections::HashMap;
+
+/// The name of each request's object, or of each of its blocks: its address, and, from the second volume on, the volume.
+///
+/// # Errors
+/// Those of the trace.
+pub fn each_name(
+    reader: &mut dyn Reader,
+    block_bytes: Option<u64>,
+    mut each: impl FnMut(u64),
+) -> Result<(), TraceError> {
+    let (mut request, mut volumes) = (Request::default(), HashMap::new());
+    let mut last = (None, 0u64);
+    while reader.next(&mut request)? {
+        if last.0 != Some(request.object) {
+            let next = volumes.len() as u64;
+            last = (Some(request.object), *volumes.entry(request.object).or_insert(next));
+        }
+        let volume = last.1.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        match block_bytes {
+            // A request without a length is one for the block at its address.
+            Some(bytes) => {
+                let first = request.offset / bytes;
+                (first..request.end().div_ceil(bytes).max(first + 1)).for_each(|block| each(block ^ volume));
+            }
+            None => each(request.offset ^ volume),
+        }
+    }
+    Ok(())
+}
