@@ -167,10 +167,10 @@ impl CacheManager {
     /// What caches of other sizes would hit of the reads that come to this one, by what was asked for of late. A size is
     /// counted in extents: those that it holds once it is full, and those that it would hold uncompressed before.
     #[must_use]
-    pub fn what_if(&self) -> Option<Vec<WhatIf>> {
+    pub fn what_if(&self) -> Vec<WhatIf> {
         let cached = self.stats().cached_extents;
         let extents = if self.stats.weus_evicted > 0 { cached } else { cached.max(self.settings.extents_raw()) };
-        self.followed.as_ref().map(|followed| followed.what_if(extents).to_vec())
+        self.followed.as_ref().map_or_else(Vec::new, |followed| followed.what_if(extents))
     }
 
     /// Looks up an extent without counting it as a use.

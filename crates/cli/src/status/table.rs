@@ -238,6 +238,10 @@ fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
         "{} RAM cache, {} on their way in, {} read ahead",
         cache.ram_hits, cache.pending_hits, cache.readahead_hits
     );
+    let what_if: Vec<_> =
+        cache.what_if.iter().map(|point| format!("{:.1} % at {} x", 100.0 * point.hit_ratio, point.size)).collect();
+    let what_if = (!what_if.is_empty())
+        .then(|| ("LRU would hit", format!("{} the size, of what was read of late", what_if.join(", "))));
     let lines = [
         ("index hits", format!("{} of {looked_up} ({})", cache.hits, percent(cache.hits, looked_up))),
         ("other hits", others),
@@ -245,7 +249,7 @@ fn work(cache: &Cache) -> impl Iterator<Item = (&'static str, String)> {
         ("compression", format!("{:.2} : 1", cache.compression_ratio)),
         ("inserted", format!("{} in {} extents", Size(cache.inserted_bytes), cache.insertions)),
     ];
-    lines.into_iter()
+    lines.into_iter().chain(what_if)
 }
 
 /// What went to and from the SSD.

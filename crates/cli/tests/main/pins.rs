@@ -42,7 +42,7 @@ fn what_is_pinned_stays_over_scans_and_restarts_until_it_is_unpinned() {
     assert_eq!(client.write(0, &noise(1, 8 * MIB as usize)), 0);
     write_past(&place, 1000);
     let before = ssd_read_hits(&place);
-    client.read(MIB, 4 * MIB as u32);
+    client.read(MIB, 4 * MIB as usize);
     assert_eq!(ssd_read_hits(&place) - before, 4 * MIB / 8192, "all of it is still cached");
     drop(client);
     assert!(server.stop().0.success());
@@ -53,7 +53,7 @@ fn what_is_pinned_stays_over_scans_and_restarts_until_it_is_unpinned() {
     write_past(&place, 2000);
     let before = ssd_read_hits(&place);
     let mut client = place.client();
-    client.read(MIB, 4 * MIB as u32);
+    client.read(MIB, 4 * MIB as usize);
     assert_eq!(ssd_read_hits(&place) - before, 4 * MIB / 8192, "nor does a restart change that");
     assert!(place.stdout("explain vm 1M").contains("pinned"));
 
@@ -61,7 +61,7 @@ fn what_is_pinned_stays_over_scans_and_restarts_until_it_is_unpinned() {
     assert_eq!(pins(&place), serde_json::json!([]));
     write_past(&place, 3000);
     let before = ssd_read_hits(&place);
-    client.read(MIB, 4 * MIB as u32);
+    client.read(MIB, 4 * MIB as usize);
     assert!(ssd_read_hits(&place) - before < 4 * MIB / 8192, "what is not pinned any more is evicted");
     drop(client);
     assert!(server.stop().0.success());

@@ -5,6 +5,7 @@ use crate::health::Health;
 use crate::metrics::CacheCounters;
 use crate::write_log::LogStatus;
 use nitro_cache::Stats;
+use nitro_cache::curve::WhatIf;
 use nitro_cache::weu::{Space, Unit};
 use nitro_port::{Clock, Device};
 use nitro_units::ClassId;
@@ -63,6 +64,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
             insert_queue_bytes: self.queue.bytes(),
             ram_cache_bytes: self.ram.lock().bytes(),
         }
+    }
+
+    /// What caches of other sizes would hit; nothing before anything was read.
+    pub fn what_if(&self) -> Vec<WhatIf> {
+        self.manager.lock().what_if()
     }
 
     /// Where the bytes of its write-evict units are.

@@ -2,12 +2,13 @@
 
 use super::protocol::{
     Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log,
-    Recording, Recovered, Scan, Server, Status, Stored, Volume,
+    Recording, Recovered, Scan, Server, Status, Stored, Volume, WhatIf,
 };
 use crate::export::VolumeExport;
 use crate::serve::{CacheEntry, FlashIndexStatus, Served, VolumeDetector, mode_of_byte, ram_need};
 use nitro_cache::Missed;
 use nitro_cache::admission::Lane;
+use nitro_cache::curve;
 use nitro_cache::weu::Space;
 use nitro_console::error::{Error, why};
 use nitro_console::logging;
@@ -103,6 +104,7 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         pins_bytes: pinned_extents * extent_bytes,
         pins_cached_bytes: pinned_cached * extent_bytes,
         space: if absent { Space::default() } else { cache.space() },
+        what_if: if absent { Vec::new() } else { what_if(cache.what_if(), stats.weus * u64::from(settings.weu_bytes)) },
         effective_capacity: if used_bytes == 0 { 1.0 } else { cached_bytes as f64 / used_bytes as f64 },
         hits: stats.hits,
         misses: stats.misses,
@@ -138,6 +140,15 @@ pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cac
         ram_cache_bytes: status.ram_cache_bytes,
         index_ram_bytes: stats.index_ram_bytes,
     }
+}
+
+fn what_if(points: Vec<curve::WhatIf>, capacity_bytes: u64) -> Vec<WhatIf> {
+    let told = |point: curve::WhatIf| WhatIf {
+        size: point.size,
+        capacity_bytes: (point.size * capacity_bytes as f64) as u64,
+        hit_ratio: point.hit_ratio,
+    };
+    points.into_iter().map(told).collect()
 }
 
 fn endurance(status: &EnduranceStatus, spared: u64) -> Endurance {

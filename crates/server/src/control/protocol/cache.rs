@@ -58,6 +58,8 @@ pub struct Cache {
     pub pins_cached_bytes: u64,
     /// Where the capacity is.
     pub space: Space,
+    /// What caches of other sizes would hit.
+    pub what_if: Vec<WhatIf>,
     /// Cached bytes over the SSD space that holds them.
     pub effective_capacity: f64,
     /// Extent look-ups answered, and not, by the index.
@@ -126,6 +128,18 @@ pub struct Cache {
     pub ram_cache_bytes: u64,
     /// The cache manager's tables.
     pub index_ram_bytes: u64,
+}
+
+/// What a cache of another size would hit of the extents that this one was asked for of late, with LRU (SHARDS).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WhatIf {
+    /// The size, in sizes of this cache: 0.5, 1, 2 and 4.
+    pub size: f64,
+    /// Bytes on the SSD.
+    pub capacity_bytes: u64,
+    /// Extents hit over those read, from 0 to 1.
+    pub hit_ratio: f64,
 }
 
 /// How an SSD's life goes.

@@ -16,7 +16,7 @@ mod command;
 mod status;
 mod volume;
 
-pub use cache::{Cache, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered};
+pub use cache::{Cache, ClassOfContents, Endurance, FlashIndex, KnownVolume, Log, Pin, Recovered, WhatIf};
 pub use command::{AddVolume, Changed, Command, Done, Outcome};
 pub use status::{Latency, Ram, RamPart, Recording, Server, Status};
 pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
