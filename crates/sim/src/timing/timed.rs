@@ -202,7 +202,7 @@ impl Timed<'_> {
         self.turn_window(&pieces[0])?;
         self.told.clear();
         self.run.model.set_now(Nanos::from(self.now));
-        self.run.seconds = u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX);
+        self.run.seconds = self.seconds();
         self.run.request(pieces, &mut self.told)?;
         let op = pieces[0].op();
         if op == Op::Trim {
@@ -222,6 +222,11 @@ impl Timed<'_> {
         self.part_at(self.now + Duration::from_nanos(self.timing.cpu.request_ns), id);
         self.take_disk_events();
         Ok(())
+    }
+
+    /// Whole seconds now, by which the age of dirty extents goes.
+    fn seconds(&self) -> u32 {
+        u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX)
     }
 
     fn turn_window(&mut self, first: &Piece) -> Result<(), Error> {
@@ -301,10 +306,11 @@ impl Timed<'_> {
 
     /// Gives the origin what is due: behind all readers, unless writers wait for it.
     fn destage(&mut self) {
+        let seconds = self.seconds();
         let Some(write_back) = &mut self.run.write_back else { return };
         let model = &mut *self.run.model;
         if self.destage.round.is_empty() {
-            self.destage.round = write_back.round(model, u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX));
+            self.destage.round = write_back.round(model, seconds);
             self.destage.waiting = write_back.runs(&self.destage.round).into();
             self.destage.at_once = if self.reading.is_empty() { RUNS_ALONE } else { RUNS_BESIDE_READS };
             self.run.counts.destaged_extents += self.destage.round.len() as u64;
