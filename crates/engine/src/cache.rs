@@ -13,21 +13,22 @@ use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets
 use crate::health::{Health, Watch};
 use crate::insert::{InsertQueue, Lanes};
 use crate::journal::{Area, Budget, Halves, Identity, Journal};
-use crate::kept::Meter;
+use crate::kept::Kept;
 use crate::live::Live;
 use crate::metrics::{CacheCounters, CacheMetrics};
 use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
-use crate::volume::{EXTENTS_PER_LOCK, Flights, Prefetched, Regions, Registry};
+use crate::volume::{EXTENTS_PER_LOCK, Flights, Regions, Registry};
 use crate::write_log::{LogDevice, LogStatus, MissingLog, WriteLog};
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::{Buf, Bytes};
 use event_listener::Event;
 use nitro_cache::class::Classes;
+use nitro_cache::ram::{Ahead, RamCache};
 use nitro_cache::weu::layout::SECTOR_BYTES;
 use nitro_cache::weu::{Space, Unit};
-use nitro_cache::{CacheManager, Location, LruMap, Stats};
+use nitro_cache::{CacheManager, Location, Stats};
 use nitro_port::codec::{FingerprintHash, decode};
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
@@ -90,10 +91,8 @@ pub struct Cache<F, C> {
     pub(crate) queue: InsertQueue,
     /// Held while an extent gets its place, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
-    pub(crate) ram: Mutex<LruMap<ExtentKey, Bytes>>,
-    pub(crate) prefetched: Mutex<LruMap<ExtentKey, Prefetched>>,
-    /// What `prefetched` keeps alive.
-    pub(crate) prefetched_bytes: Arc<Meter>,
+    pub(crate) ram: Mutex<RamCache<Bytes>>,
+    pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) watch: Watch,
     /// How often the cache has been started, this time included.
     pub(crate) start: u32,
@@ -261,9 +260,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),
             lanes: futures_util::lock::Mutex::default(),
-            ram: Mutex::new(LruMap::new(settings.ram_cache_bytes)),
-            prefetched: Mutex::new(LruMap::new(settings.readahead_ram_bytes)),
-            prefetched_bytes: Meter::new(settings.readahead_ram_bytes),
+            ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
+            ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),
             watch: Watch::default(),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),

@@ -170,11 +170,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut ram = self.cache.ram.lock();
         for index in extents.clone() {
             let within = self.within(index, offset, len);
-            pieces.push(part(ram.get(&self.key(index))?, within));
+            pieces.push(part(ram.read(&self.key(index))?, within));
         }
         drop(ram);
         let count = extents.end - extents.start;
-        self.note_read(offset, len);
+        self.want_ahead(self.note_read(offset, len).readahead);
         self.classes.read(class, len, (count, count));
         self.cache.metrics.ram_hits.add(count);
         self.metrics.read_hit_extents.add(count);
@@ -328,7 +328,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Some(kept.for_reply());
         }
         let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
-        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
+        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().read(&self.key(index)).cloned()).flatten() {
             self.cache.metrics.ram_hits.add(1);
             if self.cache.spending.is_sparing() && self.flights.has_staged() {
                 // It was used again: what waits for the SSD deserves it.
@@ -336,7 +336,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
             return Some(bytes);
         }
-        let (kept, again) = self.take_ahead(index, within)?;
+        let (kept, again) = self.cache.ahead.lock().take(&self.key(index), within)?;
         self.cache.metrics.readahead_hits.add(1);
         if again {
             self.promote(index, kept.detached(), epoch, class);
@@ -558,11 +558,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
             }
             Then::HoldBack => {
-                let room = self.cache.prefetched_bytes.take(settle(keep.iter_mut()));
-                for (index, kept, token) in reading.finish(result, keep) {
-                    self.metrics.bypassed_extents.add(1);
-                    self.hold_back(index, kept, self.within(index, offset, len).end as u32, &token, &room);
-                }
+                let held = settle(keep.iter_mut());
+                let kept = reading.finish(result, keep);
+                self.metrics.bypassed_extents.add(kept.len() as u64);
+                self.hold_back(kept, |index| self.within(index, offset, len).end as u32, held);
             }
         }
     }
