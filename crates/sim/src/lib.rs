@@ -20,6 +20,7 @@
 mod by_class;
 pub mod cost;
 mod error;
+mod front;
 mod model;
 pub mod mrc;
 mod outcome;

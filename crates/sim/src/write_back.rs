@@ -56,10 +56,7 @@ impl WriteBack {
 
     /// Whether the cache has an extent that is about to be written; one that it has in no unit is forgotten.
     pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
-        match model.dirty_units() {
-            Some(units) => Ok(units.knows(piece.key)),
-            None => model.forget(piece),
-        }
+        if model.dirty_units().is_some() { Ok(model.has(piece.key)) } else { model.forget(piece) }
     }
 
     /// Takes what is written at second `now`. Says whether the cache knew the content; `None`: it has no room for it.

@@ -163,7 +163,11 @@ pub(crate) struct CacheSettings {
     /// Rules of --classes also classify requests to which the trace gives a class [default: the trace's class stands]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
-    /// Consecutive bytes from which on a read stream is sequential and bypasses the cache; 0: never [default: 0; the server's is 1M]
+    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the server's is 64M]
+    #[arg(long, value_name = "SIZE")]
+    ram: Option<String>,
+    /// Consecutive bytes from which on a read stream is sequential: it is read ahead into RAM and bypasses the SSD; 0: never; for variants
+    /// on an SSD [default: 0; the server's is 1M]
     #[arg(long, value_name = "SIZE")]
     sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
@@ -222,6 +226,7 @@ impl SimArgs {
             (Knob::DirtyMax, &cache.dirty_max),
             (Knob::DirtyAge, &cache.dirty_age),
             (Knob::Destage, &cache.destage),
+            (Knob::Ram, &cache.ram),
             (Knob::Sequential, &cache.sequential_threshold),
             (Knob::Compression, &cache.compression_ratio),
             (Knob::Warmup, &cache.warmup),

@@ -28,6 +28,7 @@ pub(crate) enum Knob {
     DirtyMax,
     DirtyAge,
     Destage,
+    Ram,
     Sequential,
     Compression,
     Warmup,
@@ -39,7 +40,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 28] = [
+const NAMES: [(&str, Knob); 29] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -59,6 +60,7 @@ const NAMES: [(&str, Knob); 28] = [
     ("dirty-max", Knob::DirtyMax),
     ("dirty-age", Knob::DirtyAge),
     ("destage", Knob::Destage),
+    ("ram", Knob::Ram),
     ("sequential-threshold", Knob::Sequential),
     ("compression-ratio", Knob::Compression),
     ("warmup", Knob::Warmup),
@@ -95,7 +97,10 @@ impl Knob {
 
     /// Whether its values are sizes.
     pub(super) const fn is_size(self) -> bool {
-        matches!(self, Self::Size | Self::ExtentSize | Self::WeuSize | Self::Staging | Self::Sequential | Self::Nvram)
+        matches!(
+            self,
+            Self::Size | Self::ExtentSize | Self::WeuSize | Self::Staging | Self::Ram | Self::Sequential | Self::Nvram
+        )
     }
 
     /// Sets it. An error says what it may be.
@@ -135,6 +140,7 @@ impl Knob {
                 marks(settings)?.age_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
             }
             Self::Destage => settings.destage = text.parse()?,
+            Self::Ram => settings.ram_bytes = size(text)?,
             Self::Sequential => settings.sequential_bytes = size(text)?,
             Self::Compression => settings.compression_mean = number(text)?,
             Self::Warmup => {

@@ -105,6 +105,9 @@ fn adapt(args: &SimArgs, settings: &mut Settings) {
     if !settings.variant.has_weus() && !asked(Knob::Compress) {
         settings.compress = false;
     }
+    if settings.variant == Variant::None {
+        (settings.ram_bytes, settings.sequential_bytes) = (0, 0);
+    }
     if !settings.variant.has_class_policies() {
         settings.classes = Classes::default();
     }

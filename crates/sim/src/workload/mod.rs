@@ -12,6 +12,7 @@ mod stored;
 pub use classified::{Classified, Precedence};
 pub use live::Live;
 pub use piece::Piece;
+pub(crate) use piece::runs;
 pub use stored::{Replay, Stored};
 
 use crate::Error;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod classes;
+mod front;
 mod policies;
 mod sweeps;
 mod timing;
