@@ -425,6 +425,7 @@ impl<'a> Run<'a> {
                 watch.written(piece, duplicate);
             }
         }
+        write_back.request_written(model);
         Ok(())
     }
 

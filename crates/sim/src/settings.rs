@@ -192,6 +192,11 @@ pub struct Settings {
     /// Write-back: what is written stays dirty in the cache, and is destaged by these marks; `None`: write-through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<Watermarks>,
+    /// Write-back: clients flush after so many writes. What is flushed takes whole blocks of the SSD, so that extents which shrink fill
+    /// units sooner, and units of older content are kept until then, or until something is destaged. 0: what is written is durable at
+    /// once, and takes no room but its own.
+    #[serde(default)]
+    pub flush_every: u32,
     /// Write-back: which dirty extents are destaged next.
     #[serde(default)]
     pub destage: DestageKind,
@@ -243,6 +248,7 @@ impl Settings {
             partial_writes: PartialWrites::Merge,
             write_policy: WritePolicy::default(),
             write_back: None,
+            flush_every: 0,
             destage: DestageKind::default(),
             classes: Classes::default(),
             ram_bytes: 0,

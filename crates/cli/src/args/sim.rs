@@ -153,6 +153,10 @@ pub(crate) struct CacheSettings {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME")]
     dirty_age: Option<String>,
+    /// Write-back: clients flush after so many writes; what is flushed takes whole blocks of the SSD, 4 KiB each [default: 0: what is
+    /// written is durable at once, and takes no room but its own]
+    #[arg(long, value_name = "N")]
+    flush_every: Option<String>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY")]
     destage: Option<String>,
@@ -225,6 +229,7 @@ impl SimArgs {
             (Knob::DirtyStart, &cache.dirty_start),
             (Knob::DirtyMax, &cache.dirty_max),
             (Knob::DirtyAge, &cache.dirty_age),
+            (Knob::FlushEvery, &cache.flush_every),
             (Knob::Destage, &cache.destage),
             (Knob::Ram, &cache.ram),
             (Knob::Sequential, &cache.sequential_threshold),

@@ -27,6 +27,7 @@ pub(crate) enum Knob {
     DirtyStart,
     DirtyMax,
     DirtyAge,
+    FlushEvery,
     Destage,
     Ram,
     Sequential,
@@ -40,7 +41,7 @@ pub(crate) enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 29] = [
+const NAMES: [(&str, Knob); 30] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -59,6 +60,7 @@ const NAMES: [(&str, Knob); 29] = [
     ("dirty-start", Knob::DirtyStart),
     ("dirty-max", Knob::DirtyMax),
     ("dirty-age", Knob::DirtyAge),
+    ("flush-every", Knob::FlushEvery),
     ("destage", Knob::Destage),
     ("ram", Knob::Ram),
     ("sequential-threshold", Knob::Sequential),
@@ -138,6 +140,10 @@ impl Knob {
             Self::DirtyAge => {
                 let seconds = span_ns(text)? / 1_000_000_000;
                 marks(settings)?.age_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            }
+            Self::FlushEvery => {
+                marks(settings)?;
+                settings.flush_every = number(text)?;
             }
             Self::Destage => settings.destage = text.parse()?,
             Self::Ram => settings.ram_bytes = size(text)?,

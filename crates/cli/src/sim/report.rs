@@ -332,6 +332,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::DirtyStart => settings.write_back.map_or_else(String::new, |marks| marks.start_percent.to_string()),
         Knob::DirtyMax => settings.write_back.map_or_else(String::new, |marks| marks.max_percent.to_string()),
         Knob::DirtyAge => settings.write_back.map_or_else(String::new, |marks| format!("{}s", marks.age_seconds)),
+        Knob::FlushEvery => settings.flush_every.to_string(),
         Knob::Destage => settings.destage.to_string(),
         Knob::Warmup => told(&settings.warmup),
         Knob::Load => told(&settings.timing.map(|timing| timing.load)),

@@ -74,6 +74,9 @@ fn write_back_saves_the_origin_what_is_written_over() {
     assert_eq!(json(&place, "zipf.parquet --cache-size 32M")["destaged_extents"], 0);
     let sweep = place.stdout("sim zipf.parquet --cache-size 32M --mode write-back --sweep dirty-start=20,50");
     assert!(sweep.contains("dirty-start"), "{sweep}");
+    // Blocks that are flushed before they are full take more of the SSD.
+    let written = |every: u32| back(&format!("--flush-every {every}"))["ssd_bytes_written"].as_u64().unwrap();
+    assert!(written(1) > written(0) * 11 / 10, "{} {}", written(1), written(0));
 }
 
 #[test]
@@ -210,6 +213,7 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --warmup soon", &["--warmup soon", "16d"]),
         ("reads.parquet --cache-size 1G --disks 5400", &["7200 or 15000"]),
         ("reads.parquet --cache-size 1G --dirty-max 30", &["--dirty-max 30", "--mode write-back"]),
+        ("reads.parquet --cache-size 1G --flush-every 30", &["--flush-every 30", "--mode write-back"]),
         ("reads.parquet --cache-size 1G --mode write-back --dirty-start 70", &["destage starts below"]),
         ("reads.parquet --cache-size 1G --mode write-around", &["write-through or write-back"]),
         ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),

@@ -104,6 +104,10 @@ pub(crate) trait DirtyUnits {
     /// Takes what is written at second `now`; returns whether its content was there already. `None`: there is no room.
     fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error>;
 
+    /// Makes durable what is dirty: what it took the place of may be evicted. `fills_blocks`: the SSD gets whole blocks, so that what
+    /// comes next begins a new one.
+    fn commit(&mut self, fills_blocks: bool);
+
     /// How much is dirty, of how much.
     fn used(&self) -> DirtyUse;
 

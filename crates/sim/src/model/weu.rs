@@ -375,6 +375,14 @@ impl DirtyUnits for Weus {
         Ok(None)
     }
 
+    fn commit(&mut self, fills_blocks: bool) {
+        if let Some(open) = self.open_dirty.filter(|_| fills_blocks) {
+            self.manager.align_open(open, BLOCK_BYTES);
+        }
+        let superseded = self.manager.superseded();
+        self.manager.release(superseded);
+    }
+
     fn used(&self) -> DirtyUse {
         let extents = u64::from(self.manager.settings().weu_count()) * (self.weu_bytes / u64::from(self.extent_bytes));
         let (pinned, dirty) = (self.manager.pinned_count(), self.manager.dirty_count());

@@ -268,6 +268,16 @@ fn in_write_back_with_duplicates() {
     assert!(sum(&real, |c| c.inserted_bytes) > sum(&real, |c| c.unique_bytes) * 11 / 10);
 }
 
+#[test]
+fn in_write_back_with_compression() {
+    for flush_every in [1, 16] {
+        let settings = Settings { flush_every, ..writing_back(by_worth(true, true, 4096)) };
+        let real = agreed(FiuLike::homes(0.002, 4).reader().unwrap(), &settings, 30_000);
+        assert!(sum(&real, |c| c.destaged_extents) > 1000);
+        assert!(sum(&real, |c| c.unique_bytes) > sum(&real, |c| c.stored_bytes) * 15 / 10);
+    }
+}
+
 /// The same cache behind RAM for some extents.
 fn behind_ram(settings: Settings) -> Settings {
     Settings { ram_bytes: 512 << 10, ..settings }

@@ -78,8 +78,10 @@ fn totals(volume: &RamVolume) -> Counted {
     }
 }
 
-async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, clock: SimClock) -> Vec<Counted> {
+/// `flush_every`: so many writes are made durable together, in write-back.
+async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, flush_every: u32, clock: SimClock) -> Vec<Counted> {
     let writes_back = volume.mode() == WriteMode::WriteBack;
+    let mut writes = 0;
     let mut all = Vec::new();
     let mut before = totals(&volume);
     for (number, request) in requests.iter().enumerate() {
@@ -95,7 +97,9 @@ async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, clock: SimCloc
             assert!(read == data, "request {number} reads what the trace says");
         } else {
             // Durable, in write-back: what it took the place of may be evicted.
-            volume.write(request.offset, data, writes_back).await.unwrap();
+            writes += 1;
+            let flushes = writes_back && writes % flush_every.max(1) == 0;
+            volume.write(request.offset, data, flushes).await.unwrap();
         }
         volume.cache().settled().await;
         // Time passes once nothing else can: destage that is due, and reading ahead, are over then.
@@ -140,5 +144,5 @@ pub fn replay(requests: &Arc<Vec<Request>>, simulated: &Settings) -> Vec<Counted
     let (destaging, reading) = (Arc::clone(&volume), Arc::clone(&volume));
     simulation.spawn(async move { destaging.destage_worker().await });
     simulation.spawn(async move { reading.readahead_worker().await });
-    simulation.run(run(volume, Arc::clone(requests), simulation.clock.clone()))
+    simulation.run(run(volume, Arc::clone(requests), simulated.flush_every, simulation.clock.clone()))
 }
