@@ -77,6 +77,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let Some(start) = (first..extents.end).find(wanted) else { return };
             let end = (start..extents.end).take_while(wanted).last().map_or(start, |last| last + 1);
             first = end;
+            if !self.flights.is_idle(&(start..end)) {
+                continue;
+            }
             let (_, range, Some(reading)) = self.flights.start(start..end) else { continue };
             first = range.end;
             if self.first_dirty(range.clone()).is_some() {
@@ -96,13 +99,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Whether an extent is in RAM or on the SSD, or on its way there.
+    /// Whether an extent is in RAM or on the SSD.
     fn is_at_hand(&self, index: u64) -> bool {
         let key = self.key(index);
         self.cache.ahead.lock().has(&key)
             || self.cache.ram.lock().peek(&key).is_some()
             || self.cache.manager.lock().peek(key).is_some()
-            || !self.flights.is_idle(&(index..index + 1))
     }
 
     /// Keeps extents of a sequential stream in RAM, away from the SSD, but those that have been written to since. One read brought
