@@ -20,6 +20,7 @@ mod lru_map;
 mod manager;
 pub mod pattern;
 pub mod pins;
+pub mod ram;
 mod resize;
 mod restore;
 pub mod settings;

@@ -1,4 +1,4 @@
-//! A map with a byte budget and exact least-recently-used replacement: the RAM cache in front of the SSD.
+//! A map with a byte budget and exact least-recently-used replacement: under the RAM in front of the SSD, and where policies sample.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -97,10 +97,10 @@ impl<K: Hash + Eq + Copy, V> LruMap<K, V> {
         Some(node.value)
     }
 
-    /// Removes the keys that `is_gone` holds for.
-    pub fn remove_all(&mut self, is_gone: impl Fn(&K) -> bool) {
+    /// Removes the keys that `is_gone` holds for; returns their values.
+    pub fn remove_all(&mut self, is_gone: impl Fn(&K) -> bool) -> Vec<V> {
         let gone: Vec<K> = self.index.keys().filter(|key| is_gone(key)).copied().collect();
-        gone.iter().for_each(|key| drop(self.remove(key)));
+        gone.iter().filter_map(|key| self.remove(key)).collect()
     }
 
     /// Weight of all values in bytes.

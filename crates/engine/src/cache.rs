@@ -18,20 +18,21 @@ use crate::format::superblock::Superblock;
 use crate::health::Watch;
 use crate::insert::{InsertQueue, Lanes};
 use crate::journal::{Area, Budget};
-use crate::kept::Meter;
+use crate::kept::Kept;
 use crate::live::Live;
 use crate::metrics::CacheMetrics;
 use crate::recovery::State;
 use crate::resident::Resident;
 use crate::settings::EngineSettings;
-use crate::volume::{EXTENTS_PER_LOCK, Flights, Prefetched, Regions, Registry};
+use crate::volume::{EXTENTS_PER_LOCK, Flights, Regions, Registry};
 use crate::write_log::WriteLog;
 use crate::writeback::{Commits, DirtyOpen, Ledger, Shares};
 use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::class::Classes;
+use nitro_cache::ram::{Ahead, RamCache};
 use nitro_cache::weu::layout::SECTOR_BYTES;
-use nitro_cache::{CacheManager, Location, LruMap};
+use nitro_cache::{CacheManager, Location};
 use nitro_port::codec::FingerprintHash;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
@@ -58,10 +59,8 @@ pub struct Cache<F, C> {
     pub(crate) queue: InsertQueue,
     /// Held while an extent gets its place, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
-    pub(crate) ram: Mutex<LruMap<ExtentKey, Bytes>>,
-    pub(crate) prefetched: Mutex<LruMap<ExtentKey, Prefetched>>,
-    /// What `prefetched` keeps alive.
-    pub(crate) prefetched_bytes: Arc<Meter>,
+    pub(crate) ram: Mutex<RamCache<Bytes>>,
+    pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) watch: Watch,
     /// How often the cache has been started, this time included.
     pub(crate) start: u32,

@@ -7,14 +7,13 @@
 
 use bytes::Bytes;
 use event_listener::Event;
+pub(crate) use nitro_cache::ram::OVERHEAD_BYTES;
 use nitro_port::buf::{held_bytes, is_zero};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A reply keeps at most so many times the memory that it is long.
 const REPLY_PINS_MAX: u64 = 4;
-/// What a kept extent costs beside its bytes, in bytes: the job, its token, entries of hash maps.
-pub(crate) const OVERHEAD_BYTES: u64 = 256;
 
 /// Bytes of `part`, which keeps `pins` bytes of memory alive, for a reply that a client may be slow to take.
 pub(crate) fn for_reply(part: Bytes, pins: u64) -> Bytes {
@@ -102,11 +101,6 @@ impl Meter {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Ordering::SeqCst)
-    }
-
-    /// Whether more is held than the bound allows.
-    pub(crate) fn is_over(&self) -> bool {
-        self.bytes() > self.bytes_max
     }
 
     /// Holds `bytes`, whether or not there is room.

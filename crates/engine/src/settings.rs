@@ -5,6 +5,7 @@ use crate::endurance::Endurance;
 use crate::journal::Counts;
 use nitro_cache::Settings;
 use nitro_cache::destage::Watermarks;
+use nitro_cache::ram::READAHEAD_RAM_BYTES;
 use nitro_port::codec::{Compression, FingerprintHash};
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ impl EngineSettings {
             index_bytes: 0,
             verify_duplicates: false,
             ram_cache_bytes: 64 << 20,
-            readahead_ram_bytes: 16 << 20,
+            readahead_ram_bytes: READAHEAD_RAM_BYTES,
             insert_queue_bytes: 64 << 20,
             staging_bytes: 0,
             endurance: None,

@@ -45,8 +45,12 @@ pub enum Knob {
     DirtyMax,
     /// Age at which dirty data are destaged.
     DirtyAge,
+    /// Writes after which a client flushes.
+    FlushEvery,
     /// Which dirty data are destaged next.
     Destage,
+    /// Bytes of the RAM cache.
+    Ram,
     /// Consecutive bytes from which on a read stream bypasses the cache.
     Sequential,
     /// Mean compression ratio, where the trace has no compressed sizes.
@@ -67,7 +71,7 @@ pub enum Knob {
     Seed,
 }
 
-const NAMES: [(&str, Knob); 28] = [
+const NAMES: [(&str, Knob); 30] = [
     ("size", Knob::Size),
     ("variant", Knob::Variant),
     ("dedup", Knob::Dedup),
@@ -86,7 +90,9 @@ const NAMES: [(&str, Knob); 28] = [
     ("dirty-start", Knob::DirtyStart),
     ("dirty-max", Knob::DirtyMax),
     ("dirty-age", Knob::DirtyAge),
+    ("flush-every", Knob::FlushEvery),
     ("destage", Knob::Destage),
+    ("ram", Knob::Ram),
     ("sequential-threshold", Knob::Sequential),
     ("compression-ratio", Knob::Compression),
     ("warmup", Knob::Warmup),
@@ -126,7 +132,10 @@ impl Knob {
     /// Whether its values are sizes.
     #[must_use]
     pub const fn is_size(self) -> bool {
-        matches!(self, Self::Size | Self::ExtentSize | Self::WeuSize | Self::Staging | Self::Sequential | Self::Nvram)
+        matches!(
+            self,
+            Self::Size | Self::ExtentSize | Self::WeuSize | Self::Staging | Self::Ram | Self::Sequential | Self::Nvram
+        )
     }
 
     /// Sets it.
@@ -168,7 +177,12 @@ impl Knob {
                 let seconds = span_ns(text)? / 1_000_000_000;
                 marks(settings)?.age_seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
             }
+            Self::FlushEvery => {
+                marks(settings)?;
+                settings.flush_every = number(text)?;
+            }
             Self::Destage => settings.destage = text.parse()?,
+            Self::Ram => settings.ram_bytes = size(text)?,
             Self::Sequential => settings.sequential_bytes = size(text)?,
             Self::Compression => settings.compression_mean = number(text)?,
             Self::Warmup => {

@@ -22,6 +22,7 @@ mod by_class;
 pub mod cost;
 mod error;
 pub mod estimate;
+mod front;
 mod knob;
 mod model;
 pub mod mrc;

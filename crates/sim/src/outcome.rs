@@ -18,6 +18,9 @@ pub(crate) struct Counts {
     pub(crate) extents: u64,
     pub(crate) read_extents: u64,
     pub(crate) read_extent_hits: u64,
+    pub(crate) ram_hits: u64,
+    pub(crate) readahead_hits: u64,
+    pub(crate) readahead_extents: u64,
     pub(crate) content_hits: u64,
     pub(crate) partial_writes: u64,
     pub(crate) fetched_extents: u64,
@@ -89,6 +92,15 @@ pub struct Measures {
     pub read_extent_hits: u64,
     /// Their share.
     pub read_extent_hit_ratio: f64,
+    /// Of those that were cached, extents in the RAM cache.
+    #[serde(default)]
+    pub ram_hits: u64,
+    /// Of those that were cached, extents of sequential streams that were read ahead, or kept off the SSD.
+    #[serde(default)]
+    pub readahead_hits: u64,
+    /// Extents read ahead of sequential streams.
+    #[serde(default)]
+    pub readahead_extents: u64,
     /// Extents read that were found by their content (recipes).
     pub content_hits: u64,
     /// Writes of a part of an extent.
@@ -148,7 +160,7 @@ pub struct Outcome {
     /// What was measured after the warm-up.
     #[serde(flatten)]
     pub measured: Measures,
-    /// RAM of the cache's indexes at the end, in bytes: what their tables and lists have allocated.
+    /// RAM of the cache's indexes at the end, in bytes: what their tables and lists have allocated. The RAM cache is not among them.
     pub ram_bytes: u64,
     /// The same for each extent that is cached at the end, duplicates included; 0 if none is.
     #[serde(default)]
@@ -213,6 +225,9 @@ impl Measures {
             read_extents,
             read_extent_hits,
             read_extent_hit_ratio: ratio(read_extent_hits, read_extents, 0.0),
+            ram_hits: c.ram_hits - b.ram_hits,
+            readahead_hits: c.readahead_hits - b.readahead_hits,
+            readahead_extents: c.readahead_extents - b.readahead_extents,
             content_hits: c.content_hits - b.content_hits,
             partial_writes: c.partial_writes - b.partial_writes,
             fetched_extents: c.fetched_extents - b.fetched_extents,

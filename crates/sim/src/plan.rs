@@ -41,6 +41,9 @@ pub fn adapt(settings: &mut Settings, asked: impl Fn(Knob) -> bool) {
     if !settings.variant.has_weus() && !asked(Knob::Compress) {
         settings.compress = false;
     }
+    if settings.variant == Variant::None {
+        (settings.ram_bytes, settings.sequential_bytes) = (0, 0);
+    }
     if !settings.variant.has_class_policies() {
         settings.classes = Classes::default();
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::by_class::ByClass;
+use crate::front::{Front, InRam};
 use crate::model::{self, Foretold, Hit, Model};
 use crate::outcome::{Counts, Measures, Outcome, Snapshot, ratio};
 use crate::policies::belady_hits;
@@ -9,10 +10,10 @@ use crate::settings::{PartialWrites, Settings, Variant, Warmup};
 use crate::timing;
 use crate::workload::{Piece, Pieces, Stored};
 use crate::write_back::WriteBack;
-use hashbrown::HashMap;
-use nitro_cache::pattern::{StreamDetector, StreamSettings};
+use nitro_cache::pattern::Access;
+use nitro_model::Nanos;
 use nitro_trace::Op;
-use nitro_units::ObjectId;
+use nitro_units::ExtentKey;
 
 /// Pieces that are looked at together, so that reads of memory overlap.
 const WARM: usize = 16;
@@ -88,6 +89,9 @@ pub(crate) trait Watch {
 
     /// An extent was read from the origin to complete a write.
     fn fetched(&mut self, _piece: &Piece) {}
+
+    /// An extent is read ahead from the origin.
+    fn read_ahead(&mut self, _piece: &Piece) {}
 }
 
 /// Nobody listens.
@@ -168,26 +172,6 @@ impl Windows {
     }
 }
 
-/// Which reads belong to sequential streams.
-pub(crate) struct Streams {
-    threshold_bytes: u64,
-    by_object: HashMap<ObjectId, StreamDetector>,
-}
-
-impl Streams {
-    pub(crate) fn new(threshold_bytes: u64) -> Self {
-        Self { threshold_bytes, by_object: HashMap::new() }
-    }
-
-    pub(crate) fn is_sequential(&mut self, request: &[Piece], extent_bytes: u32) -> bool {
-        let (Some(first), true) = (request.first(), self.threshold_bytes > 0) else { return false };
-        let settings = StreamSettings { threshold_bytes: self.threshold_bytes, ..StreamSettings::default() };
-        let detector = self.by_object.entry(first.key.object()).or_insert_with(|| StreamDetector::new(settings));
-        let offset = first.key.index().0 * u64::from(extent_bytes) + u64::from(first.offset);
-        detector.read(offset, request.iter().map(|piece| u64::from(piece.len)).sum()).sequential
-    }
-}
-
 /// A run under way.
 pub(crate) struct Run<'a> {
     settings: &'a Settings,
@@ -195,12 +179,16 @@ pub(crate) struct Run<'a> {
     pub(crate) windows: Windows,
     /// In write-back.
     pub(crate) write_back: Option<WriteBack>,
-    streams: Streams,
+    front: Option<Front>,
     pub(crate) counts: Counts,
     by_class: ByClass,
     /// The beginning of a request whose end is in the next batch.
     rest: Vec<Piece>,
     misses: Vec<Piece>,
+    /// Extents that a request read from the SSD.
+    found: Vec<ExtentKey>,
+    /// Extents of sequential streams that it read a second time.
+    again: Vec<Piece>,
     last_ns: u64,
     /// The time by which the age of dirty extents goes.
     pub(crate) seconds: u32,
@@ -216,11 +204,13 @@ impl<'a> Run<'a> {
                 .write_back
                 .filter(|_| settings.variant != Variant::None)
                 .map(|marks| WriteBack::new(settings, marks)),
-            streams: Streams::new(settings.sequential_bytes),
+            front: Front::new(settings),
             counts: Counts::default(),
             by_class: ByClass::default(),
             rest: Vec::new(),
             misses: Vec::new(),
+            found: Vec::new(),
+            again: Vec::new(),
             last_ns: 0,
             seconds: 0,
         }
@@ -276,50 +266,98 @@ impl<'a> Run<'a> {
         self.counts.requests += 1;
         self.counts.extents += request.len() as u64;
         match first.op() {
-            Op::Read => self.read(request, watch),
-            Op::Write => self.write(request, watch),
-            _ => {
-                self.counts.trims += 1;
-                let model = &mut *self.model;
-                match &mut self.write_back {
-                    Some(write_back) => request.iter().try_for_each(|piece| write_back.forget(model, piece)),
-                    None => request.iter().try_for_each(|piece| model.forget(piece).map(drop)),
-                }
-            }
+            Op::Read => return self.read(request, watch),
+            Op::Write => self.write(request, watch)?,
+            _ => self.trim(request)?,
+        }
+        if let Some(front) = &mut self.front {
+            front.forget(request);
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, request: &[Piece]) -> Result<(), Error> {
+        self.counts.trims += 1;
+        let model = &mut *self.model;
+        match &mut self.write_back {
+            Some(write_back) => request.iter().try_for_each(|piece| write_back.forget(model, piece)),
+            None => request.iter().try_for_each(|piece| model.forget(piece).map(drop)),
         }
     }
 
     fn read(&mut self, request: &[Piece], watch: &mut impl Watch) -> Result<(), Error> {
-        let sequential = self.streams.is_sequential(request, self.settings.extent_bytes);
-        self.misses.clear();
-        for piece in request {
-            self.counts.read_bytes += u64::from(piece.len);
-            if let Some(hit) = self.model.read(piece)? {
-                watch.hit(piece, hit);
-                continue;
-            }
-            if self.settings.recipes
-                && let Some(hit) = self.model.read_by_content(piece)?
-            {
-                self.counts.content_hits += 1;
-                watch.content_hit(piece, hit);
-                continue;
-            }
-            watch.missed(piece);
-            self.model.note_missed(piece, sequential, &mut self.counts.missed);
-            self.misses.push(*piece);
-        }
-        let misses = self.misses.len() as u64;
+        let access = self.front.as_mut().map_or(Access::RANDOM, |front| front.note_read(request));
+        let misses = self.look_up(request, access.sequential, watch)?;
         self.note_read_by_class(request, misses);
         self.counts.reads += 1;
         self.counts.read_hits += u64::from(misses == 0);
         self.counts.read_extents += request.len() as u64;
         self.counts.read_extent_hits += request.len() as u64 - misses;
-        if sequential {
-            self.counts.bypassed_extents += misses;
-            return Ok(());
+        let Some(front) = &mut self.front else {
+            return self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop));
+        };
+        front.keep(&self.found);
+        self.again.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
+        if access.sequential {
+            self.counts.bypassed_extents += self.misses.len() as u64;
+            front.hold_back(&self.misses);
+        } else {
+            self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))?;
         }
-        self.misses.iter().try_for_each(|piece| self.model.insert(piece).map(drop))
+        for key in front.read_ahead(request[0].key.object(), access.readahead, &*self.model) {
+            self.counts.readahead_extents += 1;
+            watch.read_ahead(&Piece::whole(request[0].time_ns, key, self.settings.extent_bytes));
+        }
+        Ok(())
+    }
+
+    /// Looks all extents of a request up, before anything is done about any of them. Gives how many are not cached, of whatever name;
+    /// what comes from elsewhere than from the cache is in `misses`.
+    fn look_up(&mut self, request: &[Piece], sequential: bool, watch: &mut impl Watch) -> Result<u64, Error> {
+        self.misses.clear();
+        self.found.clear();
+        self.again.clear();
+        let mut misses = 0;
+        for piece in request {
+            self.counts.read_bytes += u64::from(piece.len);
+            if let Some(in_ram) = self.front.as_mut().and_then(|front| front.read(piece)) {
+                self.note_in_ram(piece, in_ram, watch);
+                continue;
+            }
+            if let Some(hit) = self.model.read(piece)? {
+                watch.hit(piece, hit);
+                self.found.push(piece.key);
+                continue;
+            }
+            if self.settings.recipes
+                && let Some(hit) = self.model.read_by_content(piece, !sequential)?
+            {
+                self.counts.content_hits += 1;
+                watch.content_hit(piece, hit);
+                if sequential {
+                    self.misses.push(*piece);
+                }
+                continue;
+            }
+            watch.missed(piece);
+            self.model.note_missed(piece, sequential, &mut self.counts.missed);
+            self.misses.push(*piece);
+            misses += 1;
+        }
+        Ok(misses)
+    }
+
+    fn note_in_ram(&mut self, piece: &Piece, in_ram: InRam, watch: &mut impl Watch) {
+        self.model.note_read_in_front();
+        watch.hit(piece, Hit { done: Nanos::ZERO, compressed: false });
+        match in_ram {
+            InRam::Cached => self.counts.ram_hits += 1,
+            InRam::Ahead => self.counts.readahead_hits += 1,
+            InRam::Again => {
+                self.counts.readahead_hits += 1;
+                self.again.push(*piece);
+            }
+        }
     }
 
     fn note_read_by_class(&mut self, request: &[Piece], misses: u64) {
@@ -342,7 +380,8 @@ impl<'a> Run<'a> {
         self.misses.clear();
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
-            let known = self.model.forget(piece)?;
+            let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key));
+            let known = self.model.forget(piece)? || in_ram;
             if !self.settings.write_policy.takes(known) {
                 continue;
             }
@@ -371,7 +410,8 @@ impl<'a> Run<'a> {
         let model = &mut *self.model;
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
-            let known = write_back.knows(model, piece)?;
+            let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key));
+            let known = write_back.knows(model, piece)? || in_ram;
             if piece.len < self.settings.extent_bytes {
                 self.counts.partial_writes += 1;
                 if !known {
@@ -385,6 +425,7 @@ impl<'a> Run<'a> {
                 watch.written(piece, duplicate);
             }
         }
+        write_back.request_written(model);
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use nitro_cache::admission::{AdmissionKind, WritePolicy};
 use nitro_cache::class::Classes;
 use nitro_cache::destage::{DestageKind, Watermarks};
 use nitro_cache::eviction::EvictionKind;
+use nitro_cache::pattern::StreamSettings;
+use nitro_cache::ram::READAHEAD_RAM_BYTES;
 use nitro_cache::settings::{EXTENT_BYTES, FINGERPRINT_INDEX_RATIO, WEU_BYTES};
 use nitro_trace::content::Compressibility;
 use serde::{Deserialize, Serialize};
@@ -150,6 +152,10 @@ pub enum Warmup {
     Requests(u64),
 }
 
+fn readahead_ram_bytes() -> u64 {
+    READAHEAD_RAM_BYTES
+}
+
 /// All settings of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -186,15 +192,26 @@ pub struct Settings {
     /// Write-back: what is written stays dirty in the cache, and is destaged by these marks; `None`: write-through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<Watermarks>,
+    /// Write-back: clients flush after so many writes. What is flushed takes whole blocks of the SSD, so that extents which shrink fill
+    /// units sooner, and units of older content are kept until then, or until something is destaged. 0: what is written is durable at
+    /// once, and takes no room but its own.
+    #[serde(default)]
+    pub flush_every: u32,
     /// Write-back: which dirty extents are destaged next.
     #[serde(default)]
     pub destage: DestageKind,
     /// What each class of requests deserves; of variants with [class policies](Variant::has_class_policies) only.
     #[serde(default, skip_serializing_if = "Classes::are_usual")]
     pub classes: Classes,
-    /// Reads of a stream of at least so many consecutive bytes do not go into the cache; 0: all do. The server holds such data
-    /// in RAM, which is not modelled.
+    /// RAM for whole extents in front of the SSD, in bytes; 0: none. Of variants on an SSD, as is what follows.
+    #[serde(default)]
+    pub ram_bytes: u64,
+    /// A stream of reads is sequential from so many consecutive bytes on: it is read ahead, and kept off the SSD until it is read a
+    /// second time; 0: none is.
     pub sequential_bytes: u64,
+    /// RAM for extents of such streams, in bytes.
+    #[serde(default = "readahead_ram_bytes")]
+    pub readahead_ram_bytes: u64,
     /// The mean of the normally distributed compression ratio, for traces that do not tell sizes.
     pub compression_mean: f64,
     /// The variance of that.
@@ -231,9 +248,12 @@ impl Settings {
             partial_writes: PartialWrites::Merge,
             write_policy: WritePolicy::default(),
             write_back: None,
+            flush_every: 0,
             destage: DestageKind::default(),
             classes: Classes::default(),
+            ram_bytes: 0,
             sequential_bytes: 0,
+            readahead_ram_bytes: READAHEAD_RAM_BYTES,
             compression_mean: mean,
             compression_variance: variance,
             warmup: Warmup::None,
@@ -256,9 +276,15 @@ impl Settings {
             destage: self.destage,
             classes: self.classes,
             what_if: false,
+            streams: self.streams(),
             seed: self.seed,
             ..nitro_cache::Settings::new(self.cache_bytes)
         }
+    }
+
+    /// When reads are sequential, and how far ahead of them is read.
+    pub(crate) fn streams(&self) -> StreamSettings {
+        StreamSettings { threshold_bytes: self.sequential_bytes, ..StreamSettings::default() }
     }
 
     pub(crate) fn compressibility(&self) -> Compressibility {
@@ -306,26 +332,36 @@ impl Settings {
         if self.variant == Variant::WeuLruMod && self.eviction != EvictionKind::Lru {
             return Err(Error::setting("with weu-lru-mod the SSD chooses what is evicted"));
         }
-        if let Some(Watermarks { start_percent, max_percent, .. }) = self.write_back {
-            if !(1..=90).contains(&max_percent) || start_percent >= max_percent {
-                return Err(Error::setting(
-                    "destage starts below the share of the cache that may be dirty, which is 1 to 90 percent",
-                ));
-            }
-            if self.write_policy != WritePolicy::default() {
-                return Err(Error::setting(
-                    "in write-back all that is written is cached: write policies are for write-through",
-                ));
-            }
-            if self.variant == Variant::WeuLruMod {
-                return Err(Error::setting(
-                    "with weu-lru-mod the SSD chooses what is evicted, dirty or not: it has no write-back",
-                ));
-            }
+        self.check_write_back()?;
+        let is_on_ssd = self.variant.has_weus() || self.variant.has_places();
+        if (self.ram_bytes > 0 || self.sequential_bytes > 0) && !is_on_ssd {
+            return Err(Error::setting(
+                "RAM in front of the SSD and sequential streams are for the variants on an SSD",
+            ));
         }
         if self.recipes && !self.dedup {
             return Err(Error::setting("recipes are of use only with deduplication"));
         }
         self.timing.as_ref().map_or(Ok(()), Timing::check)
+    }
+
+    fn check_write_back(&self) -> Result<(), Error> {
+        let Some(Watermarks { start_percent, max_percent, .. }) = self.write_back else { return Ok(()) };
+        if !(1..=90).contains(&max_percent) || start_percent >= max_percent {
+            return Err(Error::setting(
+                "destage starts below the share of the cache that may be dirty, which is 1 to 90 percent",
+            ));
+        }
+        if self.write_policy != WritePolicy::default() {
+            return Err(Error::setting(
+                "in write-back all that is written is cached: write policies are for write-through",
+            ));
+        }
+        if self.variant == Variant::WeuLruMod {
+            return Err(Error::setting(
+                "with weu-lru-mod the SSD chooses what is evicted, dirty or not: it has no write-back",
+            ));
+        }
+        Ok(())
     }
 }

@@ -6,7 +6,6 @@ use crate::model::Model;
 use crate::settings::Settings;
 use crate::workload::Piece;
 use hashbrown::HashMap;
-use nitro_cache::CacheManager;
 use nitro_cache::destage::{Backlog, DirtyUse, Watermarks};
 use nitro_units::{ExtentKey, ObjectId};
 
@@ -41,6 +40,9 @@ pub(crate) struct WriteBack {
     /// The object that was destaged last: others have their turn.
     last: ObjectId,
     extent_bytes: u32,
+    /// Clients flush after so many writes; 0: see [`Settings::flush_every`].
+    flush_every: u32,
+    writes: u32,
 }
 
 impl WriteBack {
@@ -51,15 +53,14 @@ impl WriteBack {
             newest: HashMap::new(),
             last: ObjectId(0),
             extent_bytes: settings.extent_bytes,
+            flush_every: settings.flush_every,
+            writes: 0,
         }
     }
 
     /// Whether the cache has an extent that is about to be written; one that it has in no unit is forgotten.
     pub(crate) fn knows(&mut self, model: &mut dyn Model, piece: &Piece) -> Result<bool, Error> {
-        match model.dirty_units() {
-            Some(units) => Ok(units.knows(piece.key)),
-            None => model.forget(piece),
-        }
+        if model.dirty_units().is_some() { Ok(model.has(piece.key)) } else { model.forget(piece) }
     }
 
     /// Takes what is written at second `now`. Says whether the cache knew the content; `None`: it has no room for it.
@@ -72,8 +73,8 @@ impl WriteBack {
                 Some(model.insert(piece)?)
             }
         };
-        if let Some(units) = model.dirty_units() {
-            commit(units.manager());
+        if self.flush_every == 0 {
+            self.commit(model);
         }
         if let Some(known) = known {
             let mut piece = *piece;
@@ -81,6 +82,22 @@ impl WriteBack {
             self.newest.insert(piece.key, Newest { piece, known });
         }
         Ok(known)
+    }
+
+    /// A request has written all of its extents: the client may flush.
+    pub(crate) fn request_written(&mut self, model: &mut dyn Model) {
+        self.writes += 1;
+        if self.writes == self.flush_every {
+            self.writes = 0;
+            self.commit(model);
+        }
+    }
+
+    /// The journal has what took the place of older dirty content: its units may be evicted. In no time.
+    fn commit(&self, model: &mut dyn Model) {
+        if let Some(units) = model.dirty_units() {
+            units.commit(self.flush_every > 0);
+        }
     }
 
     /// An extent is trimmed.
@@ -131,6 +148,7 @@ impl WriteBack {
                 let chosen = self.chosen(model, object, before);
                 if !chosen.is_empty() {
                     self.last = object;
+                    self.commit(model);
                     return chosen;
                 }
             }
@@ -169,9 +187,7 @@ impl WriteBack {
                 self.newest.remove(&piece.key);
             }
         }
-        if let Some(units) = model.dirty_units() {
-            commit(units.manager());
-        }
+        self.commit(model);
     }
 
     /// Cuts a round into what goes to the origin with one write each.
@@ -180,11 +196,4 @@ impl WriteBack {
         let neighbours = round.chunk_by(|a, b| a.piece.key.raw() + 1 == b.piece.key.raw());
         neighbours.flat_map(|run| run.chunks(most)).map(<[Leaving]>::to_vec).collect()
     }
-}
-
-/// The journal has what took the place of older dirty content: its units may be evicted. The server commits when clients flush, when
-/// records enough wait, and for destage; here a commit takes no time, so that there is one after each write.
-fn commit(manager: &mut CacheManager) {
-    let superseded = manager.superseded();
-    manager.release(superseded);
 }

@@ -30,6 +30,11 @@ pub struct Access {
     pub readahead: (u64, u64),
 }
 
+impl Access {
+    /// A read that is part of nothing.
+    pub const RANDOM: Self = Self { sequential: false, readahead: (0, 0) };
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     /// Where the next consecutive read would start.
@@ -57,9 +62,8 @@ impl StreamDetector {
 
     /// Notes a read of `len` bytes at `offset` and says what it is part of.
     pub fn read(&mut self, offset: u64, len: u64) -> Access {
-        let none = Access { sequential: false, readahead: (0, 0) };
         if self.settings.threshold_bytes == 0 || self.settings.streams == 0 {
-            return none;
+            return Access::RANDOM;
         }
         self.tick += 1;
         let (end, tick) = (offset.saturating_add(len), self.tick);
@@ -67,12 +71,12 @@ impl StreamDetector {
         let follows = |s: &&mut Stream| offset >= s.next && offset - s.next <= gap;
         let Some(stream) = self.streams.iter_mut().find(follows) else {
             self.start(Stream { next: end, consecutive_bytes: len, ahead: end, used: tick });
-            return none;
+            return Access::RANDOM;
         };
         stream.consecutive_bytes += end - stream.next;
         (stream.next, stream.used) = (end, tick);
         if stream.consecutive_bytes < self.settings.threshold_bytes {
-            return none;
+            return Access::RANDOM;
         }
         // Ask for the next piece once half of the last one is used up, so that requests ahead stay large.
         let from = stream.ahead.max(end);

@@ -153,6 +153,10 @@ pub(crate) struct CacheSettings {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME")]
     dirty_age: Option<String>,
+    /// Write-back: clients flush after so many writes; what is flushed takes whole blocks of the SSD, 4 KiB each [default: 0: what is
+    /// written is durable at once, and takes no room but its own]
+    #[arg(long, value_name = "N")]
+    flush_every: Option<String>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY")]
     destage: Option<String>,
@@ -163,7 +167,11 @@ pub(crate) struct CacheSettings {
     /// Rules of --classes also classify requests to which the trace gives a class [default: the trace's class stands]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
-    /// Consecutive bytes from which on a read stream is sequential and bypasses the cache; 0: never [default: 0; the server's is 1M]
+    /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the server's is 64M]
+    #[arg(long, value_name = "SIZE")]
+    ram: Option<String>,
+    /// Consecutive bytes from which on a read stream is sequential: it is read ahead into RAM and bypasses the SSD; 0: never; for variants
+    /// on an SSD [default: 0; the server's is 1M]
     #[arg(long, value_name = "SIZE")]
     sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
@@ -221,7 +229,9 @@ impl SimArgs {
             (Knob::DirtyStart, &cache.dirty_start),
             (Knob::DirtyMax, &cache.dirty_max),
             (Knob::DirtyAge, &cache.dirty_age),
+            (Knob::FlushEvery, &cache.flush_every),
             (Knob::Destage, &cache.destage),
+            (Knob::Ram, &cache.ram),
             (Knob::Sequential, &cache.sequential_threshold),
             (Knob::Compression, &cache.compression_ratio),
             (Knob::Warmup, &cache.warmup),

@@ -15,10 +15,12 @@ use serde_json::Value;
 const PARTIAL_WRITES_TOLD: u64 = 50;
 
 /// The columns of a window, for tables of several.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 16] = [
     "requests",
     "read_hit_ratio",
     "read_extent_hit_ratio",
+    "ram_hits",
+    "readahead_hits",
     "dedup_ratio",
     "compression_ratio",
     "ssd_bytes_written",
@@ -78,6 +80,8 @@ fn cells(measures: &Measures, settings: &Settings, known: Known<'_>) -> Vec<Stri
         measures.requests.to_string(),
         ratio(measures.read_hit_ratio),
         ratio(measures.read_extent_hit_ratio),
+        measures.ram_hits.to_string(),
+        measures.readahead_hits.to_string(),
         dedup_of(settings, known).map_or_else(|| ratio(measures.dedup_ratio), str::to_owned),
         compression_of(settings, known).unwrap_or_else(|| ratio(measures.compression_ratio)),
         measures.ssd_bytes_written.to_string(),
@@ -133,18 +137,16 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
         "read hits",
         format!("{} of requests, {} of extents", of_all(m.read_hit_ratio), of_all(m.read_extent_hit_ratio)),
     );
+    if let Some(text) = in_ram(outcome) {
+        line("RAM hits", text);
+    }
     if m.missed.all() > 0 {
         line("missed", missed(&m.missed));
     }
     if let Some(text) = uncached_writes(outcome) {
         line("part writes", text);
     }
-    let dedup =
-        dedup_of(settings, known).map(|words| format!("{words}: the trace does not tell which contents are the same"));
-    line("dedup", dedup.unwrap_or_else(|| format!("{:.3} : 1", m.dedup_ratio)));
-    let compression =
-        compression_of(settings, known).map(|words| format!("{words}: the trace does not tell what contents take"));
-    line("compression", compression.unwrap_or_else(|| format!("{:.3} : 1", m.compression_ratio)));
+    contents(outcome, known).into_iter().for_each(|(name, text)| line(name, text));
     line("SSD written", format!("{}, write amplification {:.3}", Size(m.ssd_bytes_written), m.write_amplification));
     line("erasures", m.erasures.to_string());
     if m.destaged_extents > 0 {
@@ -175,6 +177,31 @@ fn people(outcome: &Outcome, known: Known<'_>) -> String {
         out += &periods(outcome, known).aligned();
     }
     out
+}
+
+/// How much contents were reduced, as far as the trace tells.
+fn contents(outcome: &Outcome, known: Known<'_>) -> [(&'static str, String); 2] {
+    let (settings, m) = (&outcome.settings, &outcome.measured);
+    let dedup =
+        dedup_of(settings, known).map(|words| format!("{words}: the trace does not tell which contents are the same"));
+    let compression =
+        compression_of(settings, known).map(|words| format!("{words}: the trace does not tell what contents take"));
+    [
+        ("dedup", dedup.unwrap_or_else(|| format!("{:.3} : 1", m.dedup_ratio))),
+        ("compression", compression.unwrap_or_else(|| format!("{:.3} : 1", m.compression_ratio))),
+    ]
+}
+
+/// What of the hits was in RAM, if there is RAM in front of the SSD.
+fn in_ram(outcome: &Outcome) -> Option<String> {
+    let (settings, m) = (&outcome.settings, &outcome.measured);
+    let streams = (settings.sequential_bytes > 0).then(|| {
+        let part = percent(m.readahead_hits, m.read_extents);
+        format!("{part} in what was kept of streams, of which {} extents were read ahead", m.readahead_extents)
+    });
+    let cached = (settings.ram_bytes > 0).then(|| format!("{} in the RAM cache", percent(m.ram_hits, m.read_extents)));
+    let parts: Vec<String> = cached.into_iter().chain(streams).collect();
+    (!parts.is_empty()).then(|| format!("of extents {}", parts.join(", ")))
 }
 
 /// Writes of parts of extents that were not cached, where they are many: another setting caches what they wrote.
@@ -238,10 +265,13 @@ pub(super) fn many(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>, forma
 /// What matters most of each outcome, as narrow as it can be; CSV and JSON have all.
 fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> Table {
     const PLAIN: [&str; 9] = ["hits", "ext_hits", "dedup", "compr", "written", "w_amp", "evicted", "RAM", "RAM_B/ext"];
+    const IN_RAM: [&str; 2] = ["ram_hits", "ahead_hits"];
     const TIMED: [&str; 4] = ["iops", "read_us", "read_p99", "busy"];
     let names: Vec<&'static str> = knobs.iter().map(|knob| knob.name()).collect();
     let timed = outcomes.iter().any(|outcome| outcome.measured.pace.is_some());
-    let mut table = Table::new([&names[..], &PLAIN[..], if timed { &TIMED[..] } else { &[] }].concat());
+    let has_front = outcomes.iter().any(|outcome| in_ram(outcome).is_some());
+    let (front, times) = (if has_front { &IN_RAM[..] } else { &[] }, if timed { &TIMED[..] } else { &[] });
+    let mut table = Table::new([&names[..], &PLAIN[..], front, times].concat());
     for outcome in outcomes {
         let (measures, settings) = (&outcome.measured, &outcome.settings);
         let mut row: Vec<_> = knobs.iter().map(|knob| value(*knob, settings, Format::Table)).collect();
@@ -258,6 +288,10 @@ fn sweep_for_people(outcomes: &[Outcome], knobs: &[Knob], known: Known<'_>) -> T
             Size(outcome.ram_bytes).to_string(),
             format!("{:.1}", outcome.ram_bytes_per_extent),
         ]);
+        if has_front {
+            let share = |hits: u64| format!("{:.4}", hits as f64 / measures.read_extents.max(1) as f64);
+            row.extend([share(measures.ram_hits), share(measures.readahead_hits)]);
+        }
         if timed {
             let told = |value: &dyn Fn(&Pace) -> f64, digits: usize| {
                 measures.pace.as_ref().map_or_else(String::new, |pace| format!("{:.digits$}", value(pace)))
@@ -286,6 +320,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::Staging => size(settings.staging_bytes),
         Knob::WriteBudget => settings.write_budget.map_or_else(String::new, |ratio| ratio.to_string()),
         Knob::Recipes => switch(settings.recipes),
+        Knob::Ram => size(settings.ram_bytes),
         Knob::Sequential => size(settings.sequential_bytes),
         Knob::Compression => settings.compression_mean.to_string(),
         Knob::Period => settings.period_ns.to_string(),
@@ -296,6 +331,7 @@ fn value(knob: Knob, settings: &Settings, format: Format) -> String {
         Knob::DirtyStart => settings.write_back.map_or_else(String::new, |marks| marks.start_percent.to_string()),
         Knob::DirtyMax => settings.write_back.map_or_else(String::new, |marks| marks.max_percent.to_string()),
         Knob::DirtyAge => settings.write_back.map_or_else(String::new, |marks| format!("{}s", marks.age_seconds)),
+        Knob::FlushEvery => settings.flush_every.to_string(),
         Knob::Destage => settings.destage.to_string(),
         Knob::Warmup => told(&settings.warmup),
         Knob::Load => told(&settings.timing.map(|timing| timing.load)),

@@ -74,6 +74,28 @@ fn write_back_saves_the_origin_what_is_written_over() {
     assert_eq!(json(&place, "zipf.parquet --cache-size 32M")["destaged_extents"], 0);
     let sweep = place.stdout("sim zipf.parquet --cache-size 32M --mode write-back --sweep dirty-start=20,50");
     assert!(sweep.contains("dirty-start"), "{sweep}");
+    // Blocks that are flushed before they are full take more of the SSD.
+    let written = |every: u32| back(&format!("--flush-every {every}"))["ssd_bytes_written"].as_u64().unwrap();
+    assert!(written(1) > written(0) * 11 / 10, "{} {}", written(1), written(0));
+}
+
+#[test]
+fn hits_in_ram_are_told_apart() {
+    let place = Place::new();
+    place.stdout("trace synth zipf zipf.parquet --objects 2000 --object-size 8K --requests 20000");
+    let told = json(&place, "zipf.parquet --cache-size 32M --ram 4M");
+    let count = |name: &str| told[name].as_u64().unwrap();
+    assert!(1000 < count("ram_hits") && count("ram_hits") < count("read_extent_hits") - 1000, "{told}");
+    assert_eq!((count("readahead_hits"), &told["settings"]["ram_bytes"]), (0, &(4 << 20).into()));
+    let ram = "zipf.parquet --cache-size 32M --ram 4M --sequential-threshold 1M";
+    let table = place.stdout(&format!("sim {ram}"));
+    assert!(table.contains("RAM hits      of extents ") && table.contains("in the RAM cache"), "{table}");
+    let csv = place.stdout(&format!("sim {ram} -o csv"));
+    assert!(csv.contains(",ram_hits,readahead_hits,") && csv.contains(&format!(",{},0,", count("ram_hits"))), "{csv}");
+    let sweep = place.stdout("sim zipf.parquet --cache-size 32M --sweep ram=0,4M --results kept.jsonl");
+    assert!(sweep.contains("ahead_hits") && sweep.contains("0.0000"), "{sweep}");
+    let without = place.stdout("sim zipf.parquet --cache-size 32M");
+    assert!(!without.contains("RAM hits"), "{without}");
 }
 
 #[test]
@@ -186,10 +208,12 @@ fn what_makes_no_sense_is_refused_with_a_way_out() {
         ("reads.parquet --cache-size 1G --variant wau", &["--variant wau", "weu-lru-mod"]),
         ("reads.parquet --cache-size 1G --variant 4-way --dedup on", &["fully associative"]),
         ("reads.parquet --cache-size 1G --variant 3-way", &["3 does not divide", "2-way or 4-way"]),
+        ("reads.parquet --cache-size 1G --variant lru --ram 64M", &["variants on an SSD"]),
         ("reads.parquet --cache-size 1G --variant 0-way", &["--variant 0-way", "N-way"]),
         ("reads.parquet --cache-size 1G --warmup soon", &["--warmup soon", "16d"]),
         ("reads.parquet --cache-size 1G --disks 5400", &["7200 or 15000"]),
         ("reads.parquet --cache-size 1G --dirty-max 30", &["--dirty-max 30", "--mode write-back"]),
+        ("reads.parquet --cache-size 1G --flush-every 30", &["--flush-every 30", "--mode write-back"]),
         ("reads.parquet --cache-size 1G --mode write-back --dirty-start 70", &["destage starts below"]),
         ("reads.parquet --cache-size 1G --mode write-around", &["write-through or write-back"]),
         ("reads.parquet --policy lfu --objects 10", &["--policy lfu", "slru, mru"]),

@@ -10,7 +10,6 @@ use crate::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets
 use crate::health::Watch;
 use crate::insert::InsertQueue;
 use crate::journal::{Area, Halves, Identity, Journal};
-use crate::kept::Meter;
 use crate::live::Live;
 use crate::metrics::CacheMetrics;
 use crate::resident::Resident;
@@ -19,7 +18,8 @@ use crate::volume::{Regions, Registry};
 use crate::write_log::{LogDevice, MissingLog};
 use crate::writeback::{Commits, Ledger, Shares};
 use event_listener::Event;
-use nitro_cache::{CacheManager, LruMap};
+use nitro_cache::CacheManager;
+use nitro_cache::ram::{Ahead, RamCache};
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Operation};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -148,9 +148,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
             resident: Resident::default(),
             queue: InsertQueue::new(settings.insert_queue_bytes, settings.staging_bytes),
             lanes: futures_util::lock::Mutex::default(),
-            ram: Mutex::new(LruMap::new(settings.ram_cache_bytes)),
-            prefetched: Mutex::new(LruMap::new(settings.readahead_ram_bytes)),
-            prefetched_bytes: Meter::new(settings.readahead_ram_bytes),
+            ram: Mutex::new(RamCache::new(settings.ram_cache_bytes)),
+            ahead: Mutex::new(Ahead::new(settings.readahead_ram_bytes)),
             watch: Watch::default(),
             start: superblock.start,
             starts: RwLock::new(vec![superblock.start; superblock.weu_count as usize]),

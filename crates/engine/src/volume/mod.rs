@@ -25,7 +25,7 @@ pub use context::{Change, Rest};
 pub use explain::{Explained, StoredAt};
 pub(crate) use flights::{Flights, Token};
 pub use mode::WriteMode;
-pub(crate) use readahead::{AT_ONCE_MAX as READAHEADS_MAX, Prefetched};
+pub(crate) use readahead::AT_ONCE_MAX as READAHEADS_MAX;
 pub(crate) use regions::{REGION_BYTES, Regions, WHOLE};
 pub(crate) use registry::Registry;
 pub use registry::VolumeEntry;
@@ -35,7 +35,6 @@ use room::DestageState;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::format::journal::FORGET_BYTES;
-use crate::kept::OVERHEAD_BYTES;
 use crate::metrics::{ClassCounters, ClassesMetrics};
 use crate::metrics::{VolumeCounters, VolumeLatencies, VolumeLatencySnapshot, VolumeMetrics};
 use bytes::Bytes;
@@ -365,8 +364,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut ram = self.cache.ram.lock();
         // A writer raises the epoch before it removes the extent from RAM, so one of the two is seen here.
         if self.write_epoch(index).load(Ordering::SeqCst) == epoch {
-            let bytes = held_bytes(data.len()) + OVERHEAD_BYTES;
-            ram.insert(self.key(index), data, bytes);
+            let held = held_bytes(data.len());
+            ram.keep(self.key(index), data, held);
         }
     }
 
@@ -400,8 +399,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             epoch.fetch_add(1, Ordering::SeqCst);
         }
         let object = self.options.object;
-        self.cache.ram.lock().remove_all(|key| key.object() == object);
-        self.cache.prefetched.lock().remove_all(|key| key.object() == object);
+        self.cache.ram.lock().forget_object(object);
+        self.cache.ahead.lock().forget_object(object);
     }
 
     /// Forgets what RAM holds of some extents that are not, or no longer what they should be, in the index; those on
@@ -413,11 +412,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         for step in steps(extents, EXTENTS_PER_LOCK) {
             if self.cache.settings.ram_cache_bytes > 0 {
                 let mut ram = self.cache.ram.lock();
-                step.clone().for_each(|index| drop(ram.remove(&self.key(index))));
+                step.clone().for_each(|index| ram.forget(&self.key(index)));
             }
-            let mut prefetched = self.cache.prefetched.lock();
-            if !prefetched.is_empty() {
-                step.for_each(|index| drop(prefetched.remove(&self.key(index))));
+            let mut ahead = self.cache.ahead.lock();
+            if !ahead.is_empty() {
+                step.for_each(|index| ahead.forget(&self.key(index)));
             }
         }
     }

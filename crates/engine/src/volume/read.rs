@@ -100,11 +100,11 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let mut ram = self.cache.ram.lock();
         for index in extents.clone() {
             let within = self.within(index, offset, len);
-            pieces.push(part(ram.get(&self.key(index))?, within));
+            pieces.push(part(ram.read(&self.key(index))?, within));
         }
         drop(ram);
         let count = extents.end - extents.start;
-        self.note_read(offset, len);
+        self.want_ahead(self.note_read(offset, len).readahead);
         self.classes.read(class, len, (count, count));
         self.cache.metrics.ram_hits.add(count);
         self.metrics.read_hit_extents.add(count);

@@ -2,7 +2,7 @@
 //! when it is read a second time (paper §3).
 
 use super::{Token, Volume};
-use crate::kept::{Kept, OVERHEAD_BYTES, Room};
+use crate::kept::{Kept, OVERHEAD_BYTES};
 use bytes::Bytes;
 use event_listener::Event;
 use futures_util::future::{Either, select};
@@ -19,16 +19,6 @@ use std::sync::Arc;
 const WAITING_MAX: usize = 64;
 /// Ranges read ahead at once.
 pub(crate) const AT_ONCE_MAX: usize = 8;
-
-/// An extent of a sequential stream.
-#[derive(Debug, Clone)]
-pub(crate) struct Prefetched {
-    kept: Kept,
-    /// What it keeps alive, together with others of one read.
-    _room: Arc<Room>,
-    /// Up to which byte of the extent clients have read. A read that begins below it is a second reading.
-    pub(super) read_to: u32,
-}
 
 #[derive(Debug, Default)]
 pub(super) struct ReadaheadQueue {
@@ -102,10 +92,9 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             let own =
                 |extents: &Vec<Bytes>| extents.iter().map(|extent| Kept::own(Bytes::copy_from_slice(extent))).collect();
             let keep = result.as_ref().map_or_else(|_| Vec::new(), own);
-            for (index, kept, token) in reading.finish(result, keep) {
-                let read_to = if miss.is_joined(index) { self.extent_bytes() as u32 } else { 0 };
-                let room = self.cache.prefetched_bytes.take(self.extent_bytes() + OVERHEAD_BYTES);
-                self.hold_back(index, kept, read_to, &token, &room);
+            let read_to = |index| if miss.is_joined(index) { self.extent_bytes() as u32 } else { 0 };
+            for extent in reading.finish(result, keep) {
+                self.hold_back(vec![extent], read_to, self.extent_bytes() + OVERHEAD_BYTES);
             }
         }
     }
@@ -113,40 +102,19 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Whether an extent is in RAM or on the SSD.
     fn is_at_hand(&self, index: u64) -> bool {
         let key = self.key(index);
-        self.cache.prefetched.lock().peek(&key).is_some()
+        self.cache.ahead.lock().has(&key)
             || self.cache.ram.lock().peek(&key).is_some()
             || self.cache.manager.lock().peek(key).is_some()
     }
 
-    /// Keeps an extent of a sequential stream in RAM, away from the SSD, unless it has been written to since.
-    pub(super) fn hold_back(&self, index: u64, kept: Kept, read_to: u32, token: &Arc<Token>, room: &Arc<Room>) {
-        let weight = kept.bytes().len() as u64;
-        let mut prefetched = self.cache.prefetched.lock();
+    /// Keeps extents of a sequential stream in RAM, away from the SSD, but those that have been written to since. One read brought
+    /// them, and they keep `held` bytes of memory; clients have read each up to the byte that `read_to` tells.
+    pub(super) fn hold_back(&self, extents: Vec<(u64, Kept, Arc<Token>)>, read_to: impl Fn(u64) -> u32, held: u64) {
+        let mut ahead = self.cache.ahead.lock();
         // A writer makes the token void before it comes here to remove the extent.
-        if !token.is_void() {
-            prefetched.insert(self.key(index), Prefetched { kept, _room: room.clone(), read_to }, weight);
-        }
-        // What is left of a read keeps all of it alive.
-        while self.cache.prefetched_bytes.is_over() && prefetched.pop_oldest().is_some() {}
-        drop(prefetched);
-        self.flights.settle(index, token);
-    }
-
-    /// Takes bytes `within` of an extent from what was read ahead. `true`: it has been read before, and deserves the SSD
-    /// now.
-    pub(super) fn take_ahead(&self, index: u64, within: Range<u32>) -> Option<(Kept, bool)> {
-        let mut prefetched = self.cache.prefetched.lock();
-        if prefetched.is_empty() {
-            return None;
-        }
-        let key = self.key(index);
-        let held = prefetched.get(&key)?;
-        let again = within.start < held.read_to;
-        held.read_to = held.read_to.max(within.end);
-        let kept = held.kept.clone();
-        if again {
-            prefetched.remove(&key);
-        }
-        Some((kept, again))
+        let valid = extents.iter().filter(|(_, _, token)| !token.is_void());
+        ahead.hold(valid.map(|(index, kept, _)| (self.key(*index), kept.clone(), read_to(*index))), held);
+        drop(ahead);
+        extents.iter().for_each(|(index, _, token)| self.flights.settle(*index, token));
     }
 }

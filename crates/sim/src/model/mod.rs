@@ -47,9 +47,18 @@ pub(crate) trait Model {
     /// Looks an extent up for a read.
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error>;
 
-    /// Looks up the content of an extent that was not found, for a read: somebody else may have brought it.
-    fn read_by_content(&mut self, _piece: &Piece) -> Result<Option<Hit>, Error> {
+    /// Looks up the content of an extent that was not found, for a read: somebody else may have brought it. `enters`: the cache has it
+    /// under this name, too, from then on.
+    fn read_by_content(&mut self, _piece: &Piece, _enters: bool) -> Result<Option<Hit>, Error> {
         Ok(None)
+    }
+
+    /// An extent was read that RAM in front of the cache has.
+    fn note_read_in_front(&mut self) {}
+
+    /// Whether an extent is there, of caches on an SSD. Changes nothing.
+    fn has(&self, _key: ExtentKey) -> bool {
+        false
     }
 
     /// Counts an extent that a read looked for in vain, by why it is not cached, if that is known.
@@ -92,11 +101,12 @@ pub(crate) trait Model {
 
 /// Write-evict units of dirty extents, which are not evicted before the origin has what they hold.
 pub(crate) trait DirtyUnits {
-    /// Whether an extent is there, clean or dirty. Changes nothing.
-    fn knows(&self, key: ExtentKey) -> bool;
-
     /// Takes what is written at second `now`; returns whether its content was there already. `None`: there is no room.
     fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error>;
+
+    /// Makes durable what is dirty: what it took the place of may be evicted. `fills_blocks`: the SSD gets whole blocks, so that what
+    /// comes next begins a new one.
+    fn commit(&mut self, fills_blocks: bool);
 
     /// How much is dirty, of how much.
     fn used(&self) -> DirtyUse;

@@ -7,6 +7,7 @@ use crate::settings::{Settings, Variant};
 use crate::workload::Piece;
 use nitro_cache::Stats;
 use nitro_model::Nanos;
+use nitro_units::ExtentKey;
 
 /// Of the places, the share that is kept free where the SSD is told what holds nothing: 7 %, as much as SSDs reserve.
 const FREE_PERCENT: u32 = 7;
@@ -183,10 +184,16 @@ impl Model for Places {
         }
     }
 
-    fn read_by_content(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
+    fn read_by_content(&mut self, piece: &Piece, enters: bool) -> Result<Option<Hit>, Error> {
         let Some(place) = self.contents.find(self.content(piece)).filter(|_| self.dedup) else { return Ok(None) };
-        self.point(piece.key.raw(), place);
+        if enters {
+            self.point(piece.key.raw(), place);
+        }
         self.hit(place)
+    }
+
+    fn has(&self, key: ExtentKey) -> bool {
+        self.holders.place(key.raw()).is_some()
     }
 
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {

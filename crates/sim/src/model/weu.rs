@@ -237,11 +237,23 @@ impl Model for Weus {
         }
     }
 
-    fn read_by_content(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
-        match self.manager.insert_duplicate(piece.key, &piece.fingerprint) {
+    fn read_by_content(&mut self, piece: &Piece, enters: bool) -> Result<Option<Hit>, Error> {
+        let found = match enters {
+            true => self.manager.insert_duplicate(piece.key, &piece.fingerprint),
+            false => self.manager.lookup_fingerprint(&piece.fingerprint),
+        };
+        match found {
             Some(location) => self.hit(location),
             None => Ok(None),
         }
+    }
+
+    fn note_read_in_front(&mut self) {
+        self.note_requested();
+    }
+
+    fn has(&self, key: ExtentKey) -> bool {
+        self.staged.has(key) || self.manager.peek(key).is_some()
     }
 
     fn note_missed(&self, piece: &Piece, in_stream: bool, missed: &mut Missed) {
@@ -334,10 +346,6 @@ impl Weus {
 }
 
 impl DirtyUnits for Weus {
-    fn knows(&self, key: ExtentKey) -> bool {
-        self.staged.has(key) || self.manager.peek(key).is_some()
-    }
-
     fn insert_dirty(&mut self, piece: &Piece, now: u32, marks: &Watermarks) -> Result<Option<bool>, Error> {
         self.note_requested();
         // What was read and waits for its place is overwritten.
@@ -365,6 +373,14 @@ impl DirtyUnits for Weus {
             }
         }
         Ok(None)
+    }
+
+    fn commit(&mut self, fills_blocks: bool) {
+        if let Some(open) = self.open_dirty.filter(|_| fills_blocks) {
+            self.manager.align_open(open, BLOCK_BYTES);
+        }
+        let superseded = self.manager.superseded();
+        self.manager.release(superseded);
     }
 
     fn used(&self) -> DirtyUse {

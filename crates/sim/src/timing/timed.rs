@@ -9,7 +9,7 @@ use crate::model::{Hit, Model};
 use crate::outcome::{Measures, Outcome};
 use crate::replay::{Run, Watch};
 use crate::settings::Settings;
-use crate::workload::{Piece, Pieces};
+use crate::workload::{Piece, Pieces, runs};
 use crate::write_back::Leaving;
 use hashbrown::HashMap;
 use nitro_model::Nanos;
@@ -67,6 +67,7 @@ pub(crate) struct Told {
     misses: Vec<Piece>,
     written: Vec<(Piece, bool)>,
     fetched: Vec<Piece>,
+    ahead: Vec<Piece>,
 }
 
 impl Told {
@@ -76,6 +77,7 @@ impl Told {
         self.misses.clear();
         self.written.clear();
         self.fetched.clear();
+        self.ahead.clear();
     }
 }
 
@@ -98,6 +100,10 @@ impl Watch for Told {
 
     fn fetched(&mut self, piece: &Piece) {
         self.fetched.push(*piece);
+    }
+
+    fn read_ahead(&mut self, piece: &Piece) {
+        self.ahead.push(*piece);
     }
 }
 
@@ -224,7 +230,7 @@ impl Timed<'_> {
         Ok(())
     }
 
-    /// Whole seconds of virtual time.
+    /// Whole seconds now, by which the age of dirty extents goes.
     fn seconds(&self) -> u32 {
         u32::try_from(self.now.as_secs()).unwrap_or(u32::MAX)
     }
@@ -260,6 +266,9 @@ impl Timed<'_> {
         }
         for run in runs(&told.misses) {
             self.read_origin(Some(id), run);
+        }
+        for run in runs(&told.ahead) {
+            self.read_origin(None, run);
         }
     }
 
@@ -438,9 +447,4 @@ impl Timed<'_> {
         }
         Ok(outcome)
     }
-}
-
-/// Cuts pieces where they are not neighbours.
-fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
-    pieces.chunk_by(|a, b| a.key.object() == b.key.object() && a.key.index().0 + 1 == b.key.index().0)
 }

@@ -13,6 +13,7 @@ mod stored;
 pub use classified::{Classified, Precedence};
 pub use live::Live;
 pub use piece::Piece;
+pub(crate) use piece::runs;
 pub use source::{OpenAnywhere, SaidContents, Source};
 pub use stored::{Replay, Stored};
 

@@ -46,6 +46,14 @@ impl Piece {
         Self { time_ns, key, fingerprint, offset, len, packed }
     }
 
+    /// A read of a whole extent whose content is not told: it has one of its own.
+    pub(crate) fn whole(time_ns: u64, key: ExtentKey, extent_bytes: u32) -> Self {
+        let mut name = [0; 20];
+        name[..8].copy_from_slice(&key.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        let about = (time_ns, Op::Read, ClassId::default(), true);
+        Self::new(about, key, (0, extent_bytes), Fingerprint(name), None)
+    }
+
     /// What is asked for.
     #[must_use]
     pub const fn op(&self) -> Op {
@@ -99,6 +107,11 @@ impl Piece {
             packed: word(44),
         }
     }
+}
+
+/// Cuts pieces where they are not neighbours.
+pub(crate) fn runs(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    pieces.chunk_by(|a, b| a.key.object() == b.key.object() && a.key.index().0 + 1 == b.key.index().0)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The server's engine and the simulator decide alike (Nitro §5.1: "we confirmed"): the same trace, one request after the
 //! other, gives the same hits, duplicates, stored bytes and evictions, extent by extent.
-//!
-//! What the simulator does not model is off in the engine: the RAM cache, sequential detection with reading ahead.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bytes_of;
@@ -9,6 +7,7 @@ mod real;
 #[path = "../../../engine/tests/main/simulation/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "others use more of it")]
 mod simulation;
+mod streams;
 
 use nitro_cache::admission::AdmissionKind;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule, Rules};
@@ -35,6 +34,10 @@ pub struct Counted {
     cached_extents: u64,
     destaged_extents: u64,
     destage_writes: u64,
+    ram_hits: u64,
+    readahead_hits: u64,
+    readahead_extents: u64,
+    bypassed_extents: u64,
 }
 
 /// A trace in memory.
@@ -95,6 +98,10 @@ fn simulated(requests: &Arc<Vec<Request>>, settings: &Settings) -> Vec<Counted> 
         cached_extents: m.cached_extents,
         destaged_extents: m.destaged_extents,
         destage_writes: m.destage_writes,
+        ram_hits: m.ram_hits,
+        readahead_hits: m.readahead_hits,
+        readahead_extents: m.readahead_extents,
+        bypassed_extents: m.bypassed_extents,
     };
     outcome.periods.iter().map(counted).collect()
 }
@@ -259,6 +266,36 @@ fn in_write_back_with_duplicates() {
     let real = agreed(FiuLike::homes(0.002, 4).reader().unwrap(), &settings, 30_000);
     assert!(sum(&real, |c| c.destaged_extents) > 1000);
     assert!(sum(&real, |c| c.inserted_bytes) > sum(&real, |c| c.unique_bytes) * 11 / 10);
+}
+
+#[test]
+fn in_write_back_with_compression() {
+    for flush_every in [1, 16] {
+        let settings = Settings { flush_every, ..writing_back(by_worth(true, true, 4096)) };
+        let real = agreed(FiuLike::homes(0.002, 4).reader().unwrap(), &settings, 30_000);
+        assert!(sum(&real, |c| c.destaged_extents) > 1000);
+        assert!(sum(&real, |c| c.unique_bytes) > sum(&real, |c| c.stored_bytes) * 15 / 10);
+    }
+}
+
+/// The same cache behind RAM for some extents.
+fn behind_ram(settings: Settings) -> Settings {
+    Settings { ram_bytes: 512 << 10, ..settings }
+}
+
+#[test]
+fn behind_a_ram_cache() {
+    let settings = behind_ram(by_worth(false, false, 8192));
+    let real = agreed(FiuLike::web_vm(0.004, 3).reader().unwrap(), &settings, 20_000);
+    let (in_ram, all) = (sum(&real, |c| c.ram_hits), sum(&real, |c| c.read_hits));
+    assert!(in_ram > 300 && all > in_ram + 300, "{in_ram} of {all} hits in RAM");
+}
+
+#[test]
+fn behind_a_ram_cache_in_write_back() {
+    let settings = writing_back(behind_ram(by_worth(true, false, 8192)));
+    let real = agreed(FiuLike::web_vm(0.004, 3).reader().unwrap(), &settings, 20_000);
+    assert!(sum(&real, |c| c.ram_hits) > 300 && sum(&real, |c| c.destaged_extents) > 1000);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use crate::Counted;
 use crate::bytes_of::{self, BLOCK_BYTES};
 use crate::simulation::{SimClock, Simulation};
 use nitro_cache::destage::Watermarks;
-use nitro_cache::pattern::StreamSettings;
 use nitro_device::RamDevice;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::codec::Compression;
@@ -16,29 +15,30 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two requests in write-back: longer than destage waits before it looks for what is due.
+/// Between two requests: longer than destage waits before it looks for what is due.
 const PAUSE: Duration = Duration::from_millis(1100);
+/// There is more of the volume than the trace asks for: reads ahead do not come to its end.
+const BEYOND_BYTES: u64 = 1 << 20;
 
 type RamVolume = Volume<RamDevice, RamDevice, SimClock>;
 
 fn settings(simulated: &Settings) -> EngineSettings {
-    let off = StreamSettings { threshold_bytes: 0, ..StreamSettings::default() };
     let marks = simulated.write_back.unwrap_or(Watermarks::USUAL);
     EngineSettings {
         dirty_start_percent: marks.start_percent,
         dirty_max_percent: marks.max_percent,
         dirty_age: Duration::from_secs(marks.age_seconds.into()),
         compression: if simulated.compress { Compression::Lz4 } else { Compression::None },
-        ram_cache_bytes: 0,
-        readahead_ram_bytes: 0,
-        ..EngineSettings::new(nitro_cache::Settings { streams: off, ..simulated.manager() })
+        ram_cache_bytes: simulated.ram_bytes,
+        readahead_ram_bytes: simulated.readahead_ram_bytes,
+        ..EngineSettings::new(simulated.manager())
     }
 }
 
 /// An origin that holds what the trace reads before it writes it, and elsewhere blocks each unlike any other.
 async fn origin(requests: &[Request]) -> RamDevice {
     let end = requests.iter().map(Request::end).max().unwrap();
-    let origin = RamDevice::new(end.next_multiple_of(1 << 20), 4096);
+    let origin = RamDevice::new((end + BEYOND_BYTES).next_multiple_of(1 << 20), 4096);
     for block in 0..origin.geometry().size_bytes / BLOCK_BYTES as u64 {
         origin.write(block * BLOCK_BYTES as u64, bytes_of::unspecified(block)).await.unwrap();
     }
@@ -57,8 +57,8 @@ async fn origin(requests: &[Request]) -> RamDevice {
 
 /// What the engine has counted so far.
 fn totals(volume: &RamVolume) -> Counted {
-    let stats = volume.cache().status().manager;
-    let counters = volume.counters();
+    let status = volume.cache().status();
+    let (stats, counters) = (status.manager, volume.counters());
     Counted {
         read_hits: counters.read_hit_extents,
         read_misses: counters.read_miss_extents,
@@ -69,30 +69,41 @@ fn totals(volume: &RamVolume) -> Counted {
         forwarded: stats.forwarded,
         fingerprints_evicted: stats.fingerprints_evicted,
         cached_extents: stats.cached_extents,
-        destaged_extents: volume.counters().destaged_extents,
-        destage_writes: volume.counters().destage_writes,
+        destaged_extents: counters.destaged_extents,
+        destage_writes: counters.destage_writes,
+        ram_hits: status.engine.ram_hits,
+        readahead_hits: status.engine.readahead_hits,
+        readahead_extents: counters.readahead_extents,
+        bypassed_extents: counters.bypassed_extents,
     }
 }
 
-async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, clock: SimClock) -> Vec<Counted> {
+/// `flush_every`: so many writes are made durable together, in write-back.
+async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, flush_every: u32, clock: SimClock) -> Vec<Counted> {
     let writes_back = volume.mode() == WriteMode::WriteBack;
+    let mut writes = 0;
     let mut all = Vec::new();
     let mut before = totals(&volume);
     for (number, request) in requests.iter().enumerate() {
         let data = bytes_of::data(request);
         volume.set_class(request.class);
         if request.op == Op::Read {
-            let read = volume.read(request.offset, request.len).await.unwrap().concat();
+            // As front ends ask.
+            let read = match volume.try_read(request.offset, request.len) {
+                Some(read) => read,
+                None => volume.read(request.offset, request.len).await.unwrap(),
+            };
+            let read = read.concat();
             assert!(read == data, "request {number} reads what the trace says");
         } else {
             // Durable, in write-back: what it took the place of may be evicted.
-            volume.write(request.offset, data, writes_back).await.unwrap();
+            writes += 1;
+            let flushes = writes_back && writes % flush_every.max(1) == 0;
+            volume.write(request.offset, data, flushes).await.unwrap();
         }
         volume.cache().settled().await;
-        if writes_back {
-            // Time passes once nothing else can: destage that is due is over then.
-            clock.sleep(PAUSE).await;
-        }
+        // Time passes once nothing else can: destage that is due, and reading ahead, are over then.
+        clock.sleep(PAUSE).await;
         let now = totals(&volume);
         all.push(Counted {
             read_hits: now.read_hits - before.read_hits,
@@ -106,6 +117,10 @@ async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, clock: SimCloc
             cached_extents: now.cached_extents,
             destaged_extents: now.destaged_extents - before.destaged_extents,
             destage_writes: now.destage_writes - before.destage_writes,
+            ram_hits: now.ram_hits - before.ram_hits,
+            readahead_hits: now.readahead_hits - before.readahead_hits,
+            readahead_extents: now.readahead_extents - before.readahead_extents,
+            bypassed_extents: now.bypassed_extents - before.bypassed_extents,
         });
         before = now;
     }
@@ -126,7 +141,8 @@ pub fn replay(requests: &Arc<Vec<Request>>, simulated: &Settings) -> Vec<Counted
     let origin = simulation.run(async move { origin(&kept).await });
     let mode = if simulated.write_back.is_some() { WriteMode::WriteBack } else { WriteMode::WriteThrough };
     let volume = Volume::new(cache, origin, VolumeOptions { object: ObjectId(0), read_only: false, mode });
-    let destaging = Arc::clone(&volume);
+    let (destaging, reading) = (Arc::clone(&volume), Arc::clone(&volume));
     simulation.spawn(async move { destaging.destage_worker().await });
-    simulation.run(run(volume, Arc::clone(requests), simulation.clock.clone()))
+    simulation.spawn(async move { reading.readahead_worker().await });
+    simulation.run(run(volume, Arc::clone(requests), simulated.flush_every, simulation.clock.clone()))
 }

@@ -3,6 +3,7 @@
 
 mod classes;
 mod curve;
+mod front;
 mod policies;
 mod sweeps;
 mod timing;

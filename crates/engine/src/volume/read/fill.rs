@@ -89,11 +89,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
                 }
             }
             Then::HoldBack => {
-                let room = self.cache.prefetched_bytes.take(settle(keep.iter_mut()));
-                for (index, kept, token) in reading.finish(result, keep) {
-                    self.metrics.bypassed_extents.add(1);
-                    self.hold_back(index, kept, self.within(index, offset, len).end as u32, &token, &room);
-                }
+                let held = settle(keep.iter_mut());
+                let kept = reading.finish(result, keep);
+                self.metrics.bypassed_extents.add(kept.len() as u64);
+                self.hold_back(kept, |index| self.within(index, offset, len).end as u32, held);
             }
         }
     }

@@ -114,7 +114,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             return Some(kept.for_reply());
         }
         let keeps_ram = self.cache.settings.ram_cache_bytes > 0;
-        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().get(&self.key(index)).cloned()).flatten() {
+        if let Some(bytes) = keeps_ram.then(|| self.cache.ram.lock().read(&self.key(index)).cloned()).flatten() {
             self.cache.metrics.ram_hits.add(1);
             if self.cache.spending.is_sparing() && self.flights.has_staged() {
                 // It was used again: what waits for the SSD deserves it.
@@ -122,7 +122,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
             return Some(bytes);
         }
-        let (kept, again) = self.take_ahead(index, within)?;
+        let (kept, again) = self.cache.ahead.lock().take(&self.key(index), within)?;
         self.cache.metrics.readahead_hits.add(1);
         if again {
             self.promote(index, kept.detached(), epoch, class);

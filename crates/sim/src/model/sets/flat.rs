@@ -60,6 +60,10 @@ impl Flat {
         true
     }
 
+    pub(super) fn has(&self, set: u64, key: u64) -> bool {
+        self.rank(set, key).is_some()
+    }
+
     pub(super) const fn ram_bytes(&self) -> usize {
         self.keys.capacity() * size_of::<u64>() + self.places.capacity()
     }

@@ -47,6 +47,10 @@ impl Linked {
         true
     }
 
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.nodes.find(key).is_some()
+    }
+
     pub(super) fn ram_bytes(&self) -> usize {
         self.nodes.ram_bytes() + self.sets.capacity() * size_of::<List>()
     }

@@ -51,6 +51,13 @@ impl Index {
         }
     }
 
+    fn has(&self, set: u64, key: u64) -> bool {
+        match self {
+            Self::Flat(flat) => flat.has(set, key),
+            Self::Linked(linked) => linked.has(key),
+        }
+    }
+
     fn ram_bytes(&self) -> usize {
         match self {
             Self::Flat(flat) => flat.ram_bytes(),
@@ -127,6 +134,10 @@ impl Model for Sets {
         let Some(place) = self.index.refresh(self.set(piece.key), piece.key.raw()) else { return Ok(None) };
         let done = self.flash.read(self.at(place), self.extent_bytes.into())?;
         Ok(Some(Hit { done, compressed: false }))
+    }
+
+    fn has(&self, key: ExtentKey) -> bool {
+        self.index.has(self.set(key), key.raw())
     }
 
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error> {

@@ -1,0 +1,55 @@
+//! The RAM cache: what was read from the SSD last.
+
+use super::OVERHEAD_BYTES;
+use crate::lru_map::LruMap;
+use nitro_units::{ExtentKey, ObjectId};
+
+/// Extents that reads found on the SSD, the least recently used to go first. What came from the origin is not kept: it has its first
+/// reader behind it, and comes here if it is read again. Neither is what is written. An extent stays though the SSD evicts it.
+pub struct RamCache<V>(LruMap<ExtentKey, V>);
+
+impl<V> RamCache<V> {
+    /// An empty one for so many bytes; 0: none.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
+        Self(LruMap::new(bytes_max))
+    }
+
+    /// Whether there is room for anything.
+    #[must_use]
+    pub const fn is_used(&self) -> bool {
+        self.0.bytes_max() > 0
+    }
+
+    /// An extent for a client that reads it.
+    pub fn read(&mut self, key: &ExtentKey) -> Option<&V> {
+        self.0.get(key).map(|value| &*value)
+    }
+
+    /// An extent, without using it.
+    #[must_use]
+    pub fn peek(&self, key: &ExtentKey) -> Option<&V> {
+        self.0.peek(key)
+    }
+
+    /// Keeps an extent that a client read from the SSD, and that takes `held_bytes` of memory.
+    pub fn keep(&mut self, key: ExtentKey, value: V, held_bytes: u64) {
+        self.0.insert(key, value, held_bytes + OVERHEAD_BYTES);
+    }
+
+    /// Forgets an extent that is written or trimmed.
+    pub fn forget(&mut self, key: &ExtentKey) {
+        self.0.remove(key);
+    }
+
+    /// Forgets all extents of an object.
+    pub fn forget_object(&mut self, object: ObjectId) {
+        self.0.remove_all(|key| key.object() == object);
+    }
+
+    /// Bytes of RAM that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
