@@ -302,6 +302,11 @@ mod tests {
         assert!(begin(200..201, Touches::Buffer, &narrow).now_or_never().is_some(), "nothing waits for this one");
         // The client that the trim waits for may need room: destage goes on.
         let destage = flights.try_begin_destage(60..61).unwrap();
+        // What waits behind the trim waits for that client, too.
+        let mut zeroes = begin(55..56, Touches::Origin, &narrow);
+        assert!(zeroes.as_mut().now_or_never().is_none());
+        assert!(flights.try_begin_destage(55..56).is_some(), "nothing would ever go on");
+        drop(zeroes);
         drop(first);
         assert!(trim.as_mut().now_or_never().is_none());
         assert!(flights.try_begin_destage(70..71).is_none(), "destage keeps the trim waiting");

@@ -43,6 +43,9 @@ impl Batch {
 enum Phase {
     /// The journal does not know of it yet.
     New,
+    /// The journal is being told of it: from here on its snapshots tell it, too, since one may be begun once it is durable and before
+    /// the log is active.
+    Announced,
     Active,
     /// It failed: nothing is acknowledged until all that it holds is in the cache, and the journal says so.
     Failing(Arc<str>),
@@ -236,7 +239,10 @@ impl<D: Device> WriteLog<D> {
     pub(super) fn task(&self) -> Task {
         let mut state = self.state.lock();
         match &state.phase {
-            Phase::New => return Task::Announce(state.journaled),
+            Phase::New | Phase::Announced => {
+                state.phase = Phase::Announced;
+                return Task::Announce(state.journaled);
+            }
             Phase::Active => {}
             Phase::Failing(_) | Phase::Ending(_) => return Task::FallBack,
             Phase::Over(_) => return Task::Nothing,
@@ -301,7 +307,7 @@ impl<D: Device> WriteLog<D> {
     /// The journal knows of the log.
     pub(super) fn announced(&self) {
         let mut state = self.state.lock();
-        if state.phase == Phase::New {
+        if state.phase == Phase::Announced {
             state.phase = Phase::Active;
         }
     }
@@ -309,7 +315,7 @@ impl<D: Device> WriteLog<D> {
     /// The log cannot be written to. What waits is acknowledged when the journal says that the log is not in use.
     pub(super) fn fail(&self, reason: &dyn fmt::Display) {
         let mut state = self.state.lock();
-        if matches!(state.phase, Phase::New | Phase::Active) {
+        if matches!(state.phase, Phase::New | Phase::Announced | Phase::Active) {
             state.phase = Phase::Failing(Arc::from(reason.to_string()));
         }
         drop(state);
@@ -322,7 +328,7 @@ impl<D: Device> WriteLog<D> {
         let reason = match &state.phase {
             Phase::Failing(reason) => Some(reason.clone()),
             Phase::Ending(reason) => reason.clone(),
-            Phase::New | Phase::Active => None,
+            Phase::New | Phase::Announced | Phase::Active => None,
             Phase::Over(_) => return,
         };
         state.phase = Phase::Ending(reason);
@@ -361,7 +367,7 @@ impl<D: Device> WriteLog<D> {
     /// What the journal says now, for its snapshot.
     pub(crate) fn journaled(&self) -> Option<LogPosition> {
         let state = self.state.lock();
-        matches!(state.phase, Phase::Active | Phase::Failing(_)).then_some(state.journaled)
+        matches!(state.phase, Phase::Announced | Phase::Active | Phase::Failing(_)).then_some(state.journaled)
     }
 
     /// The journal says, durably, from where on the log is needed.
@@ -388,7 +394,7 @@ impl<D: Device> WriteLog<D> {
     pub(crate) fn status(&self) -> LogStatus {
         let state = self.state.lock();
         LogStatus {
-            active: matches!(state.phase, Phase::New | Phase::Active),
+            active: matches!(state.phase, Phase::New | Phase::Announced | Phase::Active),
             failed: match &state.phase {
                 Phase::Failing(reason) | Phase::Ending(Some(reason)) | Phase::Over(Some(reason)) => {
                     Some(reason.to_string())
@@ -409,5 +415,24 @@ fn object(entry: &Entry) -> Option<ObjectId> {
     match entry {
         Entry::Content { key, .. } => Some(key.object()),
         Entry::Void { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nitro_device::RamDevice;
+
+    #[test]
+    fn snapshots_tell_of_the_log_from_when_the_journal_is_being_told() {
+        let device = RamDevice::new(1 << 20, 512);
+        let label = Label { extent_bytes: 4096, uuid: [1; 16], cache_uuid: [2; 16], ring_bytes: 512 << 10 };
+        let log = WriteLog::new(device, label, 1);
+        assert!(log.journaled().is_none(), "nothing was logged yet, and the log may be left out");
+        assert!(matches!(log.task(), Task::Announce(_)));
+        // The announcement may be durable, and a snapshot begun behind it, before the writer hears of it.
+        assert_eq!(log.journaled().map(|position| position.uuid), Some([1; 16]));
+        log.announced();
+        assert!(log.is_active() && log.journaled().is_some());
     }
 }

@@ -106,15 +106,26 @@ impl State {
         earlier.filter(|waiter| !waiter.context.is_given_up()).any(|waiter| waiter.meets(extents, touches))
     }
 
-    /// Whether a write that only destage keeps waiting waits for these extents. What waits for a client may need destage to go on,
-    /// since that client may wait for room.
+    /// Whether a write that only destage keeps waiting waits for these extents. What waits for a client, or behind a write that does,
+    /// may need destage to go on, since that client may wait for room.
     pub(super) fn is_awaited_by_next(&self, extents: &Range<u64>) -> bool {
-        let client = |waiter: &Waiter| {
+        let is_live = |waiter: &&Waiter| !waiter.context.is_given_up();
+        let meets = |waiter: &Waiter| waiter.meets(extents, Touches::Destage);
+        if !self.waiters.iter().filter(is_live).any(meets) {
+            return false;
+        }
+        let mut behind_clients: Vec<&Waiter> = Vec::new();
+        for waiter in self.waiters.iter().filter(is_live) {
             let mut clients = self.writers.iter().filter(|writer| writer.touches != Touches::Destage);
-            clients.any(|writer| waiter.meets(&writer.extents, writer.touches))
-        };
-        let next = |waiter: &&Waiter| !waiter.context.is_given_up() && waiter.meets(extents, Touches::Destage);
-        self.waiters.iter().filter(next).any(|waiter| !client(waiter))
+            let is_behind = clients.any(|client| waiter.meets(&client.extents, client.touches))
+                || behind_clients.iter().any(|earlier| earlier.meets(&waiter.extents, waiter.touches));
+            if is_behind {
+                behind_clients.push(waiter);
+            } else if meets(waiter) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
