@@ -266,11 +266,12 @@ impl<'a> Run<'a> {
         self.counts.requests += 1;
         self.counts.extents += request.len() as u64;
         match first.op() {
-            Op::Read => return self.read(request, watch),
+            Op::Read => self.read(request, watch)?,
             Op::Write => self.write(request, watch)?,
             _ => self.trim(request)?,
         }
-        if let Some(front) = &mut self.front {
+        self.model.request_inserted();
+        if let Some(front) = self.front.as_mut().filter(|_| first.op() != Op::Read) {
             front.forget(request);
         }
         Ok(())

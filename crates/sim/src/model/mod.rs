@@ -53,6 +53,9 @@ pub(crate) trait Model {
         Ok(None)
     }
 
+    /// All that a request brought has been inserted.
+    fn request_inserted(&mut self) {}
+
     /// An extent was read that RAM in front of the cache has.
     fn note_read_in_front(&mut self) {}
 

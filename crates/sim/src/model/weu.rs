@@ -39,7 +39,8 @@ pub(crate) struct Weus {
     survivors: Vec<Survivor>,
     staged: Staged,
     allowance: Option<Allowance>,
-    /// Units on their way to the SSD: as in the server, they may be evicted once the extent that did not fit is in another.
+    /// Units on their way to the SSD: as in the server, they may be evicted once all of the request has been inserted, or where there is
+    /// no other.
     sealed: Vec<WeuId>,
     variant: Variant,
     dedup: bool,
@@ -188,8 +189,15 @@ impl Weus {
             self.make_room()?;
         }
         // What was copied forward may have opened one.
-        if self.open[shelf.index()].is_none() {
+        while self.open[shelf.index()].is_none() {
             self.open[shelf.index()] = self.manager.open_weu_in(shelf).map(|(weu, _)| weu);
+            if self.open[shelf.index()].is_none() {
+                if self.sealed.is_empty() {
+                    break;
+                }
+                self.manager.stored(self.sealed.remove(0));
+                self.make_room()?;
+            }
         }
         Ok(self.open[shelf.index()])
     }
@@ -277,6 +285,12 @@ impl Model for Weus {
         Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
+    fn request_inserted(&mut self) {
+        for weu in self.sealed.drain(..) {
+            self.manager.stored(weu);
+        }
+    }
+
     fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {
         Some(self)
     }
@@ -285,6 +299,7 @@ impl Model for Weus {
         while let Some((piece, used)) = self.staged.pop_any() {
             self.pack(&piece, used)?;
         }
+        self.request_inserted();
         Ok(())
     }
 
@@ -337,9 +352,6 @@ impl Weus {
                     self.sealed.push(weu);
                 }
             }
-        }
-        while let Some(weu) = self.sealed.pop() {
-            self.manager.stored(weu);
         }
         Ok(false)
     }
