@@ -26,7 +26,7 @@ if qemu-img info --output=json "$url" >"$WORK/info" 2>&1; then
   qemu-img compare -f raw -F raw "$WORK/before.img" "$url"
   # Over NBD it is the same volume.
   qemu-img compare -f raw -F raw "$url" "$uri"
-elif grep -q 'Unknown protocol' "$WORK/info"; then
+elif grep -qE 'Unknown protocol|Unable to load module iscsi' "$WORK/info"; then
   echo "QEMU has no iSCSI driver (package qemu-block-extra)"
 else
   cat "$WORK/info"; exit 1
