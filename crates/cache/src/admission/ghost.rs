@@ -103,8 +103,8 @@ impl Ghost {
 
     /// Remembers an extent, whether it deserves a main unit, and its heat.
     pub(super) fn put(&mut self, key: ExtentKey, (is_main, heat): (bool, u8)) {
-        self.take(key);
         let (places, hash) = self.find(key);
+        self.take_from(places, hash);
         let age = |place: usize, way: usize| {
             let tag = self.places[place][way];
             // An empty place is older than all.
@@ -120,6 +120,11 @@ impl Ghost {
     /// What an extent deserves that was dropped lately; it is remembered no longer.
     pub(super) fn take(&mut self, key: ExtentKey) -> Option<(bool, u8)> {
         let (places, hash) = self.find(key);
+        self.take_from(places, hash)
+    }
+
+    /// As [`take`](Self::take), where its places and its hash are known; clears away what is too old there.
+    fn take_from(&mut self, places: [usize; 2], hash: u32) -> Option<(bool, u8)> {
         let (now, reach) = (self.now, self.reach);
         let mut found = None;
         for place in places {
