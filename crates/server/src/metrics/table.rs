@@ -129,7 +129,7 @@ use Kind::{Counter, Gauge, Histogram};
 use Samples as S;
 use Unit::{Bytes, None as Count, Ratio, Seconds};
 
-/// Sizes that [`what_if`](Cache::what_if) has, in its order.
+/// Labels of the sizes that [`what_if`](Cache::what_if) has.
 const SIZES: [&str; 4] = ["0.5", "1", "2", "4"];
 
 /// Seconds of a year, as years of an SSD's life are told.
@@ -162,7 +162,8 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_cache_deduplication", Gauge, Ratio, "Bytes inserted over those of them that were not duplicates", S::Cache(|c| c.dedup_ratio)),
     metric("nitro_cache_compression", Gauge, Ratio, "Bytes inserted that were not duplicates over what was stored of them", S::Cache(|c| c.compression_ratio)),
     metric("nitro_cache_what_if_hits", Gauge, Ratio, "Extents that a cache of so many times the size would hit, over those read of late, with LRU", S::CacheParts("size", |c| {
-        SIZES.into_iter().zip(&c.what_if).map(|(size, point)| (size, point.hit_ratio)).collect()
+        let at = |label: &str| c.what_if.iter().find(|point| point.size.to_string() == label);
+        SIZES.into_iter().filter_map(|label| Some((label, at(label)?.hit_ratio))).collect()
     })),
     metric("nitro_cache_lookups", Counter, Count, "Extents looked for in the index, by what came of it: hit, miss", S::CacheParts("result", |c| vec![("hit", c.hits as f64), ("miss", c.misses as f64)])),
     metric("nitro_cache_hits", Counter, Count, "Extents found elsewhere than on the SSD, by place: ram (RAM cache), pending (on their way to the SSD), readahead", S::CacheParts("place", |c| vec![
