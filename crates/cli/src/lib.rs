@@ -24,6 +24,7 @@ mod status;
 mod top;
 mod trace;
 mod volume;
+mod warm;
 
 use nitro_console::error::Error;
 use nitro_console::logging;
@@ -62,6 +63,7 @@ fn run(cli: &Cli) -> Result<u8, Error> {
         Command::Flush(args) => volume::flush(args),
         Command::Pin(args) => pins::pin(args, true),
         Command::Unpin(args) => pins::pin(args, false),
+        Command::Warm(args) => warm::run(args),
         Command::Pins { control, output } => pins::list(control, *output),
         Command::Volume { command } => volume::run(command),
         Command::Cache { command } => cache::run(command),

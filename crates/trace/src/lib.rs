@@ -9,6 +9,7 @@
 pub mod content;
 mod error;
 pub mod format;
+mod hottest;
 mod info;
 mod merge;
 pub mod parquet;
@@ -22,6 +23,7 @@ pub mod synth;
 
 pub use error::{ErrorKind, Place, Problem, TraceError};
 pub use format::{Format, Options, Position, open, open_stream, recognise};
+pub use hottest::hottest;
 pub use info::{Operations, Summary, summarize};
 pub use merge::Merged;
 pub use parquet::convert;

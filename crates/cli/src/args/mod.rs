@@ -13,6 +13,7 @@ mod sim;
 mod text;
 mod trace;
 mod volume;
+mod warm;
 
 pub(crate) use cache::{CacheCommand, CreateArgs, SalvageArgs};
 pub(crate) use class::ClassCommand;
@@ -33,6 +34,7 @@ pub(crate) use trace::{
     SnapshotPass, SynthCommand, TraceCommand, ZipfArgs,
 };
 pub(crate) use volume::{AddArgs, ExplainArgs, FlushArgs, VolumeCommand};
+pub(crate) use warm::WarmArgs;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -117,6 +119,9 @@ pub(crate) enum Command {
     /// Undo nitro pin, for a volume or a part of it
     #[command(after_long_help = pin::UNPIN_EXAMPLES)]
     Unpin(PinArgs),
+    /// Read a volume into its cache before clients ask for it: all of it, a part, or what a trace read most
+    #[command(after_long_help = warm::EXAMPLES)]
+    Warm(WarmArgs),
     /// List what is pinned in the caches of a running server
     #[command(after_long_help = pin::LIST_EXAMPLES)]
     Pins {

@@ -10,7 +10,7 @@ Examples:
     nitro pin db
   Its first gigabyte, which is then read so that it is there:
     nitro pin db 0 1G
-    nbdcopy --request-size 1M 'nbd+unix:///db?socket=/run/nitro/nbd.sock' null:
+    nitro warm db 0 1G
 
 Whole extents are pinned. What is not cached yet comes in when it is read or written next, whatever classes, admission and the
 write budget say; reads of long streams (sequential_threshold) excepted. Pins outlive restarts of the server. Pins, minimums of classes,

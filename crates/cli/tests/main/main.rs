@@ -32,6 +32,7 @@ mod support;
 mod tenants;
 mod traces;
 mod virtual_machines;
+mod warming;
 mod write_back;
 mod write_log;
 mod wrong_use;

@@ -120,6 +120,7 @@ async fn execute(command: Command, served: &Arc<Served>) -> Result<Outcome, Erro
         }
         Command::Pin { volume, offset, length } => served.pin(&volume, offset, length, true).await,
         Command::Unpin { volume, offset, length } => served.pin(&volume, offset, length, false).await,
+        Command::Warm { volume, offset, length } => served.warm(&volume, offset, length).await,
         Command::ClassSet { cache, class, change } => served.change_class(cache.as_deref(), &class, &change),
         Command::ClassLoad { cache, table } => served.load_classes(cache.as_deref(), &table),
         Command::CacheDetach { cache, volume } => served.detach(&cache, &volume).await,

@@ -36,6 +36,7 @@ mod sockets;
 mod store;
 mod vhost;
 mod volumes;
+mod warm;
 mod witness;
 mod workers;
 

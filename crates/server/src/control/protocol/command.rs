@@ -9,6 +9,9 @@ use nitro_engine::WriteMode;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// Most bytes that one [`Command::Warm`] reads.
+pub const WARM_BYTES_MAX: u64 = 64 << 20;
+
 /// The commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,6 +49,15 @@ pub enum Command {
         offset: u64,
         /// How many; all to the volume's end if not given.
         length: Option<u64>,
+    },
+    /// Reads a part of a volume into its cache; answered when it is read and queued for insertion.
+    Warm {
+        /// Its name.
+        volume: String,
+        /// The first byte; whole extents are read.
+        offset: u64,
+        /// How many bytes; at most [`WARM_BYTES_MAX`].
+        length: u64,
     },
     /// Changes settings of a volume.
     VolumeSet {

@@ -1,0 +1,104 @@
+//! `nitro warm`
+
+use crate::args::WarmArgs;
+use crate::trace::{Input, refused};
+use nitro_console::error::Error;
+use nitro_console::output::{self, Format, Table};
+use nitro_console::progress::Progress;
+use nitro_console::size::Size;
+use nitro_server::control::client::Client;
+use nitro_server::control::protocol::{Command, Status};
+use nitro_trace::hottest;
+use serde::Serialize;
+use std::ops::Range;
+
+/// Bytes that the server is asked for at once: short enough that Ctrl-C takes effect soon.
+const STEP_BYTES: u64 = 16 << 20;
+/// The regions by which a trace is counted.
+const REGION_BYTES: u64 = 1 << 20;
+
+/// What was read into the cache.
+#[derive(Debug, Serialize)]
+struct Warmed<'a> {
+    volume: &'a str,
+    ranges: usize,
+    bytes: u64,
+}
+
+/// Reads a volume, or a part of it, into its cache.
+pub(crate) fn run(args: &WarmArgs) -> Result<(), Error> {
+    let mut client = Client::connect(args.control.path())?;
+    let ranges = ranges(args, &client.status()?)?;
+    let bytes = ranges.iter().map(|range| range.end - range.start).sum();
+    let progress = Progress::new(bytes, "read");
+    let mut done = 0;
+    for range in &ranges {
+        let mut offset = range.start;
+        while offset < range.end {
+            let length = STEP_BYTES.min(range.end - offset);
+            client.execute(Command::Warm { volume: args.volume.clone(), offset, length })?;
+            offset += length;
+            done += length;
+            progress.show(done);
+        }
+    }
+    progress.end();
+    print(&Warmed { volume: &args.volume, ranges: ranges.len(), bytes }, args.output.format)
+}
+
+/// What is to be read, in ascending order.
+fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
+    let what = format!("volume {}", args.volume);
+    let Some(volume) = status.volumes.iter().find(|volume| volume.name == args.volume) else {
+        let names: Vec<_> = status.volumes.iter().map(|volume| volume.name.as_str()).collect();
+        let remedy = format!("those that are: {}", names.join(", "));
+        return Err(Error::new(what, "it is not served here").or(remedy));
+    };
+    let capacity_bytes =
+        status.caches.iter().find(|cache| cache.name == volume.cache).map_or(0, |cache| cache.capacity_bytes);
+    if !args.from_trace.is_empty() {
+        let mut input = Input::open(&args.from_trace, &args.read)?;
+        let bytes_max = args.max.map_or(capacity_bytes, |max| max.0);
+        let found = hottest(&mut input, args.object, REGION_BYTES, bytes_max, volume.size_bytes);
+        let found = found.map_err(|e| refused(&e))?;
+        input.tell_skipped();
+        if found.is_empty() {
+            let why = "no read of it lies within the volume";
+            return Err(Error::new(format_args!("trace of {what}"), why)
+                .or("nitro trace info shows its objects and addresses; --object names one, --max at least 1M"));
+        }
+        return Ok(found);
+    }
+    let offset = args.offset.map_or(0, |offset| offset.0);
+    let length = args.length.map_or(volume.size_bytes, |length| length.0);
+    let end = offset.saturating_add(length);
+    if length == 0 || end > volume.size_bytes {
+        let why = format!("it has {} bytes: there is nothing from {offset} to {end}", volume.size_bytes);
+        return Err(Error::new(what, why).or("give an offset and a length within it"));
+    }
+    if capacity_bytes > 0 && length > capacity_bytes {
+        eprintln!(
+            "{} are to be read, and the cache has {}: unless they compress or repeat, the first ones are evicted again",
+            Size(length),
+            Size(capacity_bytes)
+        );
+    }
+    Ok(std::iter::once(offset..end).collect())
+}
+
+fn print(warmed: &Warmed<'_>, format: Format) -> Result<(), Error> {
+    let Warmed { volume, ranges, bytes } = warmed;
+    let text = match format {
+        Format::Json => output::json_pretty(warmed)?,
+        Format::Csv => {
+            let mut table = Table::new(["volume", "ranges", "bytes"]);
+            table.row(vec![(*volume).to_owned(), ranges.to_string(), bytes.to_string()]);
+            table.csv(true)
+        }
+        Format::Table => {
+            let of = if *ranges == 1 { "in one range".to_owned() } else { format!("in {ranges} ranges") };
+            format!("volume {volume}: {} {of} are cached or on their way into the cache\n", Size(*bytes))
+        }
+    };
+    output::print(&text).map(|_| ())
+}

@@ -1,0 +1,41 @@
+//! Reads parts of a volume into its cache before clients ask for them: `nitro warm`.
+
+use super::served::Served;
+use crate::control::protocol::{Outcome, WARM_BYTES_MAX};
+use nitro_console::error::Error;
+use nitro_console::size::Size;
+
+impl Served {
+    /// Reads a part of a volume into its cache: the extents that are not cached yet, whatever the access pattern.
+    ///
+    /// # Errors
+    /// There is no such volume, or it is served without a cache, or its cache is not filled at present; the part lies outside the
+    /// volume or is longer than [`WARM_BYTES_MAX`]; the origin fails.
+    pub(crate) async fn warm(&self, name: &str, offset: u64, length: u64) -> Result<Outcome, Error> {
+        let export = self.named(name)?;
+        let what = format!("volume {name}");
+        if export.entry.path.is_none() {
+            return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
+        }
+        let volume = &export.volume;
+        if !volume.is_attached() {
+            return Err(Error::new(what, "it is detached from its cache").or("attach it: nitro cache attach"));
+        }
+        if volume.fill_paused() {
+            let remedy = format!("let it: nitro volume set {name} --pause-fill off");
+            return Err(Error::new(what, "reads do not fill its cache at present").or(remedy));
+        }
+        let size_bytes = volume.size_bytes();
+        if length == 0 || length > size_bytes || offset > size_bytes - length {
+            let why = format!("it has {size_bytes} bytes: there are no {length} from {offset} on");
+            return Err(Error::new(what, why).or("give an offset and a length within it"));
+        }
+        if length > WARM_BYTES_MAX {
+            let why = format!("{} at once are more than {}", Size(length), Size(WARM_BYTES_MAX));
+            return Err(Error::new(what, why).or("ask for it in parts"));
+        }
+        volume.warm(offset, length).await.map_err(|e| Error::with_sources(&what, &e).or("check the origin"))?;
+        let message = format!("{what}: {} from {offset} are cached or on their way into the cache", Size(length));
+        Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() })
+    }
+}

@@ -1,0 +1,134 @@
+//! Which parts of a volume a trace reads most.
+
+use crate::{Op, Reader, Request, TraceError};
+use hashbrown::HashMap;
+use std::ops::Range;
+
+/// Regions that are counted at once; beyond that, those with the fewest reads are left out.
+const REGIONS_MAX: usize = 1 << 20;
+
+/// Counts the reads of one object, or of all if `object` is `None`, by regions of `region_bytes`, and returns those with the most
+/// reads as ranges of bytes in ascending order, neighbours merged: `bytes_max` in all at most, and nothing beyond `end`. Among
+/// regions with as many reads, those read last come first. A read that touches several regions counts for each.
+///
+/// Memory: at most 2^20 regions are counted (about 32 MiB); where there are more, the half with the fewest reads is dropped.
+///
+/// # Errors
+/// Of the trace.
+///
+/// # Panics
+/// `region_bytes` is 0.
+pub fn hottest(
+    reader: &mut dyn Reader,
+    object: Option<u32>,
+    region_bytes: u64,
+    bytes_max: u64,
+    end: u64,
+) -> Result<Vec<Range<u64>>, TraceError> {
+    let mut heats = Heats { of: HashMap::new(), max: REGIONS_MAX };
+    let mut request = Request::default();
+    let mut number = 0;
+    while reader.next(&mut request)? {
+        if request.op != Op::Read || object.is_some_and(|wanted| wanted != request.object) || request.offset >= end {
+            continue;
+        }
+        number += 1;
+        for region in request.blocks(region_bytes).take_while(|region| region * region_bytes < end) {
+            heats.note(region, number);
+        }
+    }
+    Ok(merged(heats.most((bytes_max / region_bytes) as usize), region_bytes, end))
+}
+
+/// Reads, and the number of the last one, by region.
+struct Heats {
+    of: HashMap<u64, (u64, u64)>,
+    max: usize,
+}
+
+impl Heats {
+    fn note(&mut self, region: u64, number: u64) {
+        let (reads, last) = self.of.entry(region).or_default();
+        (*reads, *last) = (*reads + 1, number);
+        if self.of.len() > self.max {
+            let kept = self.most(self.max / 2);
+            let kept: HashMap<_, _> = kept.into_iter().map(|region| (region, self.of[&region])).collect();
+            self.of = kept;
+        }
+    }
+
+    /// The regions with the most reads, in no order.
+    fn most(&self, count: usize) -> Vec<u64> {
+        let mut all: Vec<(u64, u64, u64)> =
+            self.of.iter().map(|(region, (reads, last))| (*reads, *last, *region)).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.truncate(count);
+        all.into_iter().map(|(_, _, region)| region).collect()
+    }
+}
+
+/// Regions as ranges of bytes in ascending order, those that touch as one, none beyond `end`.
+fn merged(mut regions: Vec<u64>, region_bytes: u64, end: u64) -> Vec<Range<u64>> {
+    regions.sort_unstable();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for region in regions {
+        let range = region * region_bytes..((region + 1) * region_bytes).min(end);
+        match ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Reads of a megabyte's first bytes, or of so many bytes, in order.
+    struct Given(Vec<(Op, u32, u64, u64)>);
+
+    impl Reader for Given {
+        fn next(&mut self, request: &mut Request) -> Result<bool, TraceError> {
+            if self.0.is_empty() {
+                return Ok(false);
+            }
+            let (op, object, offset, len) = self.0.remove(0);
+            *request = Request { op, object, offset, len, ..Request::default() };
+            Ok(true)
+        }
+    }
+
+    fn found(requests: Vec<(Op, u32, u64, u64)>, object: Option<u32>, bytes_max: u64) -> Vec<Range<u64>> {
+        hottest(&mut Given(requests), object, MIB, bytes_max, 10 * MIB - 5).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_most_comes_first_and_neighbours_are_one_range() {
+        let read = |at: u64| (Op::Read, 0, at * MIB, 4096);
+        let requests =
+            vec![read(1), read(1), read(7), read(2), read(7), read(5), (Op::Write, 0, 3 * MIB, 4096), read(40)];
+        assert_eq!(found(requests.clone(), None, 2 * MIB), [MIB..2 * MIB, 7 * MIB..8 * MIB]);
+        assert_eq!(
+            found(requests.clone(), Some(0), 3 * MIB),
+            [MIB..2 * MIB, 5 * MIB..6 * MIB, 7 * MIB..8 * MIB],
+            "5 after 2"
+        );
+        assert_eq!(found(requests.clone(), Some(0), 100 * MIB), [MIB..3 * MIB, 5 * MIB..6 * MIB, 7 * MIB..8 * MIB]);
+        assert_eq!(found(requests, Some(1), 100 * MIB), []);
+        let over_the_end = vec![(Op::Read, 0, 8 * MIB + 1, 3 * MIB)];
+        assert_eq!(found(over_the_end, None, 100 * MIB).first(), Some(&(8 * MIB..10 * MIB - 5)));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_hot_stays() {
+        let mut heats = Heats { of: HashMap::new(), max: 64 };
+        for number in 0..10_000 {
+            heats.note(if number % 2 == 0 { 7 } else { number }, number);
+        }
+        assert!(heats.of.len() <= 64);
+        assert_eq!(heats.most(1), [7]);
+    }
+}
