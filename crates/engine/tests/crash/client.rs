@@ -3,10 +3,10 @@
 use crate::content::{Content, SHARED};
 use crate::medium::SECTOR;
 use crate::oracle::Oracle;
-use crate::simulation::{Rng, SimClock};
 use bytes::Bytes;
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
+use nitro_testkit::{Rng, VirtualTime};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -140,7 +140,7 @@ enum Change {
 pub struct Client<D> {
     pub disk: Rc<D>,
     pub shared: Rc<RefCell<Shared>>,
-    pub clock: SimClock,
+    pub clock: VirtualTime,
     pub rng: Rng,
     pub habits: Habits,
 }

@@ -1,7 +1,7 @@
 //! What clients write: every sector tells where and by which write it was written, or which shared content it is part of.
 
 use crate::medium::SECTOR;
-use crate::simulation::Rng;
+use nitro_testkit::Rng;
 
 /// Contents that are written again and again, everywhere, so that duplicates are found.
 pub const SHARED: u64 = 24;

@@ -3,11 +3,10 @@
 
 use crate::medium::{Medium, SECTOR, Ticket, sector_of};
 use crate::power::Power;
-use crate::seeds::trace;
-use crate::simulation::{Rng, SimClock};
 use bytes::Bytes;
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_testkit::{Rng, VirtualTime, trace};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ pub struct CrashDevice {
     name: u64,
     platter: Platter,
     block_bytes: u32,
-    clock: SimClock,
+    clock: VirtualTime,
     power: Power,
     rng: Arc<Mutex<Rng>>,
     faults: Arc<Mutex<Faults>>,
@@ -69,7 +68,7 @@ pub struct Wiring {
     /// Tells devices apart in traces.
     pub name: u64,
     pub block_bytes: u32,
-    pub clock: SimClock,
+    pub clock: VirtualTime,
     pub power: Power,
     pub seed: u64,
     pub delay_us_max: u64,

@@ -1,7 +1,7 @@
 //! What a device holds: durable sectors, and a volatile cache of whatever was written since the last flush.
 
-use crate::simulation::Rng;
 use bytes::Bytes;
+use nitro_testkit::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

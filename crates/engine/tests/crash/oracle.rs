@@ -7,8 +7,8 @@
 
 use crate::content::describe;
 use crate::medium::{SECTOR, sector_of};
-use crate::seeds::trace;
 use bytes::Bytes;
+use nitro_testkit::trace;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::ops::Range;

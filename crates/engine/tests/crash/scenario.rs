@@ -4,10 +4,9 @@ use crate::client::{Client, Disk, Habits, Shared};
 use crate::device::{CrashDevice, Faults, Platter, Wiring};
 use crate::medium::{Loss, Medium, SECTOR};
 use crate::power::Power;
-use crate::seeds::trace;
-use crate::simulation::{Rng, SimClock, Simulation};
 use futures_util::future::{Either, select};
 use nitro_port::Clock;
+use nitro_testkit::{Rng, Simulation, VirtualTime, trace};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -71,7 +70,7 @@ pub trait System: 'static {
     /// Gives up what `start` could not start with, and starts anew.
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<Self::Disk>>;
     /// Stops in good order; says of each disk whether what was acknowledged is durable then.
-    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &SimClock, rng: &mut Rng) -> Vec<Result<(), String>>;
+    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &VirtualTime, rng: &mut Rng) -> Vec<Result<(), String>>;
     /// The program is killed, with all devices as they were, or else there is more that is lost.
     fn crashed(&self, _process_only: bool) {}
     /// A cycle ends.

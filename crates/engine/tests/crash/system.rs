@@ -3,8 +3,7 @@
 use crate::client::{Disk, Habits};
 use crate::device::{CrashDevice, Faults};
 use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
-use crate::seeds::{for_seeds, trace};
-use crate::simulation::{Rng, SimClock, Simulation};
+use crate::seeds::for_seeds;
 use bytes::Bytes;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
@@ -22,6 +21,7 @@ use nitro_engine::{
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
+use nitro_testkit::{Rng, Simulation, VirtualTime, trace};
 use nitro_units::{ClassId, Generation, ObjectId, WeuId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-type TestCache = Cache<CrashDevice, SimClock>;
-type TestVolume = Volume<CrashDevice, CrashDevice, SimClock>;
+type TestCache = Cache<CrashDevice, VirtualTime>;
+type TestVolume = Volume<CrashDevice, CrashDevice, VirtualTime>;
 
 const WEU_BYTES: u32 = 512 << 10;
 /// Virtual time in which any request ends on devices that answer within a quarter of a second.
@@ -477,7 +477,7 @@ impl Nitro {
 
     async fn format(
         &self,
-        clock: &SimClock,
+        clock: &VirtualTime,
         flash: CrashDevice,
         log: Option<CrashDevice>,
         cycle: u64,
@@ -518,7 +518,7 @@ impl Nitro {
 
     async fn open(
         &self,
-        clock: &SimClock,
+        clock: &VirtualTime,
         flash: CrashDevice,
         log: Option<CrashDevice>,
         cycle: u64,
@@ -603,7 +603,7 @@ impl System for Nitro {
 
     fn sizes(&self) -> (u64, Vec<u64>) {
         let settings = &self.settings;
-        let overhead = Cache::<CrashDevice, SimClock>::overhead_bytes(settings);
+        let overhead = Cache::<CrashDevice, VirtualTime>::overhead_bytes(settings);
         let volumes = match &self.abuse {
             Some(abuse) => abuse.volumes.clone(),
             None if self.seed.is_multiple_of(3) => vec![5 << 20],
@@ -645,7 +645,7 @@ impl System for Nitro {
     }
 
     fn contents_offset(&self) -> u64 {
-        Cache::<CrashDevice, SimClock>::overhead_bytes(&self.settings)
+        Cache::<CrashDevice, VirtualTime>::overhead_bytes(&self.settings)
     }
 
     fn gives_up(&self) -> bool {
@@ -669,7 +669,7 @@ impl System for Nitro {
         self.serve(&sim, &cache, devices.origins, cycle)
     }
 
-    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &SimClock, rng: &mut Rng) -> Vec<Result<(), String>> {
+    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &VirtualTime, rng: &mut Rng) -> Vec<Result<(), String>> {
         let mut stopped = Vec::new();
         for volume in disks.iter().map(|disk| &disk.volume) {
             let destaged = match rng.one_in(2) {

@@ -4,11 +4,11 @@ use crate::client::Disk;
 use crate::device::{CrashDevice, Faults};
 use crate::medium::SECTOR;
 use crate::scenario::{Devices, System, run};
-use crate::simulation::{Rng, SimClock, Simulation};
 use bytes::Bytes;
 use futures_util::lock::Mutex as AsyncMutex;
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, DeviceError};
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -279,7 +279,7 @@ impl System for ToySystem {
         self.start(sim, devices, cycle).await.unwrap()
     }
 
-    async fn stop(&self, disks: &[Rc<Toy>], _clock: &SimClock, _rng: &mut Rng) -> Vec<Result<(), String>> {
+    async fn stop(&self, disks: &[Rc<Toy>], _clock: &VirtualTime, _rng: &mut Rng) -> Vec<Result<(), String>> {
         vec![disks[0].flush().await]
     }
 

@@ -1,13 +1,13 @@
 //! Write-back with a write log: what it holds comes back, and a cache that needs its log does not start without.
 
 use crate::inspect::image::{EXTENT, Ram, content, image_bytes, settings};
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::write_log::{Header, LABEL_BYTES, RING_BYTES_MIN};
 use nitro_engine::{Cache, Error, LogDevice, MissingLog, Recovered, Volume, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device, ErrorKind, Operation};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -50,8 +50,8 @@ impl Device for Shared {
     }
 }
 
-type TestCache<F> = Arc<Cache<F, SimClock>>;
-type TestVolume<F> = Arc<Volume<F, Ram, SimClock>>;
+type TestCache<F> = Arc<Cache<F, VirtualTime>>;
+type TestVolume<F> = Arc<Volume<F, Ram, VirtualTime>>;
 
 struct Run {
     sim: Rc<Simulation>,

@@ -2,21 +2,21 @@
 
 use super::image::{ALPHA, BETA, EXTENT, Ram, VOLUME_BYTES, content, image_bytes, origin, settings, steps};
 use crate::journal::device::Recorder;
-use crate::simulation::{Rng, SimClock, Simulation};
 use nitro_engine::{Cache, DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device};
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type TestVolume<F> = Arc<Volume<F, Ram, SimClock>>;
+type TestVolume<F> = Arc<Volume<F, Ram, VirtualTime>>;
 
 /// One start of the cache.
 struct Run<F> {
     sim: Rc<Simulation>,
-    cache: Arc<Cache<F, SimClock>>,
+    cache: Arc<Cache<F, VirtualTime>>,
     alpha: TestVolume<F>,
     beta: TestVolume<F>,
     /// The insertion worker has ended.

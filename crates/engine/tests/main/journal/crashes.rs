@@ -2,8 +2,8 @@
 
 use super::device::Recorder;
 use super::{AREA, EPOCH, FIRST, append, clean, logged, now, read, state};
-use crate::simulation::{Rng, for_seeds};
 use nitro_engine::journal::{AppendError, Identity, Journal, Record};
+use nitro_testkit::{Rng, for_seeds};
 use std::collections::BTreeMap;
 
 #[test]

@@ -1,9 +1,9 @@
 //! A device in RAM that remembers what it was told, so that a crash can be placed anywhere.
 
 use super::AREA;
-use crate::simulation::Rng;
 use bytes::Bytes;
 use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
+use nitro_testkit::Rng;
 use std::sync::Mutex;
 
 const SECTOR_BYTES: usize = 512;
