@@ -4,9 +4,8 @@ use crate::model::{CHUNK, Model, again, bytes_of, plan, settings};
 use futures_executor::block_on;
 use futures_util::future::join;
 use nitro_cos::{CollectOptions, Error, Store};
-use nitro_device::CrashingDevice;
 use nitro_port::Device;
-use nitro_testkit::{Rng, seeds};
+use nitro_testkit::{CrashingDevice, Rng, seeds};
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 12 << 20;

@@ -7,10 +7,7 @@
 
 mod client;
 mod content;
-mod device;
-mod medium;
 mod oracle;
-mod power;
 mod scenario;
 mod seeds;
 mod system;

@@ -1,7 +1,6 @@
 //! The engine as it is tested: one cache, one or two volumes, small enough that everything is evicted all the time.
 
 use crate::client::{Disk, Habits};
-use crate::device::{CrashDevice, Faults};
 use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
 use crate::seeds::for_seeds;
 use bytes::Bytes;
@@ -21,7 +20,8 @@ use nitro_engine::{
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
-use nitro_testkit::{Rng, Simulation, VirtualTime, trace};
+use nitro_testkit::crashing::Faults;
+use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime, trace};
 use nitro_units::{ClassId, Generation, ObjectId, WeuId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-type TestCache = Cache<CrashDevice, VirtualTime>;
-type TestVolume = Volume<CrashDevice, CrashDevice, VirtualTime>;
+type TestCache = Cache<CrashingDevice, VirtualTime>;
+type TestVolume = Volume<CrashingDevice, CrashingDevice, VirtualTime>;
 
 const WEU_BYTES: u32 = 512 << 10;
 /// Virtual time in which any request ends on devices that answer within a quarter of a second.
@@ -469,7 +469,7 @@ impl Nitro {
         EngineSettings { crash_memory, ..self.settings }
     }
 
-    fn log(&self, device: Option<CrashDevice>, cycle: u64) -> Option<LogDevice<CrashDevice>> {
+    fn log(&self, device: Option<CrashingDevice>, cycle: u64) -> Option<LogDevice<CrashingDevice>> {
         let mut uuid = [9; 16];
         uuid[..8].copy_from_slice(&(self.seed << 8 | cycle).to_le_bytes());
         device.map(|device| LogDevice { device, size_bytes: None, uuid })
@@ -478,8 +478,8 @@ impl Nitro {
     async fn format(
         &self,
         clock: &VirtualTime,
-        flash: CrashDevice,
-        log: Option<CrashDevice>,
+        flash: CrashingDevice,
+        log: Option<CrashingDevice>,
         cycle: u64,
     ) -> Result<Arc<TestCache>, Error> {
         let epoch = self.seed << 8 | cycle;
@@ -498,7 +498,7 @@ impl Nitro {
     }
 
     /// Gives a new cache a smaller journal, and slots that have been filled before.
-    async fn age(&self, flash: &CrashDevice, half_bytes: u64) -> Result<(), Error> {
+    async fn age(&self, flash: &CrashingDevice, half_bytes: u64) -> Result<(), Error> {
         let made = TestCache::probe(flash).await?;
         let superblock = Superblock { journal: Area { len: 2 * half_bytes, ..made.journal }, ..made };
         assert!(superblock.journal.len <= made.journal.len, "not smaller");
@@ -519,8 +519,8 @@ impl Nitro {
     async fn open(
         &self,
         clock: &VirtualTime,
-        flash: CrashDevice,
-        log: Option<CrashDevice>,
+        flash: CrashingDevice,
+        log: Option<CrashingDevice>,
         cycle: u64,
     ) -> Result<Arc<TestCache>, Error> {
         let superblock = TestCache::probe(&flash).await?;
@@ -573,7 +573,7 @@ impl Nitro {
         &self,
         sim: &Rc<Simulation>,
         cache: &Arc<TestCache>,
-        origins: Vec<CrashDevice>,
+        origins: Vec<CrashingDevice>,
         cycle: u64,
     ) -> Vec<Rc<CachedDisk>> {
         self.at_work.set(0);
@@ -581,7 +581,7 @@ impl Nitro {
         self.employ(sim, async move { inserting.insertion_worker().await });
         self.employ(sim, async move { journaling.journal_worker().await });
         let mut rng = Rng::new(self.seed << 8 | cycle);
-        let open = |(n, origin): (usize, CrashDevice)| {
+        let open = |(n, origin): (usize, CrashingDevice)| {
             let mode = self.traits.mode(&mut rng);
             let object = ObjectId(n as u16 + 1);
             let options = VolumeOptions { object, read_only: false, mode };
@@ -603,7 +603,7 @@ impl System for Nitro {
 
     fn sizes(&self) -> (u64, Vec<u64>) {
         let settings = &self.settings;
-        let overhead = Cache::<CrashDevice, VirtualTime>::overhead_bytes(settings);
+        let overhead = Cache::<CrashingDevice, VirtualTime>::overhead_bytes(settings);
         let volumes = match &self.abuse {
             Some(abuse) => abuse.volumes.clone(),
             None if self.seed.is_multiple_of(3) => vec![5 << 20],
@@ -645,7 +645,7 @@ impl System for Nitro {
     }
 
     fn contents_offset(&self) -> u64 {
-        Cache::<CrashDevice, VirtualTime>::overhead_bytes(&self.settings)
+        Cache::<CrashingDevice, VirtualTime>::overhead_bytes(&self.settings)
     }
 
     fn gives_up(&self) -> bool {

@@ -1,8 +1,7 @@
 //! A naive map beside an index whose power fails now and then.
 
-use nitro_device::CrashingDevice;
 use nitro_index::{FlashIndex, Shape, Value};
-use nitro_testkit::{Replay, Rng, seeds};
+use nitro_testkit::{CrashingDevice, Replay, Rng, seeds};
 use std::collections::HashMap;
 use std::sync::Arc;
 
