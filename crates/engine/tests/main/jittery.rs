@@ -1,4 +1,5 @@
-//! A device whose operations take a seeded time and overtake each other.
+//! A device whose operations take a seeded time and overtake each other. It loses nothing and wraps any other, of any size, which is what
+//! the crashing device of testkit does not.
 
 use bytes::Bytes;
 use nitro_port::{Allocation, Clock, Device, DeviceError, Geometry};
