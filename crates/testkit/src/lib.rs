@@ -7,9 +7,11 @@ mod executor;
 mod random;
 mod seeds;
 mod time;
+mod versions;
 
 pub use crashing::CrashingDevice;
 pub use executor::Simulation;
 pub use random::{Rng, noise};
 pub use seeds::{Replay, for_seeds, seeds, trace};
 pub use time::VirtualTime;
+pub use versions::Versions;

@@ -148,7 +148,8 @@ impl World {
                 })
                 .collect();
             let first = first as usize;
-            let before = self.model.objects[&name].chunks[first..][..numbers.len()].iter().map(|c| c.now).collect();
+            let before =
+                self.model.objects[&name].chunks[first..][..numbers.len()].iter().map(|c| *c.newest()).collect();
             for (index, number) in (first..).zip(&numbers) {
                 self.model.write(&name, index, *number);
             }
@@ -187,7 +188,7 @@ impl World {
             let is = |number: u64| bytes_of(&[number]) == bytes;
             let (old, new) = (write.before[i], write.numbers[i]);
             assert!(is(old) || is(new), "chunk {} of {} is none of {old}, {new}", write.first + i, write.name);
-            chunks[i].now = if is(new) { new } else { old };
+            chunks[i].write(if is(new) { new } else { old });
         }
         Ok(())
     }
@@ -200,7 +201,7 @@ impl World {
             0 => 0,
             _ => self.random.below(chunks as u64) as usize,
         };
-        let before = self.model.objects[&name].chunks[first..].iter().map(|c| c.now).collect();
+        let before = self.model.objects[&name].chunks[first..].iter().map(|c| *c.newest()).collect();
         (first..chunks).for_each(|index| self.model.write(&name, index, 0));
         let volume = self.store.open_volume(&name)?;
         let zeroed = volume.zero_range((first * CHUNK) as u64, ((chunks - first) * CHUNK) as u64).await;
@@ -214,7 +215,7 @@ impl World {
         let Some(name) = self.any(false) else { return Ok(()) };
         let chunks = &self.model.objects[&name].chunks;
         let first = self.random.below(chunks.len() as u64) as usize;
-        let wanted: Vec<u64> = chunks[first..].iter().take(20).map(|c| c.now).collect();
+        let wanted: Vec<u64> = chunks[first..].iter().take(20).map(|c| *c.newest()).collect();
         let read = self.store.open_volume(&name)?.read_range((first * CHUNK) as u64, wanted.len() * CHUNK).await?;
         for (i, bytes) in read.chunks(CHUNK).enumerate() {
             let is = bytes == bytes_of(&wanted[i..=i]);

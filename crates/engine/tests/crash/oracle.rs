@@ -5,9 +5,8 @@
 //! newer one, acknowledged or not, whole; the first read after the crash settles which. A trimmed sector holds anything it
 //! ever held, or zeroes, until it is written. A failed write was done or not.
 //!
-//! The models of the store (`crates/cos/tests/main/model.rs`) and of the indexes (`crates/index/tests/main/model.rs`) ask less: one
-//! test does one thing at a time there, so that a chunk or a key has its durable value or any later one, in the order in which they
-//! were written, and what matters beside is which objects there are. They know no moments of time, and this oracle no objects.
+//! The models of the store and of the indexes ask less, and share `nitro_testkit::Versions`: one test does one thing at a time there, so
+//! that a chunk or a key has its durable value or any later one. They know no moments of time, and this oracle no objects.
 
 use crate::content::describe;
 use bytes::Bytes;
