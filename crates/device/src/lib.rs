@@ -13,7 +13,6 @@ mod error;
 mod ioctl;
 
 pub mod any;
-pub mod crashing;
 pub mod event;
 pub mod faulty;
 pub mod file;
@@ -27,7 +26,6 @@ pub mod slice;
 pub use allocator::limit_allocator;
 pub use any::AnyDevice;
 pub use crash_memory::map_words;
-pub use crashing::CrashingDevice;
 pub use error::{Error, ErrorKind};
 pub use faulty::FaultyDevice;
 pub use file::{FileDevice, FileOptions};

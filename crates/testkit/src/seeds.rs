@@ -1,6 +1,8 @@
 //! Seeds to try, and how to try one again.
 
 use std::ops::Range;
+use std::panic::{RefUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::LazyLock;
 
 /// The seeds to try: the one in `NITRO_SEED`, else as many as `NITRO_SEEDS` says, else the first `count`.
 #[must_use]
@@ -9,6 +11,25 @@ pub fn seeds(count: u64) -> Range<u64> {
     match number("NITRO_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("NITRO_SEEDS").unwrap_or(count),
+    }
+}
+
+/// Runs `scenario` for each seed to try, of which there are `count` unless the environment says otherwise ([`seeds`]). A failing
+/// seed is named.
+pub fn for_seeds(count: u64, scenario: impl Fn(u64) + RefUnwindSafe) {
+    for seed in seeds(count) {
+        if let Err(panic) = catch_unwind(|| scenario(seed)) {
+            eprintln!("failing seed: replay with NITRO_SEED={seed} and this test's name");
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Prints what happens, if `NITRO_TRACE` is set.
+pub fn trace(what: impl FnOnce() -> String) {
+    static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("NITRO_TRACE").is_some());
+    if *WANTED {
+        eprintln!("{}", what());
     }
 }
 

@@ -1,13 +1,12 @@
 //! Virtual time: it leaps to the next timer when nothing else is left to do, so that a disk is as slow as it is and nobody waits.
 
+use crate::Simulation;
 use nitro_port::Clock;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -17,56 +16,35 @@ struct Timers {
     waiting: BTreeMap<(Duration, u64), Waker>,
 }
 
-/// A clock that does not run while something is computed, and the executor of one future that has it leap.
+/// A clock that does not run while something is computed. A [`Simulation`] makes it leap; clones are the same clock.
+///
+/// A sleep that is dropped leaves its timer behind: time stops there, and wakes for nothing the task that slept. Seeds of simulations
+/// depend on that.
 #[derive(Clone, Default)]
 pub struct VirtualTime(Arc<Mutex<Timers>>);
 
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// A timer that is set, for as long as somebody waits for it.
-struct Timer<'a> {
-    timers: &'a Mutex<Timers>,
-    key: (Duration, u64),
-}
-
-impl Drop for Timer<'_> {
-    fn drop(&mut self) {
-        self.timers.lock().waiting.remove(&self.key);
-    }
-}
-
 impl VirtualTime {
-    /// Runs a future to its end.
+    /// Runs a future to its end, in a simulation of its own.
     ///
     /// # Panics
-    /// It waits for what nobody will do.
+    /// The future waits for something that no task and no timer will bring about.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
-        self.try_run(future).expect("nobody is left to wake the task")
+        Simulation::by(self.clone(), 0).run(future)
     }
 
-    /// Runs a future to its end; `None` if it waits for what nobody will do.
+    /// Runs a future to its end; `None` if it waits for something that no task and no timer will bring about.
     pub fn try_run<F: Future>(&self, future: F) -> Option<F::Output> {
-        let woken = Arc::new(Woken(AtomicBool::new(false)));
-        let waker = Waker::from(Arc::clone(&woken));
-        let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return Some(output);
-            }
-            if !woken.0.swap(false, Relaxed) {
-                let mut timers = self.0.lock();
-                let ((at, _), waker) = timers.waiting.pop_first()?;
-                timers.now = timers.now.max(at);
-                drop(timers);
-                waker.wake();
-            }
-        }
+        Simulation::by(self.clone(), 0).try_run(future)
+    }
+
+    /// Moves to the next timer and wakes the task that waits for it; false if there is none.
+    pub(crate) fn leap(&self) -> bool {
+        let mut timers = self.0.lock();
+        let Some(((at, _), waker)) = timers.waiting.pop_first() else { return false };
+        timers.now = timers.now.max(at);
+        drop(timers);
+        waker.wake();
+        true
     }
 }
 
@@ -81,13 +59,13 @@ impl Clock for VirtualTime {
             timers.next += 1;
             (timers.now + duration, timers.next)
         };
-        let timer = Timer { timers: &self.0, key };
         poll_fn(|context| {
-            let mut timers = timer.timers.lock();
-            if timers.now >= timer.key.0 {
+            let mut timers = self.0.lock();
+            if timers.now >= key.0 {
+                timers.waiting.remove(&key);
                 return Poll::Ready(());
             }
-            timers.waiting.insert(timer.key, context.waker().clone());
+            timers.waiting.insert(key, context.waker().clone());
             Poll::Pending
         })
         .await;

@@ -3,9 +3,9 @@
 use crate::model::{CHUNK, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{Settings, Store};
-use nitro_device::CrashingDevice;
 use nitro_port::Device;
 use nitro_port::Origin;
+use nitro_testkit::CrashingDevice;
 use nitro_units::Fingerprint;
 use std::sync::Arc;
 

@@ -4,9 +4,8 @@ use crate::model::{CHUNK, Model, again, bytes_of, plan, settings};
 use futures_executor::block_on;
 use futures_util::future::join;
 use nitro_cos::{CollectOptions, Error, Store};
-use nitro_device::CrashingDevice;
 use nitro_port::Device;
-use nitro_testkit::{Rng, seeds};
+use nitro_testkit::{CrashingDevice, Rng, seeds};
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 12 << 20;
@@ -88,7 +87,9 @@ impl World {
         // A crash may come between the two, also when a collection commits meanwhile.
         let halved = first as usize + middle / CHUNK;
         if !middle.is_multiple_of(CHUNK) {
-            self.model.objects.get_mut(&name).unwrap().chunks[halved].maybe.push(u64::MAX);
+            let chunk = &mut self.model.objects.get_mut(&name).unwrap().chunks[halved];
+            let whole = *chunk.newest();
+            [u64::MAX, whole].into_iter().for_each(|number| chunk.write(number));
         }
         let parts = join(volume.write_range(offset, one), volume.write_range(offset + middle as u64, two)).await;
         parts.0.and(parts.1)
@@ -111,7 +112,7 @@ impl World {
         let len = (1 + self.random.below(20_000) as usize).min(size - offset);
         let read = self.store.open_volume(&name)?.read_range(offset as u64, len).await?;
         let chunks = offset / CHUNK..(offset + len).div_ceil(CHUNK);
-        let wanted: Vec<u64> = self.model.objects[&name].chunks[chunks.clone()].iter().map(|c| c.now).collect();
+        let wanted: Vec<u64> = self.model.objects[&name].chunks[chunks.clone()].iter().map(|c| *c.newest()).collect();
         let wanted = bytes_of(&wanted).slice(offset - chunks.start * CHUNK..).slice(..len);
         assert!(read == wanted, "{len} bytes at {offset} of {name}");
         Ok(())

@@ -5,9 +5,8 @@ use crate::model::{CHUNK, Model, again, bytes_of, plan_with, settings};
 use futures_executor::block_on;
 use futures_util::future::{join, join_all};
 use nitro_cos::{CollectOptions, Error, Store};
-use nitro_device::CrashingDevice;
 use nitro_port::{Device, ErrorKind};
-use nitro_testkit::{Rng, seeds};
+use nitro_testkit::{CrashingDevice, Rng, seeds};
 use std::sync::Arc;
 
 const SIZE_BYTES: u64 = 24 << 20;
@@ -149,7 +148,8 @@ impl World {
                 })
                 .collect();
             let first = first as usize;
-            let before = self.model.objects[&name].chunks[first..][..numbers.len()].iter().map(|c| c.now).collect();
+            let before =
+                self.model.objects[&name].chunks[first..][..numbers.len()].iter().map(|c| *c.newest()).collect();
             for (index, number) in (first..).zip(&numbers) {
                 self.model.write(&name, index, *number);
             }
@@ -188,7 +188,7 @@ impl World {
             let is = |number: u64| bytes_of(&[number]) == bytes;
             let (old, new) = (write.before[i], write.numbers[i]);
             assert!(is(old) || is(new), "chunk {} of {} is none of {old}, {new}", write.first + i, write.name);
-            chunks[i].now = if is(new) { new } else { old };
+            chunks[i].write(if is(new) { new } else { old });
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl World {
             0 => 0,
             _ => self.random.below(chunks as u64) as usize,
         };
-        let before = self.model.objects[&name].chunks[first..].iter().map(|c| c.now).collect();
+        let before = self.model.objects[&name].chunks[first..].iter().map(|c| *c.newest()).collect();
         (first..chunks).for_each(|index| self.model.write(&name, index, 0));
         let volume = self.store.open_volume(&name)?;
         let zeroed = volume.zero_range((first * CHUNK) as u64, ((chunks - first) * CHUNK) as u64).await;
@@ -215,7 +215,7 @@ impl World {
         let Some(name) = self.any(false) else { return Ok(()) };
         let chunks = &self.model.objects[&name].chunks;
         let first = self.random.below(chunks.len() as u64) as usize;
-        let wanted: Vec<u64> = chunks[first..].iter().take(20).map(|c| c.now).collect();
+        let wanted: Vec<u64> = chunks[first..].iter().take(20).map(|c| *c.newest()).collect();
         let read = self.store.open_volume(&name)?.read_range((first * CHUNK) as u64, wanted.len() * CHUNK).await?;
         for (i, bytes) in read.chunks(CHUNK).enumerate() {
             let is = bytes == bytes_of(&wanted[i..=i]);

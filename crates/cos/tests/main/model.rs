@@ -4,7 +4,7 @@ use bytes::Bytes;
 use nitro_cos::{Plan, Settings, Store, StoreOptions};
 use nitro_port::Device;
 use nitro_port::codec::Compression;
-use nitro_testkit::{Replay, Rng};
+use nitro_testkit::{Replay, Rng, Versions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -57,18 +57,12 @@ pub fn settings() -> Settings {
     }
 }
 
-/// A chunk: what it is, and what a crash may make of it.
-#[derive(Clone, Debug)]
-pub struct Chunk {
-    pub now: u64,
-    pub maybe: Vec<u64>,
-}
-
 /// An object.
 #[derive(Clone, Debug)]
 pub struct Object {
     pub read_only: bool,
-    pub chunks: Vec<Chunk>,
+    /// By the number of their content.
+    pub chunks: Vec<Versions<u64>>,
     /// A crash may make it vanish, or bring it back.
     pub uncertain: bool,
     /// It is there, as far as the store has said.
@@ -83,20 +77,18 @@ pub struct Model {
 
 impl Model {
     pub fn create(&mut self, name: &str, chunks: usize) {
-        let chunks = vec![Chunk { now: 0, maybe: vec![0] }; chunks];
+        let chunks = vec![Versions::new(0); chunks];
         self.objects.insert(name.to_owned(), Object { read_only: false, chunks, uncertain: true, present: true });
     }
 
     pub fn write(&mut self, name: &str, index: usize, number: u64) {
-        let chunk = &mut self.objects.get_mut(name).unwrap().chunks[index];
-        chunk.now = number;
-        chunk.maybe.push(number);
+        self.objects.get_mut(name).unwrap().chunks[index].write(number);
     }
 
     pub fn copy(&mut self, source: &str, name: &str, read_only: bool) {
         let mut object = self.objects[source].clone();
         (object.read_only, object.uncertain) = (read_only, true);
-        object.chunks.iter_mut().for_each(|c| c.maybe = vec![c.now]);
+        object.chunks.iter_mut().for_each(Versions::made_durable);
         self.objects.insert(name.to_owned(), object);
     }
 
@@ -109,7 +101,7 @@ impl Model {
         self.objects.retain(|_, object| object.present);
         for object in self.objects.values_mut() {
             object.uncertain = false;
-            object.chunks.iter_mut().for_each(|c| c.maybe = vec![c.now]);
+            object.chunks.iter_mut().for_each(Versions::made_durable);
         }
     }
 
@@ -148,16 +140,16 @@ async fn take_over<D: Device>(name: &str, object: &mut Object, store: &Arc<Store
     assert_eq!(volume.size_bytes() as usize, object.chunks.len() * CHUNK);
     let read = volume.read_range(0, object.chunks.len() * CHUNK).await.unwrap();
     for (i, (chunk, bytes)) in object.chunks.iter_mut().zip(read.chunks(CHUNK)).enumerate() {
-        let found = chunk.maybe.iter().find(|n| **n != u64::MAX && content(**n) == bytes).copied();
-        let anything = chunk.maybe.contains(&u64::MAX);
+        let found = chunk.possible().find(|n| **n != u64::MAX && content(**n) == bytes).copied();
+        let anything = chunk.possible().any(|n| *n == u64::MAX);
         match found {
-            Some(number) => chunk.now = number,
+            Some(number) => *chunk = Versions::new(number),
             // Half a chunk: overwritten, so that the model knows it again.
             None if anything => {
                 volume.write_range((i * CHUNK) as u64, content(0).into()).await.ok();
-                chunk.now = 0;
+                *chunk = Versions::new(0);
             }
-            None => panic!("chunk {i} of {name} is none of {:?}", chunk.maybe),
+            None => panic!("chunk {i} of {name} is none of {chunk:?}"),
         }
     }
 }

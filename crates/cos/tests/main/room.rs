@@ -3,8 +3,8 @@
 use crate::model::{CHUNK, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Error, Store, Volume};
-use nitro_device::CrashingDevice;
 use nitro_port::{Device, ErrorKind};
+use nitro_testkit::CrashingDevice;
 use std::sync::Arc;
 
 const SIZE: u64 = 64 << 20;

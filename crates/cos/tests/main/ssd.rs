@@ -4,9 +4,8 @@ use crate::crash::World;
 use crate::model::{CHUNK, again, bytes_of, plan, settings};
 use futures_executor::block_on;
 use nitro_cos::{Error, SsdOptions, SsdSource, SsdState, Store};
-use nitro_device::CrashingDevice;
 use nitro_port::Device;
-use nitro_testkit::{Rng, seeds};
+use nitro_testkit::{CrashingDevice, Rng, seeds};
 use std::sync::Arc;
 
 const UNIT_BYTES: u64 = 512 << 10;

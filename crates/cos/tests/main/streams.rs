@@ -4,8 +4,7 @@ use crate::model::{CHUNK, bytes_of, plan, settings};
 use bytes::Bytes;
 use futures_executor::block_on;
 use nitro_cos::{CollectOptions, Store};
-use nitro_device::CrashingDevice;
-use nitro_testkit::Rng;
+use nitro_testkit::{CrashingDevice, Rng};
 use std::sync::Arc;
 
 async fn import(store: &Arc<Store<CrashingDevice>>, name: &str, data: &Bytes) {

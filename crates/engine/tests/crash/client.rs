@@ -1,18 +1,18 @@
 //! Clients of a volume: random requests, each told to the oracle.
 
 use crate::content::{Content, SHARED};
-use crate::medium::SECTOR;
 use crate::oracle::Oracle;
-use crate::simulation::{Rng, SimClock};
 use bytes::Bytes;
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
+use nitro_testkit::crashing::SECTOR_BYTES;
+use nitro_testkit::{Rng, VirtualTime};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-const BYTES: u64 = SECTOR as u64;
+const BYTES: u64 = SECTOR_BYTES as u64;
 /// Requests are at least so often of a few extents only, whatever the longest may be: one in so many is longer.
 const LONG_ONE_IN: u64 = 8;
 /// A pause in which all that waits for idleness happens.
@@ -140,7 +140,7 @@ enum Change {
 pub struct Client<D> {
     pub disk: Rc<D>,
     pub shared: Rc<RefCell<Shared>>,
-    pub clock: SimClock,
+    pub clock: VirtualTime,
     pub rng: Rng,
     pub habits: Habits,
 }
@@ -307,7 +307,7 @@ impl<D: Disk> Client<D> {
             }
         };
         let mut data = BufMut::with_len(((sectors.end - sectors.start) * BYTES) as usize);
-        for (sector, out) in sectors.zip(data.chunks_mut(SECTOR)) {
+        for (sector, out) in sectors.zip(data.chunks_mut(SECTOR_BYTES)) {
             content.fill(sector, out);
             if let Some((_, old)) = old.iter().find(|(edge, _)| *edge == sector) {
                 let from = offset.saturating_sub(sector * BYTES).min(BYTES) as usize;

@@ -1,7 +1,7 @@
 //! What clients write: every sector tells where and by which write it was written, or which shared content it is part of.
 
-use crate::medium::SECTOR;
-use crate::simulation::Rng;
+use nitro_testkit::Rng;
+use nitro_testkit::crashing::SECTOR_BYTES;
 
 /// Contents that are written again and again, everywhere, so that duplicates are found.
 pub const SHARED: u64 = 24;
@@ -36,8 +36,8 @@ impl Content {
         // A third of the contents shrink to about half.
         let words = match self {
             Self::Thin { .. } => 0,
-            _ if number.is_multiple_of(3) => SECTOR / 16,
-            _ => SECTOR / 8,
+            _ if number.is_multiple_of(3) => SECTOR_BYTES / 16,
+            _ => SECTOR_BYTES / 8,
         };
         out.fill(0x55);
         out.chunks_mut(8).take(words).for_each(|w| w.copy_from_slice(&noise.next().to_le_bytes()));
@@ -61,7 +61,7 @@ pub fn describe(sector: &[u8]) -> String {
         POOLED => (Content::Shared(number), format!("shared content {number}")),
         _ => return format!("foreign bytes {:02x?}", &sector[..24]),
     };
-    let mut whole = [0; SECTOR];
+    let mut whole = [0; SECTOR_BYTES];
     content.fill(place, &mut whole);
     let differs = whole.iter().zip(sector).filter(|(a, b)| a != b).count();
     let patched = if differs == 0 { String::new() } else { format!(", {differs} bytes of it others") };

@@ -7,14 +7,8 @@
 
 mod client;
 mod content;
-mod device;
-mod medium;
 mod oracle;
-mod power;
 mod scenario;
 mod seeds;
-#[path = "../main/simulation/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "shared with the other test binary, which uses all of it")]
-mod simulation;
 mod system;
 mod toy;

@@ -4,11 +4,14 @@
 //! them, until a read has seen one of them win. A crash leaves the newest write that a flush (or FUA) covered, or any
 //! newer one, acknowledged or not, whole; the first read after the crash settles which. A trimmed sector holds anything it
 //! ever held, or zeroes, until it is written. A failed write was done or not.
+//!
+//! The models of the store and of the indexes ask less, and share `nitro_testkit::Versions`: one test does one thing at a time there, so
+//! that a chunk or a key has its durable value or any later one. They know no moments of time, and this oracle no objects.
 
 use crate::content::describe;
-use crate::medium::{SECTOR, sector_of};
-use crate::seeds::trace;
 use bytes::Bytes;
+use nitro_testkit::crashing::{SECTOR_BYTES, sector_of};
+use nitro_testkit::trace;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::ops::Range;
@@ -102,7 +105,7 @@ pub struct Oracle {
 impl Oracle {
     pub fn new(volume: u64, sectors: u64) -> Self {
         let zero = Written {
-            value: Value::Bytes(Bytes::from_static(&[0; SECTOR])),
+            value: Value::Bytes(Bytes::from_static(&[0; SECTOR_BYTES])),
             begun: 0,
             ended: 0,
             durable: true,
@@ -162,7 +165,7 @@ impl Oracle {
         through: bool,
         what: String,
     ) -> Writing {
-        let sectors = first..first + (data.len() / SECTOR) as u64;
+        let sectors = first..first + (data.len() / SECTOR_BYTES) as u64;
         let begun = self.tick();
         for sector in sectors.clone() {
             let bytes = sector_of(data, sector - first);
@@ -270,9 +273,10 @@ impl Oracle {
         let mut rest = data.unwrap_or(&[]);
         let mut offset = offset as usize;
         while !rest.is_empty() {
-            let within = offset % SECTOR..(offset % SECTOR + rest.len()).min(SECTOR);
+            let within = offset % SECTOR_BYTES..(offset % SECTOR_BYTES + rest.len()).min(SECTOR_BYTES);
             let (bytes, after) = rest.split_at(within.len());
-            if let Err(why) = self.observe((offset / SECTOR) as u64, within.clone(), bytes, (reading.begun, now)) {
+            if let Err(why) = self.observe((offset / SECTOR_BYTES) as u64, within.clone(), bytes, (reading.begun, now))
+            {
                 panic!("{why}");
             }
             (rest, offset) = (after, offset + within.len());
@@ -289,7 +293,7 @@ impl Oracle {
             let any = writes.iter().zip(&live).any(|(w, l)| *l && matches!(w.value, Value::Any));
             return if any && self.was_ever(sector, within, bytes) { Ok(()) } else { Err(self.explain(sector, bytes)) };
         }
-        if within.len() == SECTOR {
+        if within.len() == SECTOR_BYTES {
             self.settle(sector, &live, &seen, (from, now));
         }
         Ok(())
@@ -331,7 +335,7 @@ impl Oracle {
         let writes = &self.sectors[sector as usize];
         let mut live = writes.iter().filter(|w| !writes.iter().any(|l| w.replaced_by(l)));
         let Value::Bytes(first) = &live.next()?.value else { return None };
-        live.all(|w| w.value.is(first, 0..SECTOR)).then(|| first.clone())
+        live.all(|w| w.value.is(first, 0..SECTOR_BYTES)).then(|| first.clone())
     }
 
     /// The machine lost power: what was flushed, or anything newer, is durable now.
@@ -381,7 +385,7 @@ impl Oracle {
 
     fn explain(&self, sector: u64, bytes: &[u8]) -> String {
         let mut out = format!("volume {} sector {sector} reads as ", self.volume);
-        let padded: Vec<u8> = bytes.iter().copied().chain(std::iter::repeat(0)).take(SECTOR).collect();
+        let padded: Vec<u8> = bytes.iter().copied().chain(std::iter::repeat(0)).take(SECTOR_BYTES).collect();
         let _ = writeln!(out, "{} ({} bytes). Legal would be:", describe(&padded), bytes.len());
         for write in &self.sectors[sector as usize] {
             let value = match &write.value {

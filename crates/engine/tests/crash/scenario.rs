@@ -1,13 +1,10 @@
 //! One seed: start, use, crash, start again, several times over the same devices.
 
 use crate::client::{Client, Disk, Habits, Shared};
-use crate::device::{CrashDevice, Faults, Platter, Wiring};
-use crate::medium::{Loss, Medium, SECTOR};
-use crate::power::Power;
-use crate::seeds::trace;
-use crate::simulation::{Rng, SimClock, Simulation};
 use futures_util::future::{Either, select};
 use nitro_port::Clock;
+use nitro_testkit::crashing::{Faults, Loss, Medium, Platter, Power, SECTOR_BYTES, Wiring};
+use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime, trace};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -25,10 +22,10 @@ const REST: Duration = Duration::from_secs(30);
 /// The devices of one cycle.
 #[derive(Clone)]
 pub struct Devices {
-    pub flash: CrashDevice,
+    pub flash: CrashingDevice,
     /// For a write log.
-    pub log: Option<CrashDevice>,
-    pub origins: Vec<CrashDevice>,
+    pub log: Option<CrashingDevice>,
+    pub origins: Vec<CrashingDevice>,
 }
 
 /// Something with volumes that can be started on devices, again and again.
@@ -71,7 +68,7 @@ pub trait System: 'static {
     /// Gives up what `start` could not start with, and starts anew.
     async fn start_over(&self, sim: Rc<Simulation>, devices: Devices, cycle: u64) -> Vec<Rc<Self::Disk>>;
     /// Stops in good order; says of each disk whether what was acknowledged is durable then.
-    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &SimClock, rng: &mut Rng) -> Vec<Result<(), String>>;
+    async fn stop(&self, disks: &[Rc<Self::Disk>], clock: &VirtualTime, rng: &mut Rng) -> Vec<Result<(), String>>;
     /// The program is killed, with all devices as they were, or else there is more that is lost.
     fn crashed(&self, _process_only: bool) {}
     /// A cycle ends.
@@ -122,7 +119,7 @@ pub fn run<S: System>(seed: u64, system: S) -> Outcome {
     let stalls = if system.habits().deadline == Duration::MAX { stalls } else { (false, false) };
     let platter = |bytes| Platter::new(Medium::new(bytes).into());
     let (flash_bytes, volume_bytes) = system.sizes();
-    let volume = |(n, bytes): (usize, &u64)| Rc::new(RefCell::new(Shared::new(n as u64, bytes / SECTOR as u64)));
+    let volume = |(n, bytes): (usize, &u64)| Rc::new(RefCell::new(Shared::new(n as u64, bytes / SECTOR_BYTES as u64)));
     let mut world = World {
         block_bytes: system.block_bytes(),
         flash: platter(flash_bytes),
@@ -174,7 +171,7 @@ impl<S: System> World<S> {
         let mut device = |name: usize, platter: &Platter, delay_us_max: u64, block_bytes: u32| {
             let (clock, power, seed) = (clock.clone(), power.clone(), self.rng.next());
             let (name, stalls) = (name as u64, if name == 0 { stalls.0 } else { stalls.1 });
-            CrashDevice::new(platter, Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls })
+            CrashingDevice::on(platter, Wiring { name, block_bytes, clock, power, seed, delay_us_max, stalls })
         };
         let flash = device(0, &self.flash, flash_us, 512);
         let origins = self.origins.iter().enumerate().map(|(n, p)| device(n + 1, p, origin_us, block_bytes)).collect();
@@ -253,7 +250,7 @@ impl<S: System> World<S> {
     }
 
     /// In half of the cycles an origin that is full gets room again.
-    fn make_room(&mut self, sim: &Simulation, origin: CrashDevice, faults: Faults) {
+    fn make_room(&mut self, sim: &Simulation, origin: CrashingDevice, faults: Faults) {
         let (clock, after) = (sim.clock.clone(), Duration::from_millis(self.rng.below(FULL_MS_MAX)));
         if self.rng.one_in(2) {
             sim.spawn(async move {
@@ -325,9 +322,9 @@ impl<S: System> World<S> {
         if power.is_off() {
             return;
         }
-        let first = self.system.contents_offset() / SECTOR as u64;
+        let first = self.system.contents_offset() / SECTOR_BYTES as u64;
         for _ in 0..1 + self.rng.below(count) {
-            self.flash.lock().unwrap().rot_at_rest(&mut self.rng, first);
+            self.flash.lock().rot_at_rest(&mut self.rng, first);
         }
         self.volumes.iter().for_each(|v| v.borrow_mut().rotten = true);
     }
@@ -341,7 +338,7 @@ impl<S: System> World<S> {
         let torn = self.system.faults().0.torn_sectors;
         if let Some(log) = &self.log {
             let torn = self.system.log_faults().torn_sectors;
-            let mut medium = log.lock().unwrap();
+            let mut medium = log.lock();
             match (killed, torn) {
                 (true, _) => medium.outlive_program(&mut self.rng),
                 (false, true) => medium.lose_power(&mut self.rng, Loss::Torn),
@@ -352,7 +349,7 @@ impl<S: System> World<S> {
             }
         }
         for (n, platter) in [&self.flash].into_iter().chain(&self.origins).enumerate() {
-            let mut medium = platter.lock().unwrap();
+            let mut medium = platter.lock();
             match killed && !(flash_reset && n == 0) {
                 true => medium.outlive_program(&mut self.rng),
                 false => {

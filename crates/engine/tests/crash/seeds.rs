@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 /// A seed takes a second. One that takes so long is caught in an endless loop.
@@ -11,14 +11,6 @@ const ENDLESS: Duration = Duration::from_secs(180);
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|n| n.parse().unwrap())
-}
-
-/// Says what happens, if `NITRO_TRACE` is set.
-pub fn trace(what: impl FnOnce() -> String) {
-    static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("NITRO_TRACE").is_some());
-    if *WANTED {
-        eprintln!("{}", what());
-    }
 }
 
 /// Runs `scenario` for `count` seeds, or as many as `NITRO_SEEDS` says, or the one that `NITRO_SEED` names. A failing

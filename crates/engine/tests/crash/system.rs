@@ -1,10 +1,8 @@
 //! The engine as it is tested: one cache, one or two volumes, small enough that everything is evicted all the time.
 
 use crate::client::{Disk, Habits};
-use crate::device::{CrashDevice, Faults};
 use crate::scenario::{CYCLE_MAX, Devices, Outcome, System, run};
-use crate::seeds::{for_seeds, trace};
-use crate::simulation::{Rng, SimClock, Simulation};
+use crate::seeds::for_seeds;
 use bytes::Bytes;
 use nitro_engine::format::superblock::{SUPERBLOCK_BYTES, Superblock, superblock_offsets};
 use nitro_engine::journal::{Area, Identity, Journal, Record};
@@ -22,6 +20,8 @@ use nitro_engine::{
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
+use nitro_testkit::crashing::Faults;
+use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime, trace};
 use nitro_units::{ClassId, Generation, ObjectId, WeuId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-type TestCache = Cache<CrashDevice, SimClock>;
-type TestVolume = Volume<CrashDevice, CrashDevice, SimClock>;
+type TestCache = Cache<CrashingDevice, VirtualTime>;
+type TestVolume = Volume<CrashingDevice, CrashingDevice, VirtualTime>;
 
 const WEU_BYTES: u32 = 512 << 10;
 /// Virtual time in which any request ends on devices that answer within a quarter of a second.
@@ -469,7 +469,7 @@ impl Nitro {
         EngineSettings { crash_memory, ..self.settings }
     }
 
-    fn log(&self, device: Option<CrashDevice>, cycle: u64) -> Option<LogDevice<CrashDevice>> {
+    fn log(&self, device: Option<CrashingDevice>, cycle: u64) -> Option<LogDevice<CrashingDevice>> {
         let mut uuid = [9; 16];
         uuid[..8].copy_from_slice(&(self.seed << 8 | cycle).to_le_bytes());
         device.map(|device| LogDevice { device, size_bytes: None, uuid })
@@ -477,9 +477,9 @@ impl Nitro {
 
     async fn format(
         &self,
-        clock: &SimClock,
-        flash: CrashDevice,
-        log: Option<CrashDevice>,
+        clock: &VirtualTime,
+        flash: CrashingDevice,
+        log: Option<CrashingDevice>,
         cycle: u64,
     ) -> Result<Arc<TestCache>, Error> {
         let epoch = self.seed << 8 | cycle;
@@ -498,7 +498,7 @@ impl Nitro {
     }
 
     /// Gives a new cache a smaller journal, and slots that have been filled before.
-    async fn age(&self, flash: &CrashDevice, half_bytes: u64) -> Result<(), Error> {
+    async fn age(&self, flash: &CrashingDevice, half_bytes: u64) -> Result<(), Error> {
         let made = TestCache::probe(flash).await?;
         let superblock = Superblock { journal: Area { len: 2 * half_bytes, ..made.journal }, ..made };
         assert!(superblock.journal.len <= made.journal.len, "not smaller");
@@ -518,9 +518,9 @@ impl Nitro {
 
     async fn open(
         &self,
-        clock: &SimClock,
-        flash: CrashDevice,
-        log: Option<CrashDevice>,
+        clock: &VirtualTime,
+        flash: CrashingDevice,
+        log: Option<CrashingDevice>,
         cycle: u64,
     ) -> Result<Arc<TestCache>, Error> {
         let superblock = TestCache::probe(&flash).await?;
@@ -573,7 +573,7 @@ impl Nitro {
         &self,
         sim: &Rc<Simulation>,
         cache: &Arc<TestCache>,
-        origins: Vec<CrashDevice>,
+        origins: Vec<CrashingDevice>,
         cycle: u64,
     ) -> Vec<Rc<CachedDisk>> {
         self.at_work.set(0);
@@ -581,7 +581,7 @@ impl Nitro {
         self.employ(sim, async move { inserting.insertion_worker().await });
         self.employ(sim, async move { journaling.journal_worker().await });
         let mut rng = Rng::new(self.seed << 8 | cycle);
-        let open = |(n, origin): (usize, CrashDevice)| {
+        let open = |(n, origin): (usize, CrashingDevice)| {
             let mode = self.traits.mode(&mut rng);
             let object = ObjectId(n as u16 + 1);
             let options = VolumeOptions { object, read_only: false, mode };
@@ -603,7 +603,7 @@ impl System for Nitro {
 
     fn sizes(&self) -> (u64, Vec<u64>) {
         let settings = &self.settings;
-        let overhead = Cache::<CrashDevice, SimClock>::overhead_bytes(settings);
+        let overhead = Cache::<CrashingDevice, VirtualTime>::overhead_bytes(settings);
         let volumes = match &self.abuse {
             Some(abuse) => abuse.volumes.clone(),
             None if self.seed.is_multiple_of(3) => vec![5 << 20],
@@ -645,7 +645,7 @@ impl System for Nitro {
     }
 
     fn contents_offset(&self) -> u64 {
-        Cache::<CrashDevice, SimClock>::overhead_bytes(&self.settings)
+        Cache::<CrashingDevice, VirtualTime>::overhead_bytes(&self.settings)
     }
 
     fn gives_up(&self) -> bool {
@@ -669,7 +669,7 @@ impl System for Nitro {
         self.serve(&sim, &cache, devices.origins, cycle)
     }
 
-    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &SimClock, rng: &mut Rng) -> Vec<Result<(), String>> {
+    async fn stop(&self, disks: &[Rc<CachedDisk>], clock: &VirtualTime, rng: &mut Rng) -> Vec<Result<(), String>> {
         let mut stopped = Vec::new();
         for volume in disks.iter().map(|disk| &disk.volume) {
             let destaged = match rng.one_in(2) {

@@ -1,20 +1,19 @@
 //! That the harness bites: block stores of a few lines, right ones that pass, and wrong ones that must be found out.
 
 use crate::client::Disk;
-use crate::device::{CrashDevice, Faults};
-use crate::medium::SECTOR;
 use crate::scenario::{Devices, System, run};
-use crate::simulation::{Rng, SimClock, Simulation};
 use bytes::Bytes;
 use futures_util::lock::Mutex as AsyncMutex;
 use nitro_port::buf::BufMut;
 use nitro_port::{Device, DeviceError};
+use nitro_testkit::crashing::{Faults, SECTOR_BYTES, sector_of};
+use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-const BYTES: u64 = SECTOR as u64;
+const BYTES: u64 = SECTOR_BYTES as u64;
 const VOLUME_BYTES: u64 = 256 << 10;
 
 /// What a store does, and what is wrong with it.
@@ -60,8 +59,8 @@ const WRONG: [Kind; 10] = [
 
 struct Toy {
     kind: Kind,
-    origin: CrashDevice,
-    flash: CrashDevice,
+    origin: CrashingDevice,
+    flash: CrashingDevice,
     /// Sectors kept in RAM until a flush.
     dirty: RefCell<BTreeMap<u64, Bytes>>,
     /// Sectors read, or known to be on flash.
@@ -83,7 +82,7 @@ impl Toy {
     }
 
     /// The device to read from.
-    fn source(&self) -> &CrashDevice {
+    fn source(&self) -> &CrashingDevice {
         let mut turn = self.turn.borrow_mut();
         *turn += 1;
         if self.kind == Kind::StaleCopy || self.kind == Kind::Mirrors && turn.is_multiple_of(2) {
@@ -102,7 +101,7 @@ impl Toy {
                 break out;
             }
         };
-        for (sector, bytes) in (first..).zip(out.chunks_mut(SECTOR)) {
+        for (sector, bytes) in (first..).zip(out.chunks_mut(SECTOR_BYTES)) {
             let kept = self.dirty.borrow().get(&sector).cloned();
             if let Some(kept) = kept.or_else(|| self.clean.borrow().get(&sector).cloned()) {
                 bytes.copy_from_slice(&kept);
@@ -118,7 +117,7 @@ impl Toy {
         for sector in sectors {
             self.clean.borrow_mut().remove(&sector);
             if self.keeps_writes() {
-                self.dirty.borrow_mut().insert(sector, crate::medium::sector_of(&data, sector - first));
+                self.dirty.borrow_mut().insert(sector, sector_of(&data, sector - first));
             }
         }
         if self.keeps_writes() {
@@ -129,7 +128,7 @@ impl Toy {
             Kind::Mirrors => text(self.flash.write(first * BYTES, data).await)?,
             Kind::StaleCopy => {
                 let flash = self.flash.clone();
-                self.clean.borrow_mut().extend((first..).zip(data.chunks(SECTOR).map(Bytes::copy_from_slice)));
+                self.clean.borrow_mut().extend((first..).zip(data.chunks(SECTOR_BYTES).map(Bytes::copy_from_slice)));
                 self.sim.spawn(async move { drop(flash.write(first * BYTES, data).await) });
             }
             _ => {}
@@ -183,7 +182,7 @@ impl Disk for Toy {
         if self.kind != Kind::NoMerge {
             for edge in [sectors.start, sectors.end - 1] {
                 let at = ((edge - sectors.start) * BYTES) as usize;
-                whole[at..at + SECTOR].copy_from_slice(&self.read_sectors(edge, 1).await?);
+                whole[at..at + SECTOR_BYTES].copy_from_slice(&self.read_sectors(edge, 1).await?);
             }
         }
         let start = (offset - sectors.start * BYTES) as usize;
@@ -241,7 +240,7 @@ impl System for ToySystem {
     }
 
     fn block_bytes(&self) -> u32 {
-        SECTOR as u32
+        SECTOR_BYTES as u32
     }
 
     fn faults(&self) -> (Faults, Faults) {
@@ -279,7 +278,7 @@ impl System for ToySystem {
         self.start(sim, devices, cycle).await.unwrap()
     }
 
-    async fn stop(&self, disks: &[Rc<Toy>], _clock: &SimClock, _rng: &mut Rng) -> Vec<Result<(), String>> {
+    async fn stop(&self, disks: &[Rc<Toy>], _clock: &VirtualTime, _rng: &mut Rng) -> Vec<Result<(), String>> {
         vec![disks[0].flush().await]
     }
 

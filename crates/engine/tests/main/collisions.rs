@@ -4,7 +4,7 @@
 //! The collisions are real ones: the prefixes of SHAttered (Stevens et al., "The first collision for full SHA-1", 2017, table 1), which
 //! give any two extents that go on alike one SHA-1.
 
-use crate::simulation::{Jittery, Rng, SimClock, Simulation};
+use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -13,6 +13,7 @@ use nitro_engine::{
 };
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Clock, Device as _};
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use nitro_units::{Fingerprint, ObjectId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 type Device = Jittery<RamDevice>;
-type TestCache = Arc<Cache<Device, SimClock>>;
-type TestVolume = Arc<Volume<Device, Device, SimClock>>;
+type TestCache = Arc<Cache<Device, VirtualTime>>;
+type TestVolume = Arc<Volume<Device, Device, VirtualTime>>;
 
 const EXTENT: usize = 8192;
 const EXTENTS: u64 = 96;
@@ -91,7 +92,7 @@ fn settings() -> EngineSettings {
 }
 
 fn format(sim: &Rc<Simulation>, settings: EngineSettings, on_flash: bool) -> TestCache {
-    let bytes = Cache::<Device, SimClock>::overhead_bytes(&settings) + settings.manager.cache_bytes;
+    let bytes = Cache::<Device, VirtualTime>::overhead_bytes(&settings) + settings.manager.cache_bytes;
     let flash = Jittery::new(RamDevice::new(bytes, 512), &sim.clock, 1, 100);
     let cache = sim.run(Cache::format(flash, sim.clock.clone(), settings, [0; 16], 5)).unwrap();
     work(sim, &cache, on_flash);

@@ -1,12 +1,13 @@
 //! When a commit flushes the SSD: whenever somebody wants it durable, or its records refer to data; else not. What outlives
 //! the program without.
 
-use crate::simulation::{Jittery, SimClock, Simulation};
+use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, CrashMemory, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::Clock;
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 type Disk = Jittery<Arc<RamDevice>>;
-type TestVolume = Arc<Volume<Disk, Disk, SimClock>>;
+type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
 
 const WEU_BYTES: u64 = 512 << 10;
 const MIB: u64 = 1 << 20;
@@ -38,7 +39,7 @@ impl Machine {
             crash_memory: Some(CrashMemory { words, identity: [1; 16] }),
             ..EngineSettings::new(manager)
         };
-        let overhead_bytes = Cache::<Disk, SimClock>::overhead_bytes(&settings);
+        let overhead_bytes = Cache::<Disk, VirtualTime>::overhead_bytes(&settings);
         let [flash, origin] =
             [settings.manager.cache_bytes + overhead_bytes, 4 * MIB].map(|bytes| Arc::new(RamDevice::new(bytes, 512)));
         Self { settings, flash, origin, flash_us: 50, formatted: false }

@@ -1,16 +1,16 @@
 //! Dirty data that nobody wants any more, or that cannot be read: what is left of it after they were discarded.
 
-use crate::simulation::{Rng, SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device, ErrorKind, Operation};
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::time::Duration;
 
-type Faulty = FaultyDevice<RamDevice, SimClock>;
+type Faulty = FaultyDevice<RamDevice, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 200;

@@ -1,7 +1,7 @@
 //! Many clients at once on volumes of one cache that evicts all the time, against a model of a disk: for every byte of
 //! every read, some write explains it that was neither undone before the read began nor begun after it ended.
 
-use crate::simulation::{Jittery, Rng, SimClock, Simulation, for_seeds};
+use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -10,6 +10,7 @@ use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
+use nitro_testkit::{Rng, Simulation, VirtualTime, for_seeds};
 use nitro_units::ObjectId;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -21,7 +22,7 @@ const UNIT: u64 = 64;
 const VOLUME_BYTES: u64 = (5 << 20) + 3 * 512;
 
 type Flash = Jittery<RamDevice>;
-type TestVolume = Volume<Flash, Flash, SimClock>;
+type TestVolume = Volume<Flash, Flash, VirtualTime>;
 
 /// One write to one unit.
 #[derive(Clone)]
@@ -215,7 +216,7 @@ fn scenario(seed: u64, clients: u64, steps: u64, happened: &Happened) {
     let sim = Simulation::new(seed);
     let clock = sim.clock.clone();
     let settings = settings(seed);
-    let flash_bytes = settings.manager.cache_bytes + Cache::<Flash, SimClock>::overhead_bytes(&settings);
+    let flash_bytes = settings.manager.cache_bytes + Cache::<Flash, VirtualTime>::overhead_bytes(&settings);
     let flash =
         Jittery::new(RamDevice::new(flash_bytes, 512), &clock, seed + 1, [200, 2000, 10_000][seed as usize / 2 % 3]);
     let origin = || Jittery::new(RamDevice::new(VOLUME_BYTES, 512), &clock, seed + 2, 3000);

@@ -1,11 +1,11 @@
 //! A cache keeps what it writes to the SSD within its budget, and its hot content cached.
 
-use crate::simulation::{Rng, SimClock, Simulation};
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, Endurance, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::Clock;
 use nitro_port::codec::Compression;
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn run(endurance: Option<Endurance>, days: u64) -> (Vec<u64>, usize) {
     let cache = sim.run(Cache::format(RamDevice::new(64 * MIB, 512), sim.clock.clone(), settings, [1; 16], 9)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
     let origin = RamDevice::new(EXTENTS * EXTENT, 512);
-    let volume: Arc<Volume<_, _, SimClock>> = Volume::new(cache.clone(), origin, options);
+    let volume: Arc<Volume<_, _, VirtualTime>> = Volume::new(cache.clone(), origin, options);
     let (inserting, journaling) = (cache.clone(), cache.clone());
     sim.spawn(async move { inserting.insertion_worker().await });
     sim.spawn(async move { journaling.journal_worker().await });

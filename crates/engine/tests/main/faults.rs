@@ -1,6 +1,5 @@
 //! A cache device that lies, fails or dies: the volume goes on, and nothing wrong is served.
 
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_device::RamDevice;
@@ -9,14 +8,15 @@ use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
 use nitro_port::{Clock, Device, Operation};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Faulty<D = RamDevice> = FaultyDevice<D, SimClock>;
-type TestVolume<D = RamDevice> = Volume<Faulty<D>, Faulty<D>, SimClock>;
+type Faulty<D = RamDevice> = FaultyDevice<D, VirtualTime>;
+type TestVolume<D = RamDevice> = Volume<Faulty<D>, Faulty<D>, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 200;

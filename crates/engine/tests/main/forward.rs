@@ -1,6 +1,5 @@
 //! Extents that are copied forward before their write-evict unit is evicted: what is read of the unit is not believed blindly.
 
-use crate::simulation::{Rng, SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
@@ -11,12 +10,13 @@ use nitro_engine::{Cache, EngineSettings, Health, Volume, VolumeOptions, WriteMo
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Device, Operation};
+use nitro_testkit::{Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Faulty = FaultyDevice<RamDevice, SimClock>;
-type TestVolume = Volume<Faulty, RamDevice, SimClock>;
+type Faulty = FaultyDevice<RamDevice, VirtualTime>;
+type TestVolume = Volume<Faulty, RamDevice, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 8000;

@@ -1,6 +1,5 @@
 //! An origin that does not answer: requests are given up, nothing wedges, and all goes on when it answers again.
 
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use futures_util::future::select;
 use nitro_device::RamDevice;
@@ -8,13 +7,14 @@ use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, Change, EngineSettings, Error, Rest, Volume, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device, Operation};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Faulty = FaultyDevice<RamDevice, SimClock>;
-type TestVolume = Volume<Faulty, Faulty, SimClock>;
+type Faulty = FaultyDevice<RamDevice, VirtualTime>;
+type TestVolume = Volume<Faulty, Faulty, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,6 +1,5 @@
 //! What insertion writes to the SSD, and how much of it is not data.
 
-use crate::simulation::{SimClock, Simulation};
 use nitro_device::RamDevice;
 use nitro_engine::format::crc32c;
 use nitro_engine::format::stored::{Place, payload_range};
@@ -10,11 +9,12 @@ use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::Device;
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 
 /// An extent of random words: only the bits of `mask` are random, so that LZ4 has something to do.
 fn extent(extent_bytes: usize, seed: u64, mask: u64) -> bytes::Bytes {
-    let mut rng = crate::simulation::Rng::new(seed);
+    let mut rng = nitro_testkit::Rng::new(seed);
     let mut out = BufMut::with_len(extent_bytes);
     out.chunks_mut(8).for_each(|w| w.copy_from_slice(&(rng.next() & mask).to_le_bytes()));
     out.freeze()
@@ -27,7 +27,7 @@ fn insert(extent_bytes: usize, count: u64, content: impl Fn(u64) -> bytes::Bytes
     let settings = EngineSettings { compression: Compression::Lz4, ram_cache_bytes: 0, ..EngineSettings::new(manager) };
     let cache = sim.run(Cache::format(RamDevice::new(64 << 20, 512), sim.clock.clone(), settings, [1; 16], 9)).unwrap();
     let options = VolumeOptions { object: ObjectId(0), read_only: false, mode: WriteMode::WriteThrough };
-    let volume: std::sync::Arc<Volume<_, _, SimClock>> =
+    let volume: std::sync::Arc<Volume<_, _, VirtualTime>> =
         Volume::new(cache.clone(), RamDevice::new(64 << 20, 512), options);
     let worker = cache.clone();
     sim.spawn(async move { worker.insertion_worker().await });
@@ -51,7 +51,7 @@ fn insert(extent_bytes: usize, count: u64, content: impl Fn(u64) -> bytes::Bytes
     check_slot(&sim.run({
         let cache = cache.clone();
         async move {
-            let superblock = Cache::<RamDevice, SimClock>::probe(cache.flash()).await.unwrap();
+            let superblock = Cache::<RamDevice, VirtualTime>::probe(cache.flash()).await.unwrap();
             cache.flash().read(superblock.data_offset, 2 << 20).await.unwrap()
         }
     }));
@@ -81,7 +81,7 @@ fn check_slot(slot: &[u8]) {
 
 /// Long reads meet both ends of the WEUs; no extent may have become unreadable.
 async fn check_reads(
-    volume: &Volume<RamDevice, RamDevice, SimClock>,
+    volume: &Volume<RamDevice, RamDevice, VirtualTime>,
     extent_bytes: u64,
     count: u64,
     content: impl Fn(u64) -> bytes::Bytes,

@@ -7,9 +7,9 @@ mod make;
 mod salvage;
 mod verdict;
 
-use crate::simulation::Rng;
 use damage::{DEED_BYTES, Target};
 use image::Ram;
+use nitro_testkit::Rng;
 use verdict::{Trusted, check, judge};
 
 #[test]

@@ -1,6 +1,5 @@
 //! Two volumes behind one cache in write-back, of which one has an origin that takes nothing.
 
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use nitro_device::RamDevice;
@@ -13,15 +12,16 @@ use nitro_engine::{
 };
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device, ErrorKind as DeviceErrorKind, Operation};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Faulty = FaultyDevice<RamDevice, SimClock>;
-type TestVolume = Volume<Faulty, Faulty, SimClock>;
-type TestCache = Cache<Faulty, SimClock>;
+type Faulty = FaultyDevice<RamDevice, VirtualTime>;
+type TestVolume = Volume<Faulty, Faulty, VirtualTime>;
+type TestCache = Cache<Faulty, VirtualTime>;
 
 const EXTENT: u64 = 8192;
 const CACHE: u64 = 16 << 20;
@@ -54,7 +54,7 @@ struct Bed {
 }
 
 /// A volume in write-back that nobody destages yet.
-fn add_volume(cache: &Arc<TestCache>, clock: &SimClock, number: u16) -> Arc<TestVolume> {
+fn add_volume(cache: &Arc<TestCache>, clock: &VirtualTime, number: u16) -> Arc<TestVolume> {
     let entry = VolumeEntry {
         name: format!("volume {number}"),
         origin_bytes: EXTENTS * EXTENT,
@@ -135,7 +135,7 @@ async fn fill(volume: &TestVolume) -> (u64, Error) {
 }
 
 /// A request of a volume that is well, which must end soon.
-async fn soon<T>(clock: &SimClock, request: impl Future<Output = Result<T, Error>>) -> T {
+async fn soon<T>(clock: &VirtualTime, request: impl Future<Output = Result<T, Error>>) -> T {
     let begun = clock.now();
     let done = request.await.unwrap();
     let took = clock.now() - begun;

@@ -1,7 +1,7 @@
 //! The journal has room for whatever ordinary work tells it, in caches, journals and requests of any size: nothing here
 //! flushes unless it says so, and in debug builds the engine itself checks that all stays within the journal's budget.
 
-use crate::simulation::{Jittery, Rng, SimClock, Simulation, for_seeds};
+use crate::jittery::Jittery;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use nitro_device::RamDevice;
@@ -14,6 +14,7 @@ use nitro_engine::{
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
+use nitro_testkit::{Rng, Simulation, VirtualTime, for_seeds};
 use nitro_units::ObjectId;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 type Disk = Jittery<Arc<RamDevice>>;
-type TestCache = Arc<Cache<Disk, SimClock>>;
-type TestVolume = Arc<Volume<Disk, Disk, SimClock>>;
+type TestCache = Arc<Cache<Disk, VirtualTime>>;
+type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
 
 const WEU_BYTES: u64 = 512 << 10;
 const MIB: u64 = 1 << 20;
@@ -63,7 +64,7 @@ struct Run {
 
 impl World {
     fn new(settings: EngineSettings, origins: usize, origin_bytes: u64) -> Self {
-        let overhead = Cache::<Disk, SimClock>::overhead_bytes(&settings);
+        let overhead = Cache::<Disk, VirtualTime>::overhead_bytes(&settings);
         let flash_bytes = 2 * settings.manager.cache_bytes + overhead;
         let origins = (0..origins).map(|_| Arc::new(RamDevice::new(origin_bytes, 512))).collect();
         let flash = Arc::new(RamDevice::new(flash_bytes, 512));
@@ -138,7 +139,7 @@ async fn read(volume: &TestVolume, offset: u64, len: u64) -> Vec<u8> {
     volume.read(offset, len).await.unwrap().concat()
 }
 
-async fn restored(cache: &TestCache, clock: &SimClock) {
+async fn restored(cache: &TestCache, clock: &VirtualTime) {
     while cache.is_restoring() {
         clock.sleep(Duration::from_millis(1)).await;
     }

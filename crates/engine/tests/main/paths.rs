@@ -1,17 +1,18 @@
 //! Single requests: single flight, scan resistance, promotion, partial writes, odd alignments, bounds.
 
-use crate::simulation::{Jittery, SimClock, Simulation};
+use crate::jittery::Jittery;
 use nitro_cache::admission::WritePolicy;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, Classifier, EngineSettings, ErrorKind, Learned, Volume, VolumeOptions, WriteMode};
 use nitro_port::buf::BufMut;
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::{ClassId, ObjectId};
 use std::rc::Rc;
 use std::sync::Arc;
 
 type Device = Jittery<RamDevice>;
-type TestVolume = Volume<Device, Device, SimClock>;
+type TestVolume = Volume<Device, Device, VirtualTime>;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

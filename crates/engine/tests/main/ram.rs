@@ -1,6 +1,6 @@
 //! How much RAM is held beyond the requests: every buffer that a client, the origin or the cache device hands over counts itself.
 
-use crate::simulation::{Jittery, SimClock, Simulation};
+use crate::jittery::Jittery;
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -8,6 +8,7 @@ use nitro_engine::{Cache, EngineSettings, Error, Volume, VolumeOptions, WriteMod
 use nitro_port::buf::BufMut;
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device, DeviceError, Geometry};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::future::Future;
 use std::pin::pin;
@@ -85,7 +86,7 @@ impl<D: Device> Device for Counting<D> {
 }
 
 type TestDevice = Counting<Jittery<RamDevice>>;
-type TestVolume = Volume<TestDevice, TestDevice, SimClock>;
+type TestVolume = Volume<TestDevice, TestDevice, VirtualTime>;
 
 struct Bed {
     sim: Rc<Simulation>,
@@ -307,7 +308,7 @@ fn polls<T>(future: impl Future<Output = T>) -> (usize, T) {
 
 #[test]
 fn requests_over_huge_ranges_let_others_run() {
-    let clock = SimClock::default();
+    let clock = VirtualTime::default();
     let manager = Settings { weu_bytes: 512 << 10, extent_bytes: 4096, ..Settings::new(16 << 20) };
     let flash = RamDevice::new(20 * MIB, 512);
     let cache = polls(Cache::format(flash, clock, EngineSettings::new(manager), [0; 16], 5)).1.unwrap();

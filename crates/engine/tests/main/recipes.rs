@@ -1,6 +1,5 @@
 //! Origins that know by fingerprint what they hold.
 
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
@@ -8,6 +7,7 @@ use nitro_engine::{Cache, DedupDomain, EngineSettings, Volume, VolumeEntry, Volu
 use nitro_port::buf::is_zero;
 use nitro_port::codec::FingerprintHash;
 use nitro_port::{Device, DeviceError, Geometry, Origin, Recipe};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::{Fingerprint, ObjectId};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn extent(number: u64) -> Vec<u8> {
     (0..8192).map(word).collect()
 }
 
-type TestCache = Arc<Cache<RamDevice, SimClock>>;
+type TestCache = Arc<Cache<RamDevice, VirtualTime>>;
 
 fn cache(sim: &Rc<Simulation>) -> TestCache {
     cache_with(sim, false)
@@ -102,7 +102,7 @@ fn cache_with(sim: &Rc<Simulation>, verify_duplicates: bool) -> TestCache {
     cache
 }
 
-fn volume(cache: &TestCache, object: u16, mode: WriteMode) -> Arc<Volume<RamDevice, Known, SimClock>> {
+fn volume(cache: &TestCache, object: u16, mode: WriteMode) -> Arc<Volume<RamDevice, Known, VirtualTime>> {
     let options = VolumeOptions { object: ObjectId(object), read_only: false, mode };
     let (known, unknown) = Default::default();
     Volume::new(Arc::clone(cache), Known { ram: RamDevice::new(MIB, 512), known, unknown }, options)

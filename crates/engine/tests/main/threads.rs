@@ -1,13 +1,13 @@
 //! Real threads: every extent has one writer, which counts up; readers everywhere must see at least what was acknowledged
 //! before they asked, and at most what had been begun when they were answered.
 
-use crate::simulation::Rng;
 use nitro_device::RamDevice;
 use nitro_engine::manager::Settings;
 use nitro_engine::manager::pattern::StreamSettings;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::Clock;
 use nitro_port::buf::BufMut;
+use nitro_testkit::Rng;
 use nitro_units::ObjectId;
 use std::future::Future;
 use std::pin::pin;

@@ -1,7 +1,6 @@
 //! Contents that wait for insertion: nothing that was promised is lost if the program is killed then, be they overwritten or
 //! the cache closed meanwhile.
 
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use futures_util::poll;
 use nitro_device::RamDevice;
@@ -10,14 +9,15 @@ use nitro_engine::manager::Settings;
 use nitro_engine::{Cache, EngineSettings, Error, LogDevice, MissingLog, Volume, VolumeOptions, WriteMode};
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Operation};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Disk = FaultyDevice<Arc<RamDevice>, SimClock>;
-type TestVolume = Arc<Volume<Disk, Disk, SimClock>>;
+type Disk = FaultyDevice<Arc<RamDevice>, VirtualTime>;
+type TestVolume = Arc<Volume<Disk, Disk, VirtualTime>>;
 
 const EXTENT: u64 = 8192;
 const EXTENTS: u64 = 500;
@@ -53,7 +53,7 @@ fn settings() -> EngineSettings {
 impl World {
     fn new(logged: bool) -> Self {
         let ram = |bytes| Arc::new(RamDevice::new(bytes, 512));
-        let flash = ram(settings().manager.cache_bytes + Cache::<Disk, SimClock>::overhead_bytes(&settings()));
+        let flash = ram(settings().manager.cache_bytes + Cache::<Disk, VirtualTime>::overhead_bytes(&settings()));
         Self { flash, log: logged.then(|| ram(8 << 20)), origin: ram(EXTENTS * EXTENT), formatted: false }
     }
 

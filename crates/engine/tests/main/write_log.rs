@@ -1,13 +1,13 @@
 //! Write-back with a write log: what it holds comes back, and a cache that needs its log does not start without.
 
 use crate::inspect::image::{EXTENT, Ram, content, image_bytes, settings};
-use crate::simulation::{SimClock, Simulation};
 use bytes::Bytes;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::write_log::{Header, LABEL_BYTES, RING_BYTES_MIN};
 use nitro_engine::{Cache, Error, LogDevice, MissingLog, Recovered, Volume, VolumeOptions, WriteMode};
-use nitro_port::{Clock, Device, ErrorKind, Operation};
+use nitro_port::{Clock, ErrorKind, Operation};
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,37 +26,13 @@ struct Images {
     log: Vec<u8>,
 }
 
-/// A device in RAM that is looked at from outside.
-struct Shared(Arc<Ram>);
-
-impl Device for Shared {
-    fn geometry(&self) -> nitro_port::Geometry {
-        self.0.geometry()
-    }
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, nitro_port::DeviceError> {
-        self.0.read(offset, len).await
-    }
-    async fn write(&self, offset: u64, data: Bytes) -> Result<(), nitro_port::DeviceError> {
-        self.0.write(offset, data).await
-    }
-    async fn flush(&self) -> Result<(), nitro_port::DeviceError> {
-        self.0.flush().await
-    }
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), nitro_port::DeviceError> {
-        self.0.discard(offset, len).await
-    }
-    async fn write_zeroes(&self, offset: u64, len: u64, unmap: bool) -> Result<(), nitro_port::DeviceError> {
-        self.0.write_zeroes(offset, len, unmap).await
-    }
-}
-
-type TestCache<F> = Arc<Cache<F, SimClock>>;
-type TestVolume<F> = Arc<Volume<F, Ram, SimClock>>;
+type TestCache<F> = Arc<Cache<F, VirtualTime>>;
+type TestVolume<F> = Arc<Volume<F, Ram, VirtualTime>>;
 
 struct Run {
     sim: Rc<Simulation>,
-    cache: TestCache<Shared>,
-    volume: TestVolume<Shared>,
+    cache: TestCache<Arc<Ram>>,
+    volume: TestVolume<Arc<Ram>>,
     flash: Arc<Ram>,
     log: Arc<Ram>,
     ended: Rc<Cell<bool>>,
@@ -67,11 +43,11 @@ fn log_device<F>(device: F, uuid: u8) -> LogDevice<F> {
 }
 
 /// A cache, what its start found, its device and its log.
-type Opened = (TestCache<Shared>, Recovered, Arc<Ram>, Arc<Ram>);
+type Opened = (TestCache<Arc<Ram>>, Recovered, Arc<Ram>, Arc<Ram>);
 
 fn open(images: &Images, with_log: bool, missing: MissingLog, sim: &Simulation) -> Result<Opened, Error> {
     let (flash, log) = (Arc::new(Ram::new(images.flash.clone())), Arc::new(Ram::new(images.log.clone())));
-    let (device, given) = (Shared(flash.clone()), with_log.then(|| log_device(Shared(log.clone()), 2)));
+    let (device, given) = (flash.clone(), with_log.then(|| log_device(log.clone(), 2)));
     let clock = sim.clock.clone();
     let opened = sim.run(async move { Cache::open_logged(device, given, missing, clock, settings()).await });
     opened.map(|(cache, recovered)| (cache, recovered, flash, log))
@@ -81,7 +57,7 @@ impl Run {
     fn new() -> Self {
         let sim = Simulation::new(5);
         let (flash, log) = (Arc::new(Ram::new(vec![0; image_bytes()])), Arc::new(Ram::new(vec![0; LOG_BYTES])));
-        let (device, given) = (Shared(flash.clone()), Some(log_device(Shared(log.clone()), 1)));
+        let (device, given) = (flash.clone(), Some(log_device(log.clone(), 1)));
         let clock = sim.clock.clone();
         let cache = sim.run(async move {
             Cache::format_logged(device, given, MissingLog::Refuse, clock, settings(), CACHE_UUID, 0xC0FFEE)
@@ -91,7 +67,7 @@ impl Run {
         Self::with(sim, cache, flash, log)
     }
 
-    fn with(sim: Rc<Simulation>, cache: TestCache<Shared>, flash: Arc<Ram>, log: Arc<Ram>) -> Self {
+    fn with(sim: Rc<Simulation>, cache: TestCache<Arc<Ram>>, flash: Arc<Ram>, log: Arc<Ram>) -> Self {
         let (ended, inserting, journaling) = (Rc::new(Cell::new(false)), cache.clone(), cache.clone());
         let at_end = ended.clone();
         sim.spawn(async move { journaling.journal_worker().await });

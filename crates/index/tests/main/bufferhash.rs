@@ -2,10 +2,10 @@
 
 use crate::model::{Model, doom, failed, for_seeds, key, opened, replay};
 use futures_executor::block_on;
-use nitro_device::{CrashingDevice, RamDevice};
+use nitro_device::RamDevice;
 use nitro_index::bufferhash::{BufferHash, Eviction, Plan};
 use nitro_index::{Error, FlashIndex, Kind, Options, Shape, kind_of};
-use nitro_testkit::Rng;
+use nitro_testkit::{CrashingDevice, Rng};
 use std::sync::Arc;
 
 /// Three entries a page, so that incarnations fill soon.

@@ -3,10 +3,10 @@
 
 use crate::resealed::{ENTRIES, Kind, image};
 use futures_executor::block_on;
-use nitro_device::CrashingDevice;
 use nitro_index::FlashIndex;
 use nitro_index::bufferhash::{BufferHash, Eviction};
 use nitro_index::silt::{Rates, Silt};
+use nitro_testkit::CrashingDevice;
 use std::path::PathBuf;
 
 const IMAGE_BYTES_MAX: usize = 64 << 20;

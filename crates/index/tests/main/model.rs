@@ -1,8 +1,7 @@
 //! A naive map beside an index whose power fails now and then.
 
-use nitro_device::CrashingDevice;
 use nitro_index::{FlashIndex, Shape, Value};
-use nitro_testkit::{Replay, Rng, seeds};
+use nitro_testkit::{CrashingDevice, Replay, Rng, Versions, seeds};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,25 +18,11 @@ pub fn replay(seed: u64) -> Replay {
     Replay::new(seed, "nitro-index", "<test>")
 }
 
-/// What an index must know of a key.
-#[derive(Default, Clone)]
-struct Known {
-    /// As of the last sync; `None`: not there.
-    synced: Option<Value>,
-    /// Since then, in order.
-    since: Vec<Option<Value>>,
-}
-
-impl Known {
-    fn newest(&self) -> Option<&Value> {
-        self.since.last().unwrap_or(&self.synced).as_ref()
-    }
-}
-
 /// The map.
 pub struct Model {
     shape: Shape,
-    known: HashMap<u64, Known>,
+    /// What an index must know of each key; `None`: not there.
+    known: HashMap<u64, Versions<Option<Value>>>,
     /// Entries may give way to others.
     evicts: bool,
     next: u64,
@@ -78,7 +63,7 @@ impl Model {
         for n in chosen {
             let (key, value) = (key(self.shape, n), (rng.below(8) != 0).then(|| self.value(n)));
             // Before it is known whether it succeeds: it may have come into effect in either case.
-            self.known.entry(n).or_default().since.push(value.clone());
+            self.known.entry(n).or_insert_with(|| Versions::new(None)).write(value.clone());
             doing.push(async move {
                 match value {
                     Some(value) => index.insert(&key, &value).await,
@@ -95,7 +80,7 @@ impl Model {
             found.push(index.get(name).await?);
         }
         for (n, found) in asked.into_iter().zip(found) {
-            let due = self.known.get(&n).and_then(Known::newest);
+            let due = self.known.get(&n).and_then(|known| known.newest().as_ref());
             let is_due = found.as_ref() == due || (self.evicts && found.is_none());
             assert!(is_due, "key {n}: {found:?} where {due:?} is due");
         }
@@ -104,12 +89,7 @@ impl Model {
 
     pub async fn sync(&mut self, index: &impl FlashIndex) -> Result<(), nitro_index::Error> {
         index.sync().await?;
-        for known in self.known.values_mut() {
-            if let Some(newest) = known.since.pop() {
-                known.synced = newest;
-                known.since.clear();
-            }
-        }
+        self.known.values_mut().for_each(Versions::made_durable);
         Ok(())
     }
 
@@ -117,9 +97,8 @@ impl Model {
     pub async fn check_crashed(&mut self, index: &impl FlashIndex) {
         for (n, known) in &mut self.known {
             let found = index.get(&key(self.shape, *n)).await.unwrap();
-            let is_due = found == known.synced || known.since.contains(&found) || (self.evicts && found.is_none());
-            assert!(is_due, "key {n}: {found:?} where {:?} or {:?} is due", known.synced, known.since);
-            *known = Known { synced: found, since: Vec::new() };
+            let (due, gave_way) = (known.clone(), self.evicts && found.is_none());
+            assert!(known.found(found.clone()) || gave_way, "key {n}: {found:?} where {due:?} is due");
         }
     }
 

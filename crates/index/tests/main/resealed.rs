@@ -1,10 +1,11 @@
 //! Indexes whose pages say wrong things, under checksums that are right: nobody panics, and what is found has the right size.
 
 use futures_executor::block_on;
-use nitro_device::CrashingDevice;
+use nitro_device::RamDevice;
 use nitro_index::bufferhash::{self, BufferHash, Eviction};
 use nitro_index::silt::{self, Rates, Silt};
 use nitro_index::{FlashIndex, Options, PAGE_BYTES, Shape, reseal};
+use nitro_port::Device;
 use std::sync::Arc;
 
 pub use nitro_index::Kind;
@@ -44,9 +45,13 @@ async fn use_it(index: &impl FlashIndex) {
     let _ = index.counters();
 }
 
+fn read_all(device: &RamDevice) -> Vec<u8> {
+    block_on(device.read(0, device.geometry().size_bytes as usize)).unwrap().into()
+}
+
 /// The image of an index that has been used.
 pub fn image(kind: Kind) -> Vec<u8> {
-    let device = |bytes| Arc::new(CrashingDevice::with_image(vec![0; bytes as usize], 4096, 1));
+    let device = |bytes| Arc::new(RamDevice::new(bytes, 4096));
     match kind {
         Kind::BufferHash => {
             let options = Options { shape: SHAPE, entries: ENTRIES, ram_bytes: 4 << 20 };
@@ -55,7 +60,7 @@ pub fn image(kind: Kind) -> Vec<u8> {
             block_on(async {
                 fill(&BufferHash::create(Arc::clone(&device), plan, Eviction::Fifo, SEED).await.unwrap()).await;
             });
-            device.image()
+            read_all(&device)
         }
         Kind::Silt => {
             let options = Options { shape: SHAPE, entries: ENTRIES * 2, ram_bytes: 64 << 20 };
@@ -64,7 +69,7 @@ pub fn image(kind: Kind) -> Vec<u8> {
             block_on(async {
                 fill(&Silt::create(Arc::clone(&device), plan, Rates::default(), SEED).await.unwrap()).await;
             });
-            device.image()
+            read_all(&device)
         }
     }
 }
@@ -86,8 +91,9 @@ pub fn judge(kind: Kind, image: &[u8], script: &[u8]) {
             reseal(bytes, (page * PAGE_BYTES) as u64, SEED);
         }
     }
-    let device = Arc::new(CrashingDevice::with_image(image, 4096, 1));
+    let device = Arc::new(RamDevice::new(image.len() as u64, 4096));
     block_on(async {
+        device.write(0, image.into()).await.unwrap();
         match kind {
             Kind::BufferHash => {
                 if let Ok(index) = BufferHash::open(device, Eviction::Fifo).await {

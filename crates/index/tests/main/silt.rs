@@ -4,12 +4,12 @@ use crate::model::{Model, doom, failed, for_seeds, key, opened, replay};
 use futures_executor::{LocalPool, block_on};
 use futures_util::future::{Either, join, join_all, select};
 use futures_util::task::LocalSpawnExt as _;
-use nitro_device::{CrashingDevice, RamDevice};
+use nitro_device::RamDevice;
 use nitro_index::silt::manifest::{HashAt, LogAt, Manifest, SortedAt};
 use nitro_index::silt::{Plan, Rates, Silt};
 use nitro_index::{Counters, Error, FlashIndex, Kind, Options, Shape, kind_of, reseal};
 use nitro_port::{Clock, Device as _};
-use nitro_testkit::Rng;
+use nitro_testkit::{CrashingDevice, Rng};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn plan(shape: Shape, entries: u64) -> Plan {
     Plan::new(&Options { shape, entries, ram_bytes: u64::MAX }).unwrap()
 }
 
-/// A clock on which all pauses are short.
+/// A clock on which all pauses are short: a crashing device takes turns of any executor here, and no time.
 struct Turns;
 
 impl Clock for Turns {

@@ -4,9 +4,6 @@
 
 mod bytes_of;
 mod real;
-#[path = "../../../engine/tests/main/simulation/mod.rs"]
-#[expect(dead_code, unused_imports, reason = "others use more of it")]
-mod simulation;
 mod streams;
 
 use nitro_cache::admission::AdmissionKind;

@@ -2,13 +2,13 @@
 
 use crate::Counted;
 use crate::bytes_of::{self, BLOCK_BYTES};
-use crate::simulation::{SimClock, Simulation};
 use nitro_cache::destage::Watermarks;
 use nitro_device::RamDevice;
 use nitro_engine::{Cache, EngineSettings, Volume, VolumeOptions, WriteMode};
 use nitro_port::codec::Compression;
 use nitro_port::{Clock, Device};
 use nitro_sim::Settings;
+use nitro_testkit::{Simulation, VirtualTime};
 use nitro_trace::{Op, Request};
 use nitro_units::ObjectId;
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(1100);
 /// There is more of the volume than the trace asks for: reads ahead do not come to its end.
 const BEYOND_BYTES: u64 = 1 << 20;
 
-type RamVolume = Volume<RamDevice, RamDevice, SimClock>;
+type RamVolume = Volume<RamDevice, RamDevice, VirtualTime>;
 
 fn settings(simulated: &Settings) -> EngineSettings {
     let marks = simulated.write_back.unwrap_or(Watermarks::USUAL);
@@ -79,7 +79,12 @@ fn totals(volume: &RamVolume) -> Counted {
 }
 
 /// `flush_every`: so many writes are made durable together, in write-back.
-async fn run(volume: Arc<RamVolume>, requests: Arc<Vec<Request>>, flush_every: u32, clock: SimClock) -> Vec<Counted> {
+async fn run(
+    volume: Arc<RamVolume>,
+    requests: Arc<Vec<Request>>,
+    flush_every: u32,
+    clock: VirtualTime,
+) -> Vec<Counted> {
     let writes_back = volume.mode() == WriteMode::WriteBack;
     let mut writes = 0;
     let mut all = Vec::new();

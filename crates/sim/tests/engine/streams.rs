@@ -1,9 +1,9 @@
 //! Sequential streams: what is read ahead, kept off the SSD, and inserted once it is read a second time.
 
 use crate::bytes_of::{self, BLOCK_BYTES};
-use crate::simulation::Rng;
 use crate::{Counted, behind_ram, both_of, by_worth, compared, small, sum, writing_back};
 use nitro_sim::Settings;
+use nitro_testkit::Rng;
 use nitro_trace::{Op, Request};
 use nitro_units::Fingerprint;
 use std::collections::HashMap;

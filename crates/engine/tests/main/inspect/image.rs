@@ -117,7 +117,7 @@ pub fn origin(object: ObjectId, before: bool) -> Ram {
     Ram::new(bytes)
 }
 
-/// A device in RAM whose futures are ready at once.
+/// A device in RAM whose futures are ready at once: fuzz targets, which know no testkit, take this file, too.
 pub struct Ram {
     bytes: Mutex<Vec<u8>>,
     writes: AtomicUsize,

@@ -1,22 +1,21 @@
 //! Makes the image: the engine at work, through a restart and a change of the journal's halves, until it is killed.
 
 use super::image::{ALPHA, BETA, EXTENT, Ram, VOLUME_BYTES, content, image_bytes, origin, settings, steps};
-use crate::journal::device::Recorder;
-use crate::simulation::{Rng, SimClock, Simulation};
 use nitro_engine::{Cache, DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_port::{Clock, Device};
+use nitro_testkit::{CrashingDevice, Rng, Simulation, VirtualTime};
 use nitro_units::ObjectId;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type TestVolume<F> = Arc<Volume<F, Ram, SimClock>>;
+type TestVolume<F> = Arc<Volume<F, Ram, VirtualTime>>;
 
 /// One start of the cache.
 struct Run<F> {
     sim: Rc<Simulation>,
-    cache: Arc<Cache<F, SimClock>>,
+    cache: Arc<Cache<F, VirtualTime>>,
     alpha: TestVolume<F>,
     beta: TestVolume<F>,
     /// The insertion worker has ended.
@@ -41,14 +40,14 @@ pub fn image() -> Vec<u8> {
 /// device may leave.
 pub fn crashed(crashes: u64, mut judge: impl FnMut(u64, Vec<u8>)) {
     let origins = [origin(ALPHA, true), origin(BETA, true)];
-    let run = Run::new(Recorder::with_image(512, vec![0; image_bytes()]), origins, true);
-    let formatting = run.cache.flash().told();
+    let run = Run::new(CrashingDevice::recorded(vec![0; image_bytes()], 512), origins, true);
+    let formatting = run.cache.flash().changes();
     run.first();
     let flash = run.cache.flash();
     for seed in 0..crashes {
         let mut rng = Rng::new(seed);
-        let upto = formatting + rng.below((flash.told() - formatting) as u64) as usize;
-        judge(seed, flash.crashed(upto, &mut rng).image());
+        let upto = formatting + rng.below((flash.changes() - formatting) as u64) as usize;
+        judge(seed, flash.crashed_at(upto, &mut rng).image());
     }
 }
 

@@ -3,7 +3,6 @@
 use super::image::{ALPHA, EXTENT, Ram, Stopped, content, histories, settings, steps};
 use super::make;
 use super::verdict::{check, now, salvage_all};
-use crate::simulation::SimClock;
 use nitro_device::RamDevice;
 use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::format::journal::{Header, Kind};
@@ -11,6 +10,7 @@ use nitro_engine::format::superblock::{Superblock, superblock_offsets};
 use nitro_engine::inspect::{self, Severity, Standing, Trust};
 use nitro_engine::{Cache, Error};
 use nitro_port::{Device, ErrorKind, Operation};
+use nitro_testkit::VirtualTime;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ fn what_the_device_cannot_read_is_listed_and_the_rest_is_got_out() {
     let superblock = Superblock::decode(&image).unwrap();
     let ram = RamDevice::new(image.len() as u64, 512);
     now(ram.write(0, image.into())).unwrap();
-    let flash = FaultyDevice::new(ram, SimClock::default(), 3);
+    let flash = FaultyDevice::new(ram, VirtualTime::default(), 3);
     let fail = |range| {
         flash.faults().clear();
         flash.faults().inject(Fault::new(Effect::Fail(ErrorKind::Io)).on(Operation::Read).within(range));

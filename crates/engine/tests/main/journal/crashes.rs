@@ -1,18 +1,17 @@
 //! Power fails at any device operation; unflushed sectors are old or new.
 
-use super::device::Recorder;
-use super::{AREA, EPOCH, FIRST, append, clean, logged, now, read, state};
-use crate::simulation::{Rng, for_seeds};
+use super::{AREA, EPOCH, FIRST, append, clean, logged, now, read, recorder, state};
 use nitro_engine::journal::{AppendError, Identity, Journal, Record};
+use nitro_testkit::{CrashingDevice, Rng, for_seeds};
 use std::collections::BTreeMap;
 
 #[test]
 fn a_crash_at_any_write_of_a_switch_leaves_the_old_or_the_new_half() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..4);
     now(nitro_port::Device::flush(&flash)).unwrap();
-    let begun = flash.told();
+    let begun = flash.changes();
     journal.begin_snapshot();
     for part in 0..3 {
         let records: Vec<_> = (0..100).map(|n| clean(part * 100 + n, 9)).collect();
@@ -21,13 +20,13 @@ fn a_crash_at_any_write_of_a_switch_leaves_the_old_or_the_new_half() {
     }
     let carry: Vec<_> = (10..13).map(|n| clean(n, n)).collect();
     now(journal.finish_snapshot(&flash, &carry)).unwrap();
-    let ended = flash.told();
+    let ended = flash.changes();
     assert!(flash.was_write(ended - 1), "the old half is made void last");
     let mut rng = Rng::new(7);
     let (mut old, mut new) = (0, 0);
     for upto in begun..ended {
         for _ in 0..50 {
-            let replay = read(&flash.crashed(upto, &mut rng));
+            let replay = read(&flash.crashed_at(upto, &mut rng));
             if replay.batches().iter().any(|b| b.is_snapshot() && b.records().count() > 0) {
                 assert!(upto >= ended - 3, "the new half, before its end was written");
                 assert_eq!((replay.log_batches(), state(&replay).len()), (0, 300));
@@ -65,7 +64,7 @@ impl Owner {
         &self.states[self.states.len() - 1].1
     }
 
-    fn append(&mut self, journal: &mut Journal, flash: &Recorder, rng: &mut Rng) -> bool {
+    fn append(&mut self, journal: &mut Journal, flash: &CrashingDevice, rng: &mut Rng) -> bool {
         let version = self.next_version;
         let most = if rng.one_in(4) { 60 } else { 5 };
         let count = 1 + rng.below(most);
@@ -82,7 +81,7 @@ impl Owner {
         true
     }
 
-    fn flush(&mut self, journal: &mut Journal, flash: &Recorder) {
+    fn flush(&mut self, journal: &mut Journal, flash: &CrashingDevice) {
         let position = journal.position();
         now(nitro_port::Device::flush(flash)).unwrap();
         journal.flushed(position);
@@ -90,7 +89,7 @@ impl Owner {
     }
 
     /// One step of a snapshot: it is begun, perhaps anew, or ended.
-    fn snapshot(&mut self, journal: &mut Journal, flash: &Recorder, rng: &mut Rng) {
+    fn snapshot(&mut self, journal: &mut Journal, flash: &CrashingDevice, rng: &mut Rng) {
         let under_way = self.begun.filter(|_| !rng.one_in(8));
         let Some(begun) = under_way else {
             journal.begin_snapshot();
@@ -109,16 +108,16 @@ impl Owner {
     }
 
     /// Works for a while; power fails in the last step. Gives what is found on the device.
-    fn live(&mut self, journal: &mut Journal, flash: &Recorder, rng: &mut Rng) -> Recorder {
-        let (mut told, mut durable) = (flash.told(), self.durable);
+    fn live(&mut self, journal: &mut Journal, flash: &CrashingDevice, rng: &mut Rng) -> CrashingDevice {
+        let (mut told, mut durable) = (flash.changes(), self.durable);
         for _ in 0..=rng.below(60) {
-            (told, durable) = (flash.told(), self.durable);
+            (told, durable) = (flash.changes(), self.durable);
             match rng.below(8) {
                 0 => self.flush(journal, flash),
                 1 | 2 => self.snapshot(journal, flash, rng),
                 _ => {
                     while !self.append(journal, flash, rng) {
-                        (told, durable) = (flash.told(), self.durable);
+                        (told, durable) = (flash.changes(), self.durable);
                         self.snapshot(journal, flash, rng);
                     }
                 }
@@ -126,13 +125,13 @@ impl Owner {
         }
         self.durable = durable;
         self.begun = None;
-        let upto = told + rng.below((flash.told() - told) as u64 + 1) as usize;
-        self.crashes_in_switch += u32::from(upto + 1 < flash.told());
-        flash.crashed(upto.min(flash.told().saturating_sub(1)), rng)
+        let upto = told + rng.below((flash.changes() - told) as u64 + 1) as usize;
+        self.crashes_in_switch += u32::from(upto + 1 < flash.changes());
+        flash.crashed_at(upto.min(flash.changes().saturating_sub(1)), rng)
     }
 
     /// Goes on with what is found: at least what is durable, at most all; perhaps the caller refuses some.
-    fn recover(&mut self, flash: &Recorder, rng: &mut Rng) -> Journal {
+    fn recover(&mut self, flash: &CrashingDevice, rng: &mut Rng) -> Journal {
         let replay = read(flash);
         assert_eq!(replay.lost_batches(), 0);
         let found = state(&replay);
@@ -163,7 +162,7 @@ fn whatever_was_flushed_survives_every_crash_and_nothing_else_turns_up() {
     let in_switch = std::cell::Cell::new(0);
     let scenario = std::panic::AssertUnwindSafe(|seed: u64| {
         let mut rng = Rng::new(seed);
-        let mut flash = Recorder::new(if rng.one_in(3) { 4096 } else { 512 });
+        let mut flash = recorder(if rng.one_in(3) { 4096 } else { 512 });
         let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
         let mut owner = Owner::new();
         for _ in 0..8 {

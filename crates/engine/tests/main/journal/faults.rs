@@ -1,20 +1,21 @@
 //! Devices that fail or damage what they hold.
 
-use super::device::Recorder;
-use super::{AREA, EPOCH, FIRST, append, clean, logged, now, read, state};
+use super::{AREA, EPOCH, FIRST, append, clean, copy, logged, now, read, recorder, state};
+use nitro_device::faulty::{Effect, Fault, FaultyDevice};
 use nitro_engine::Error;
 use nitro_engine::format::FormatError;
 use nitro_engine::format::journal::{Header, HeaderCrc, Kind};
 use nitro_engine::journal::{AppendError, Area, Identity, Journal};
-use nitro_port::{Device, ErrorKind};
+use nitro_port::{ErrorKind, Operation};
+use nitro_testkit::{CrashingDevice, VirtualTime};
 use std::collections::BTreeMap;
 
 #[test]
 fn a_failed_append_ends_the_half() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..3);
-    flash.fail_after(0);
+    flash.fail_once_after(0);
     assert!(matches!(now(journal.append(&flash, &[clean(3, 3)])), Err(AppendError::Device(_))));
     assert!(matches!(now(journal.append(&flash, &[clean(4, 4)])), Err(AppendError::Full)));
     assert_eq!(journal.room(), 0);
@@ -26,20 +27,20 @@ fn a_failed_append_ends_the_half() {
 
 #[test]
 fn a_failed_part_costs_the_snapshot_and_a_failed_end_the_journal() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     journal.begin_snapshot();
-    flash.fail_after(0);
+    flash.fail_once_after(0);
     assert!(now(journal.snapshot_part(&flash, &[clean(1, 1)])).is_err());
     let missing = now(journal.finish_snapshot(&flash, &[]));
     assert!(matches!(missing, Err(AppendError::Device(_))), "a part is missing");
     append(&mut journal, &flash, [0]);
     // Flush, end, flush, the old half made void.
     for operation in 0..4 {
-        let flash = flash.copy();
+        let flash = copy(&flash);
         let mut journal = read(&flash).resume(1, FIRST);
         journal.begin_snapshot();
-        flash.fail_after(operation);
+        flash.fail_once_after(operation);
         assert!(matches!(now(journal.finish_snapshot(&flash, &[clean(7, 7)])), Err(AppendError::Device(_))));
         let again = now(journal.append(&flash, &[clean(8, 8)]));
         assert!(matches!(again, Err(AppendError::Device(_))), "nobody knows which half counts");
@@ -50,40 +51,12 @@ fn a_failed_part_costs_the_snapshot_and_a_failed_end_the_journal() {
     }
 }
 
-/// A device whose writes do not end.
-struct Hanging(Recorder);
-
-impl Device for Hanging {
-    fn geometry(&self) -> nitro_port::Geometry {
-        self.0.geometry()
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<bytes::Bytes, nitro_port::DeviceError> {
-        self.0.read(offset, len).await
-    }
-
-    async fn write(&self, _offset: u64, _data: bytes::Bytes) -> Result<(), nitro_port::DeviceError> {
-        std::future::pending().await
-    }
-
-    async fn flush(&self) -> Result<(), nitro_port::DeviceError> {
-        self.0.flush().await
-    }
-
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), nitro_port::DeviceError> {
-        self.0.discard(offset, len).await
-    }
-
-    async fn write_zeroes(&self, offset: u64, len: u64, unmap: bool) -> Result<(), nitro_port::DeviceError> {
-        self.0.write_zeroes(offset, len, unmap).await
-    }
-}
-
 #[test]
 fn nothing_is_written_over_a_write_that_may_be_under_way() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     now(Journal::create(&flash, AREA, FIRST)).unwrap();
-    let hanging = Hanging(flash.copy());
+    let hanging = FaultyDevice::new(copy(&flash), VirtualTime::default(), 1);
+    hanging.faults().inject(Fault::new(Effect::Hang).on(Operation::Write));
     for part in [false, true] {
         let mut journal = read(&flash).resume(0, FIRST);
         journal.begin_snapshot();
@@ -100,7 +73,7 @@ fn nothing_is_written_over_a_write_that_may_be_under_way() {
 
 #[test]
 fn a_flipped_bit_ends_the_log_or_is_an_error_and_damage_is_told_from_a_tear() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..2);
     journal.begin_snapshot();
@@ -113,7 +86,7 @@ fn a_flipped_bit_ends_the_log_or_is_an_error_and_damage_is_told_from_a_tear() {
     for byte in half..half + 8 * 512 {
         let mut image = flash.image();
         image[byte] ^= 1 << (byte % 8);
-        let damaged = Recorder::with_image(512, image);
+        let damaged = CrashingDevice::recorded(image, 512);
         let batch = (byte - half) / 512;
         let found = now(Journal::read(&damaged, AREA, EPOCH));
         match batch {
@@ -133,7 +106,7 @@ fn a_flipped_bit_ends_the_log_or_is_an_error_and_damage_is_told_from_a_tear() {
 
 #[test]
 fn what_does_not_continue_the_row_ends_it() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, Identity { start: 5, ..FIRST })).unwrap();
     append(&mut journal, &flash, 0..4);
     let at = AREA.offset as usize + 3 * 512;
@@ -150,13 +123,13 @@ fn what_does_not_continue_the_row_ends_it() {
         let mut image = flash.image();
         change(header).encode(&mut image[at..]);
         let expected: &[u64] = if n == 0 { &[0, 1, 2, 3] } else { &[0, 1] };
-        assert_eq!(logged(&read(&Recorder::with_image(512, image))), expected, "change {n}");
+        assert_eq!(logged(&read(&CrashingDevice::recorded(image, 512))), expected, "change {n}");
     }
 }
 
 #[test]
 fn no_sequence_is_used_twice() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     let half = journal.half_bytes() as usize;
     let sequence = |half_at| Header::decode(&flash.image()[half_at..]).unwrap().0.sequence;
@@ -172,11 +145,11 @@ fn no_sequence_is_used_twice() {
 
 #[test]
 fn other_formattings_and_other_devices_are_no_journal() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     assert!(now(Journal::read(&flash, AREA, EPOCH)).unwrap().is_none(), "never formatted");
     now(Journal::create(&flash, AREA, FIRST)).unwrap();
     assert!(now(Journal::read(&flash, AREA, EPOCH + 1)).unwrap().is_none(), "another epoch");
-    flash.fail_after(0);
+    flash.fail_once_after(0);
     assert!(matches!(now(Journal::read(&flash, AREA, EPOCH)), Err(Error::Flash(_))));
     for (area, kind) in [
         (Area { offset: 4096 + 512, ..AREA }, ErrorKind::Misaligned),

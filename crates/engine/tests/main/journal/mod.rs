@@ -1,14 +1,13 @@
 //! The journal: what was flushed is there after a crash, and what was refused, torn or left from before never is.
 
 mod crashes;
-pub mod device;
 mod faults;
 
-use device::Recorder;
 use nitro_engine::journal::{
     AppendError, Area, Budget, Counts, Identity, Journal, Record, Replay, SNAPSHOT_PART_BYTES,
 };
 use nitro_port::Device;
+use nitro_testkit::CrashingDevice;
 use nitro_units::{ClassId, ExtentKey, Generation, WeuId};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,12 +16,26 @@ const EPOCH: u64 = 0x5EED_0123_4567_89AB;
 const AREA: Area = Area { offset: 8192, len: 64 << 10 };
 const FIRST: Identity = Identity { epoch: EPOCH, start: 0 };
 
+/// A device full of what is not a journal, which remembers what it is asked for.
+fn recorder(block_bytes: u32) -> CrashingDevice {
+    recorder_of(block_bytes, AREA.offset + AREA.len)
+}
+
+fn recorder_of(block_bytes: u32, size_bytes: u64) -> CrashingDevice {
+    CrashingDevice::recorded(vec![0xA5; size_bytes as usize], block_bytes)
+}
+
+/// Another device that holds the same.
+fn copy(flash: &CrashingDevice) -> CrashingDevice {
+    CrashingDevice::recorded(flash.image(), flash.geometry().block_bytes)
+}
+
 /// The devices of these tests are never pending.
 fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap()
 }
 
-fn read(flash: &Recorder) -> Replay {
+fn read(flash: &CrashingDevice) -> Replay {
     now(Journal::read(flash, AREA, EPOCH)).unwrap().unwrap()
 }
 
@@ -31,7 +44,7 @@ fn clean(key: u64, version: u64) -> Record {
 }
 
 /// Appends a batch for each version, of one record. What precedes it is known to be durable.
-fn append(journal: &mut Journal, flash: &Recorder, versions: impl IntoIterator<Item = u64>) {
+fn append(journal: &mut Journal, flash: &CrashingDevice, versions: impl IntoIterator<Item = u64>) {
     for version in versions {
         let position = journal.position();
         now(flash.flush()).unwrap();
@@ -64,7 +77,7 @@ fn state(replay: &Replay) -> BTreeMap<u64, u64> {
 
 #[test]
 fn a_journal_comes_back_through_a_switch() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..5);
     assert_eq!(logged(&read(&flash)), [0, 1, 2, 3, 4]);
@@ -88,7 +101,7 @@ fn a_journal_comes_back_through_a_switch() {
 
 #[test]
 fn a_torn_batch_ends_the_log() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, [0, 1]);
     let many: Vec<_> = (0..300).map(|n| clean(n, 2)).collect();
@@ -97,21 +110,21 @@ fn a_torn_batch_ends_the_log() {
     append(&mut journal, &flash, [3]);
     assert!(logged(&read(&flash)).ends_with(&[2, 2, 3]));
     for sector in 0..bytes / 512 {
-        let torn = flash.copy();
-        torn.fill(at + sector * 512, 512, 0xEE);
+        let torn = copy(&flash);
+        torn.damage(at + sector * 512, &[0xEE; 512]);
         assert_eq!(logged(&read(&torn)), [0, 1], "sector {sector}");
     }
 }
 
 #[test]
 fn a_refused_batch_never_comes_back() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..6);
     // From each batch on, with the very same batch and with another in place of the refused one.
     for accepted in 0..6 {
         for version in [accepted as u64, 77] {
-            let flash = flash.copy();
+            let flash = copy(&flash);
             let mut journal = read(&flash).resume(accepted, FIRST);
             append(&mut journal, &flash, [version]);
             let expected: Vec<_> = (0..accepted as u64).chain([version]).collect();
@@ -126,14 +139,14 @@ fn a_refused_batch_never_comes_back() {
 
 #[test]
 fn remains_of_a_torn_log_never_continue_it() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..4);
     // The first batch of this start is torn, the others are not: nothing that can be read as the log bears its number.
     let mut journal = read(&flash).resume(4, FIRST);
     append(&mut journal, &flash, 4..8);
-    let torn = flash.copy();
-    torn.fill(AREA.offset + 5 * 512, 512, 0);
+    let torn = copy(&flash);
+    torn.damage(AREA.offset + 5 * 512, &[0; 512]);
     let replay = read(&torn);
     assert_eq!((logged(&replay), replay.next_start()), (vec![0, 1, 2, 3], 2));
     append(&mut replay.resume(4, FIRST), &torn, [4]);
@@ -142,7 +155,7 @@ fn remains_of_a_torn_log_never_continue_it() {
 
 #[test]
 fn a_full_half_says_so_and_a_snapshot_makes_room() {
-    let flash = Recorder::new(4096);
+    let flash = recorder(4096);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..7);
     assert_eq!(journal.room(), 0);
@@ -156,7 +169,7 @@ fn a_full_half_says_so_and_a_snapshot_makes_room() {
 
 #[test]
 fn a_snapshot_that_is_too_large_leaves_the_log_as_it_was() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..3);
     journal.begin_snapshot();
@@ -178,10 +191,10 @@ fn a_snapshot_that_is_too_large_leaves_the_log_as_it_was() {
 
 #[test]
 fn the_log_goes_on_on_a_device_with_larger_blocks() {
-    let flash = Recorder::new(512);
+    let flash = recorder(512);
     let mut journal = now(Journal::create(&flash, AREA, FIRST)).unwrap();
     append(&mut journal, &flash, 0..3);
-    let flash = flash.with_blocks(4096);
+    let flash = CrashingDevice::recorded(flash.image(), 4096);
     let mut journal = read(&flash).resume(3, FIRST);
     assert!(matches!(now(journal.append(&flash, &[clean(3, 3)])), Err(AppendError::Full)), "within a block");
     journal.begin_snapshot();
@@ -204,7 +217,7 @@ fn a_half_holds_the_largest_state_all_that_is_carried_and_two_more_rounds() {
         let counts = Counts { slots, weu_entries_max: entries, dirty_extents: dirty, ..COUNTS };
         let area = Area { offset: 0, len: counts.area_bytes() };
         let budget = counts.budget(area.len / 2).expect("it is made for that");
-        let flash = Recorder::with_size(block, area.len);
+        let flash = recorder_of(block, area.len);
         let mut journal = now(Journal::create(&flash, area, FIRST)).unwrap();
         let slot = |n| Record::Slot {
             weu: WeuId(n),

@@ -1,8 +1,9 @@
-//! A device whose operations take a seeded time and overtake each other.
+//! A device whose operations take a seeded time and overtake each other. It loses nothing and wraps any other, of any size, which is what
+//! the crashing device of testkit does not.
 
-use super::{Rng, SimClock};
 use bytes::Bytes;
 use nitro_port::{Allocation, Clock, Device, DeviceError, Geometry};
+use nitro_testkit::{Rng, VirtualTime};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 /// Delays each operation of `inner` before and after it takes effect.
 pub struct Jittery<D> {
     pub inner: D,
-    clock: SimClock,
+    clock: VirtualTime,
     rng: Mutex<Rng>,
     delay_us_max: u64,
     /// Flushes that have begun.
@@ -18,7 +19,7 @@ pub struct Jittery<D> {
 }
 
 impl<D> Jittery<D> {
-    pub fn new(inner: D, clock: &SimClock, seed: u64, delay_us_max: u64) -> Self {
+    pub fn new(inner: D, clock: &VirtualTime, seed: u64, delay_us_max: u64) -> Self {
         Self { inner, clock: clock.clone(), rng: Mutex::new(Rng::new(seed)), delay_us_max, flushes: AtomicU64::new(0) }
     }
 

@@ -1,14 +1,14 @@
 //! What a device holds: durable sectors, and a volatile cache of whatever was written since the last flush.
 
-use crate::simulation::Rng;
+use crate::Rng;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What a device writes whole, or not at all.
-pub const SECTOR: usize = 512;
+/// Bytes of a sector: what a device writes whole, or not at all.
+pub const SECTOR_BYTES: usize = 512;
 
-/// Names a write of a device.
+/// Names a write of a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
@@ -48,6 +48,15 @@ pub enum Loss {
     None,
     /// As shuffled, and a sector may be cut in two as well: its front new, its back old.
     Torn,
+    /// Each sector of each write is lost so many times in eight.
+    Eighths(u64),
+}
+
+impl Loss {
+    /// Some share of the sectors; now and then all of them survive, or none.
+    pub fn some(random: &mut Rng) -> Self {
+        Self::Eighths([0, 1, 4, 7, 8][random.below(5) as usize])
+    }
 }
 
 /// A device's sectors.
@@ -59,14 +68,33 @@ pub struct Medium {
 }
 
 impl Medium {
+    /// A medium full of zeroes.
+    #[must_use]
     pub fn new(size_bytes: u64) -> Self {
-        Self { durable: vec![0; size_bytes as usize], volatile: BTreeMap::new(), under_way: BTreeMap::new(), next: 0 }
+        Self::of(vec![0; size_bytes as usize])
     }
 
+    /// A medium that durably holds `image`.
+    #[must_use]
+    pub fn of(image: Vec<u8>) -> Self {
+        Self { durable: image, volatile: BTreeMap::new(), under_way: BTreeMap::new(), next: 0 }
+    }
+
+    /// All that is read now.
+    #[must_use]
+    pub fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.durable.len()];
+        self.read(0, &mut image);
+        image
+    }
+
+    /// Its size in bytes.
+    #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.durable.len() as u64
     }
 
+    /// A write begins at the sector `first`.
     pub fn begin(&mut self, first: u64, data: Bytes) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -77,7 +105,7 @@ impl Medium {
     /// Lets reads see the first `sectors` of a write.
     pub fn apply(&mut self, ticket: Ticket, sectors: u64) {
         let Some(write) = self.under_way.get_mut(&ticket) else { return };
-        let to = sectors.min((write.data.len() / SECTOR) as u64);
+        let to = sectors.min((write.data.len() / SECTOR_BYTES) as u64);
         for n in write.applied..to {
             let data = sector_of(&write.data, n);
             self.volatile.entry(write.first + n).or_default().push(Version { ticket, data });
@@ -93,10 +121,13 @@ impl Medium {
         self.under_way.remove(&ticket);
     }
 
+    /// A flush begins: it covers the writes that have returned.
+    #[must_use]
     pub fn flush_begins(&self) -> FlushMark {
         FlushMark { next: self.next, under_way: self.under_way.keys().copied().collect() }
     }
 
+    /// A flush ends: what it covers is durable.
     pub fn flush_ends(&mut self, mark: &FlushMark) {
         let Self { durable, volatile, .. } = self;
         volatile.retain(|sector, versions| {
@@ -108,19 +139,20 @@ impl Medium {
         });
     }
 
+    /// Reads sectors from `first` on.
     pub fn read(&self, first: u64, out: &mut [u8]) {
-        let start = first as usize * SECTOR;
+        let start = first as usize * SECTOR_BYTES;
         out.copy_from_slice(&self.durable[start..start + out.len()]);
-        let sectors = first..first + (out.len() / SECTOR) as u64;
+        let sectors = first..first + (out.len() / SECTOR_BYTES) as u64;
         for (sector, versions) in self.volatile.range(sectors) {
-            let at = (sector - first) as usize * SECTOR;
-            out[at..at + SECTOR].copy_from_slice(&versions[versions.len() - 1].data);
+            let at = (sector - first) as usize * SECTOR_BYTES;
+            out[at..at + SECTOR_BYTES].copy_from_slice(&versions[versions.len() - 1].data);
         }
     }
 
     /// Flips a bit of a sector, durably and unnoticed.
     pub fn rot(&mut self, sector: u64, bit: usize) {
-        let at = sector as usize * SECTOR + bit / 8;
+        let at = sector as usize * SECTOR_BYTES + bit / 8;
         self.durable[at] ^= 1 << (bit % 8);
         if let Some(version) = self.volatile.get_mut(&sector).and_then(|v| v.last_mut()) {
             let mut data = version.data.to_vec();
@@ -129,13 +161,36 @@ impl Medium {
         }
     }
 
+    /// Changes bytes behind everyone's back, durably.
+    pub fn damage(&mut self, offset: u64, bytes: &[u8]) {
+        let (start, end) = (offset as usize, offset as usize + bytes.len());
+        self.durable[start..end].copy_from_slice(bytes);
+        let sectors = (start / SECTOR_BYTES) as u64..end.div_ceil(SECTOR_BYTES) as u64;
+        for (sector, versions) in self.volatile.range_mut(sectors) {
+            let Some(version) = versions.last_mut() else { continue };
+            let place = span(*sector);
+            let (from, to) = (start.max(place.start), end.min(place.end));
+            let mut data = version.data.to_vec();
+            data[from - place.start..to - place.start].copy_from_slice(&bytes[from - start..to - start]);
+            version.data = data.into();
+        }
+    }
+
+    /// Makes sectors zeroes at once, now and after a power failure.
+    pub fn discard(&mut self, sectors: Range<u64>) {
+        for sector in sectors {
+            self.volatile.remove(&sector);
+            self.durable[span(sector)].fill(0);
+        }
+    }
+
     /// Flips a bit of a sector that something durable stands in, from `first` on.
     pub fn rot_at_rest(&mut self, rng: &mut Rng, first: u64) {
-        let sectors = self.size_bytes() / SECTOR as u64 - first;
+        let sectors = self.size_bytes() / SECTOR_BYTES as u64 - first;
         let sector = first + rng.below(sectors);
         let written = self.durable[span(sector)].iter().any(|byte| *byte != 0);
         if written && !self.volatile.contains_key(&sector) {
-            self.rot(sector, rng.below(SECTOR as u64 * 8) as usize);
+            self.rot(sector, rng.below(SECTOR_BYTES as u64 * 8) as usize);
         }
     }
 
@@ -147,12 +202,40 @@ impl Medium {
         }
         let in_order = loss == Loss::None;
         self.stop_writes(rng, in_order);
+        if let Loss::Eighths(lost) = loss {
+            return self.lose_sectors(rng, lost);
+        }
         for (sector, versions) in std::mem::take(&mut self.volatile) {
             let chosen = if in_order { versions.len() as u64 } else { rng.below(versions.len() as u64 + 1) };
             let Some(version) = chosen.checked_sub(1).map(|n| &versions[n as usize]) else { continue };
             let torn = loss == Loss::Torn && rng.one_in(8);
-            let len = if torn { rng.below(SECTOR as u64) as usize } else { SECTOR };
+            let len = if torn { rng.below(SECTOR_BYTES as u64) as usize } else { SECTOR_BYTES };
             self.durable[span(sector)][..len].copy_from_slice(&version.data[..len]);
+        }
+    }
+
+    /// Has each sector of each write survive or not, for itself; of those that survive, the write that began last counts.
+    fn lose_sectors(&mut self, rng: &mut Rng, lost_in_8: u64) {
+        let of_sector =
+            |(sector, versions): (u64, Vec<Version>)| versions.into_iter().map(move |v| (v.ticket, sector, v.data));
+        let mut sectors: Vec<_> = std::mem::take(&mut self.volatile).into_iter().flat_map(of_sector).collect();
+        sectors.sort_by_key(|(ticket, sector, _)| (*ticket, *sector));
+        for (_, sector, data) in sectors {
+            if rng.below(8) >= lost_in_8 {
+                self.durable[span(sector)].copy_from_slice(&data);
+            }
+        }
+    }
+
+    /// The program ended: writes under way are done in part, sector by sector, and nothing of them is done later.
+    pub fn settle(&mut self, rng: &mut Rng) {
+        for (_, write) in std::mem::take(&mut self.under_way) {
+            for n in write.applied..(write.data.len() / SECTOR_BYTES) as u64 {
+                if rng.below(2) == 0 {
+                    let ticket = self.begin(write.first + n, sector_of(&write.data, n));
+                    self.end(ticket, false);
+                }
+            }
         }
     }
 
@@ -165,7 +248,7 @@ impl Medium {
     fn stop_writes(&mut self, rng: &mut Rng, in_order: bool) {
         for ticket in self.under_way.keys().copied().collect::<Vec<_>>() {
             let write = &self.under_way[&ticket];
-            let sectors = (write.data.len() / SECTOR) as u64;
+            let sectors = (write.data.len() / SECTOR_BYTES) as u64;
             let done = if in_order { write.applied + rng.below(sectors - write.applied + 1) } else { sectors };
             self.apply(ticket, done);
             self.end(ticket, true);
@@ -174,11 +257,12 @@ impl Medium {
 }
 
 fn span(sector: u64) -> Range<usize> {
-    let start = sector as usize * SECTOR;
-    start..start + SECTOR
+    let start = sector as usize * SECTOR_BYTES;
+    start..start + SECTOR_BYTES
 }
 
 /// The `n`th sector of some data.
+#[must_use]
 pub fn sector_of(data: &Bytes, n: u64) -> Bytes {
     data.slice(span(n))
 }
