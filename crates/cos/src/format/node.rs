@@ -6,7 +6,7 @@
 //! | 4 | 1 | level: 0 names chunks, higher ones blocks of the level below |
 //! | 5 | 1 | reserved, zero |
 //! | 6 | 2 | references; those behind them are holes |
-//! | 8 | 8 | the newest container when all places were right: what stands in containers that are no newer is where it says |
+//! | 8 | 8 | the newest container at a time when all places were correct: places in containers that are not newer are still correct |
 //! | 16 | 36 each | fingerprint (20; all zero: a hole), place (8), bytes of the object beneath (8) |
 //!
 //! A block's fingerprint is BLAKE3, cut to 160 bits, of its level and of the references' fingerprints and sizes: where things

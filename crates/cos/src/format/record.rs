@@ -6,8 +6,8 @@
 //! | 2 | object removed | id (8) |
 //! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied, 4 free with its storage kept), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
-//! | 5 | fingerprints indexed | the index holds all containers up to this sequence number (8) |
-//! | 6 | fingerprints summarised | the summary vector on the device holds all containers up to this sequence number (8) |
+//! | 5 | fingerprints indexed | the index has the chunks of all containers up to this sequence number (8) |
+//! | 6 | fingerprints summarised | the summary vector on the device has the chunks of all containers up to this sequence number (8) |
 //! | 7 | quota | containers that new content may fill (4; 0: all) |
 
 use super::{u16_at, u32_at, u64_at};

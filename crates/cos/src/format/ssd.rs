@@ -8,7 +8,7 @@
 //! | 12 | 4 | bytes of a unit |
 //! | 16 | 8 | identity of the store that it belongs to |
 //! | 24 | 8 | session: a checksum of the checkpoint with which the store was closed; 0: in use, or not closed |
-//! | 32 | 8 | filling: another each time the SSD is emptied, mixed into all checksums and keys |
+//! | 32 | 8 | filling: a different number each time the SSD is emptied; part of all checksums and keys |
 //! | 40 | 4 | units |
 //! | 44 | 4 | bytes of a chunk that is stored as it is |
 //! | 48 | 4040 | reserved, zero |
@@ -32,7 +32,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | key: a hash of what the piece is |
+//! | 0 | 8 | key: a hash of the piece's identity |
 //! | 8 | 4 | where it begins in the unit |
 //! | 12 | 4 | bytes that are stored, a prefix included |
 //! | 16 | 4 | check, of a piece that is stored as it is |

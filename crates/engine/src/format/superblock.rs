@@ -16,7 +16,7 @@
 //! | 76 | 1 | fingerprints: 0 none, 1 BLAKE3, 2 SHA-1 |
 //! | 77 | 8 | offset of the index of fingerprints on flash, zero if there is none |
 //! | 85 | 8 | bytes of that index |
-//! | 93 | 16 | state of the machine at that start, as the program names it; zero: not known |
+//! | 93 | 16 | identification of the machine's state at that start, given by the program; zero: unknown |
 //! | 109 | 3983 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 

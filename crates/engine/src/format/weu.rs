@@ -14,7 +14,7 @@
 //! | 32 | 8 | epoch: the cache's, random for each formatting |
 //! | 40 | 4 | start: how often the cache had been started when the WEU was filled |
 //! | 44 | 8 | version: the highest among the entries |
-//! | 52 | 1 | 1: for content that the origin had not got; 0: for content of the origin |
+//! | 52 | 1 | 1: dirty content; 0: clean content |
 //! | 53 | 455 | reserved, zero |
 //! | 508 | 4 | CRC-32C of the 508 bytes before |
 //!

@@ -86,7 +86,7 @@
 //! |---|---|---|
 //! | 0 | 1 | tag 14 |
 //! | 1 | 2 | object |
-//! | 3 | 1 | number of ranges, at most 16; what was pinned before is not any more |
+//! | 3 | 1 | number of ranges, at most 16; they replace all ranges pinned before |
 //!
 //! Slot (15 bytes, then the bitmap), in snapshots, and in the log after a restart:
 //!
