@@ -41,7 +41,7 @@ impl Described {
     }
 }
 
-/// All keys, as a command prints them.
+/// All keys in an output format of commands.
 ///
 /// # Errors
 /// They cannot be encoded.
@@ -123,7 +123,7 @@ pub fn manual(all: &[Described]) -> String {
     out
 }
 
-/// Text without what troff(1) would take as its own.
+/// Text with characters escaped that are special in troff(1).
 fn roff(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = escaped.lines().map(|line| match line.starts_with(['.', '\'']) {
