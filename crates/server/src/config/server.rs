@@ -281,7 +281,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The protocol at this address; `None`: vhost-user.
+    /// The protocol of a TCP or unix address: iSCSI, or otherwise NBD.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         if matches!(self, Self::Iscsi(_)) { Protocol::Iscsi } else { Protocol::Nbd }

@@ -2,7 +2,7 @@
 
 use crate::control::protocol::{Cache, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Volume};
 
-/// What kind of metric it is (OpenMetrics 1.0, §5).
+/// The kind of a metric (OpenMetrics 1.0, §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows, from the server's start; its name ends in `_total`.
@@ -22,12 +22,12 @@ pub enum Unit {
     Bytes,
     /// Seconds.
     Seconds,
-    /// A part of a whole, or one thing over another.
+    /// A quotient of two quantities.
     Ratio,
 }
 
 impl Unit {
-    /// As names end.
+    /// The suffix of names.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -39,10 +39,10 @@ impl Unit {
     }
 }
 
-/// Values of a metric, and the label that tells them apart.
+/// Values of a metric, each with the value of its label.
 type Parts = Vec<(&'static str, f64)>;
 
-/// Where a metric's samples come from, and thereby which labels they have.
+/// The source of a metric's samples, which also determines their labels.
 pub(super) enum Samples {
     /// One, without labels.
     Server(fn(&Status) -> f64),
@@ -82,7 +82,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The name as Prometheus knows it; that of a histogram is what `_bucket`, `_count` and `_sum` are appended to.
+    /// The name in Prometheus. For a histogram, `_bucket`, `_count` and `_sum` are appended to it.
     #[must_use]
     pub fn full_name(&self) -> String {
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
@@ -105,8 +105,8 @@ impl Metric {
     }
 }
 
-/// Caches and volumes of which metrics are told at most, each in the order of their names: no server has more series than about 200
-/// for each of them.
+/// Maximum numbers of caches and of volumes with metrics, in the order of their names: a server has at most about 200
+/// series for each of them.
 pub(super) const NAMES_MAX: usize = 256;
 
 const fn metric(name: &'static str, kind: Kind, unit: Unit, help: &'static str, samples: Samples) -> Metric {
@@ -132,7 +132,7 @@ use Unit::{Bytes, None as Count, Ratio, Seconds};
 /// Labels of the sizes that [`what_if`](Cache::what_if) has.
 const SIZES: [&str; 4] = ["0.5", "1", "2", "4"];
 
-/// Seconds of a year, as years of an SSD's life are told.
+/// Seconds of a year, for an SSD's life.
 const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
 
 /// All metrics.
