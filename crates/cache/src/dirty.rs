@@ -1,11 +1,11 @@
-//! The dirty list: extents that the origin has not got yet (write-back, paper §3), in offset order, so that destage
+//! The dirty list: extents that the origin does not have yet (write-back, paper §3), in offset order, so that destage
 //! can merge neighbours and hard disks need not seek back and forth.
 
 use crate::location::Location;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// One extent that the origin has not got yet.
+/// One extent that the origin does not have yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirtyExtent {
     /// Its name.
@@ -26,8 +26,8 @@ pub(crate) struct Held {
     pub(crate) version: u64,
     /// `None`: lost.
     pub(crate) target: Option<(WeuId, u16)>,
-    /// The first write that its origin has not got, in seconds of the caller's clock: when it became dirty, or when it was
-    /// written to while an older version was brought to the origin.
+    /// The first write that its origin does not have, in seconds of the caller's clock: when it became dirty, or when
+    /// it was written to while an older version was brought to the origin.
     pub(crate) since: u32,
     /// The last write, in the same seconds.
     pub(crate) written: u32,
@@ -42,7 +42,7 @@ impl Held {
         Self { version, target, since, written: since, cleaning: false, unreadable: false }
     }
 
-    /// Whether it can be destaged, as far as is known.
+    /// Whether it can be destaged, as far as known.
     pub(crate) fn is_readable(&self) -> bool {
         self.target.is_some() && !self.unreadable
     }

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 /// What a key points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// Entry `.1` of WEU `.0`, which bears the key itself.
+    /// Entry `.1` of WEU `.0`, which has the key itself.
     Base(WeuId, u16),
     /// A dup entry, by its number in [`Dups`].
     Dup(u32),
@@ -55,7 +55,7 @@ impl Slot for FileSlot {
     }
 }
 
-/// Maps the hash of a key to candidates; the caller says which of them really bears the key.
+/// Maps the hash of a key to candidates; the caller says which of them really has the key.
 pub(crate) struct FileIndex {
     table: Table<FileSlot>,
     seed: u64,

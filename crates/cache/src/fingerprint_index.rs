@@ -11,7 +11,7 @@ use nitro_units::{Fingerprint, Generation, WeuId};
 
 const TAG_BYTES: usize = 15;
 const SHARD_BITS_MIN: u32 = 8;
-/// Generations are told apart modulo this.
+/// Generations are distinguished modulo this.
 pub(crate) const GENERATION_LAP: u32 = 1 << 12;
 const AGE_MASK: u32 = (1 << 11) - 1;
 /// Age ticks in the time in which as many entries are inserted as the index may hold.

@@ -5,7 +5,7 @@ use crate::manager::CacheManager;
 use nitro_units::{ExtentKey, ObjectId, WeuId};
 
 impl CacheManager {
-    /// Forgets what is dirty of an extent, readable or lost, though the origin has not got it. `false`: nothing is.
+    /// Forgets what is dirty of an extent, readable or lost, though the origin does not have it. `false`: nothing is.
     pub fn discard_dirty(&mut self, key: ExtentKey) -> bool {
         let Some(held) = self.dirty.remove(key) else { return false };
         if let Some((weu, _)) = held.target {

@@ -164,8 +164,8 @@ impl CacheManager {
         }
     }
 
-    /// What caches of other sizes would hit of the reads that come to this one, by what was asked for of late. A size is
-    /// counted in extents: those that it holds once it is full, and those that it would hold uncompressed before.
+    /// What caches of other sizes would hit of the reads that come to this one, by what was asked for recently. A size
+    /// is counted in extents: those that it holds once it is full, and those that it would hold uncompressed before.
     #[must_use]
     pub fn what_if(&self) -> Vec<WhatIf> {
         let cached = self.stats().cached_extents;
@@ -321,8 +321,9 @@ impl CacheManager {
         }
     }
 
-    /// Gives what is cached of an extent another class: what it is was learned after it was stored. Content that several extents share
-    /// keeps its class; on the SSD the old one stands until it is stored again. Says whether it was changed.
+    /// Gives what is cached of an extent another class: what it is was learned after it was stored. Content that
+    /// several extents share keeps its class; on the SSD the old one stands until it is stored again. Returns whether
+    /// it was changed.
     pub fn reclassify(&mut self, key: ExtentKey, class: ClassId) -> bool {
         let Some(Reference::Base(weu, entry)) = self.find(key) else { return false };
         let is_alone = self.weus.location(weu, entry).is_some() && !self.weus.is_shared(weu, entry);
@@ -335,8 +336,8 @@ impl CacheManager {
         self.weus.live_by_class()
     }
 
-    /// As [`open_weu`](Self::open_weu), for content that the origin has not got.
-    /// It is written piece by piece, in whole blocks of `block_bytes`.
+    /// As [`open_weu`](Self::open_weu), for content that the origin does not have. It is written piece by piece, in
+    /// whole blocks of `block_bytes`.
     pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
         let opened = self.open_weu_in(Lane::Dirty.into())?;
         self.weus.open_for_dirty(opened.0);
@@ -468,7 +469,7 @@ impl CacheManager {
         }
     }
 
-    /// Takes some entries of a unit that is being emptied out of the file index; says whether there are more.
+    /// Takes some entries of a unit that is being emptied out of the file index; returns whether there are more.
     pub(crate) fn clear_step(&mut self, weu: WeuId) -> bool {
         let mut keys = [ExtentKey::from_raw(0); EVICT_STEP_ENTRIES];
         let Some((first, count)) = self.weus.next_to_clear(weu, &mut keys) else { return false };

@@ -16,8 +16,8 @@ impl CacheManager {
         self.set_classes(self.settings.classes);
     }
 
-    /// Begins to evict a WEU from number `limit` on for good; `None` where none can be evicted now. To be followed by
-    /// [`evict_step`](Self::evict_step)s.
+    /// Begins to evict a WEU from number `limit` on permanently; `None` where none can be evicted now. To be followed
+    /// by [`evict_step`](Self::evict_step)s.
     pub fn begin_eviction_beyond(&mut self, limit: u32) -> Option<Evicted> {
         let weu = self.weus.evictable_beyond(limit)?;
         Some(self.begin_eviction_of(weu, SlotState::Retired))

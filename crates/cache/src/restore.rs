@@ -1,11 +1,11 @@
 //! Restart: bringing the contents of an existing cache device back, first what is dirty, then, while requests are
 //! answered already, what is clean (paper §3, "System restart").
 //!
-//! Every base entry and every change bears a *version*; of several entries for one extent the latest counts. An entry
-//! of a live WEU that is not in the file index must be known as void to the journal, since after the next restart only
-//! the journal can tell. What becomes so is noted here: as runs of neighbours, for [`CacheManager::take_forgotten`]; and what
-//! becomes so while WEUs are read at a restart by the WEU, for [`CacheManager::take_untold`], so that a number of entries
-//! that nothing bounds takes no more than the journal's snapshot has for it.
+//! Every base entry and every change has a *version*; of several entries for one extent the latest counts. An entry of
+//! a live WEU that is not in the file index must be known as void to the journal, since after the next restart only the
+//! journal can tell. What becomes so is noted here: as runs of neighbours, for [`CacheManager::take_forgotten`]; and
+//! what becomes so while WEUs are read at a restart by the WEU, for [`CacheManager::take_untold`], so that a number of
+//! entries that nothing bounds takes no more than the journal's snapshot has for it.
 
 use crate::class::Band;
 use crate::dirty::Held;

@@ -269,7 +269,7 @@ impl Settings {
         u32::try_from(self.extents_raw() * 8).unwrap_or(u32::MAX - 1)
     }
 
-    /// The most RAM in bytes that policies take with so many dirty extents, and classes where all is classified.
+    /// The maximum RAM in bytes that policies take with so many dirty extents, and classes where all is classified.
     #[must_use]
     pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
         let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);

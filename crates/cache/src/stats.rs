@@ -57,9 +57,9 @@ pub struct Stats {
     pub weus: u64,
     /// Gauge: WEU slots that hold nothing.
     pub weus_free: u64,
-    /// Gauge: WEU slots that may not be evicted, since they hold content which the origin has not got yet.
+    /// Gauge: WEU slots that may not be evicted, since they hold content which the origin does not have yet.
     pub weus_pinned: u64,
-    /// Gauge: extents that the origin has not got yet.
+    /// Gauge: extents that the origin does not have yet.
     pub dirty_extents: u64,
     /// Gauge: RAM of all indexes in bytes.
     pub index_ram_bytes: u64,

@@ -19,7 +19,7 @@ pub(crate) struct Sweep {
     debt: u64,
     /// The next step of the pass: first the shards of the fingerprint index, then the dups.
     at: u64,
-    /// Passes begun; the one under way bears this number.
+    /// Passes begun; the one in progress has this number.
     pass: u64,
     evictions_per_pass: u64,
 }
@@ -29,7 +29,7 @@ impl Sweep {
         Self { debt: 0, at: 0, pass: 1, evictions_per_pass: u64::from(weus / 8).max(1) }
     }
 
-    /// The number of the pass under way.
+    /// The number of the pass in progress.
     pub(crate) const fn pass(&self) -> u64 {
         self.pass
     }

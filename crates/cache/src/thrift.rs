@@ -29,7 +29,7 @@ const TARGET_MIN: f64 = 0.25;
 /// How sparing a cache is with writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thrift {
-    /// New content that nobody used again and that was not dropped lately: so many 256ths of it are refused.
+    /// New content that nobody used again and that was not dropped recently: so many 256ths of it are refused.
     pub(crate) new_refused: u16,
     /// Other content: so many 256ths of it are refused.
     pub(crate) known_refused: u16,

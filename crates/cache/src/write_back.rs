@@ -1,5 +1,5 @@
 //! Write-back: entering dirty extents, finding those to destage, and letting go of what has been destaged. A WEU is
-//! *pinned*, never evicted, while it holds content that the origin has not got, or that the journal still names.
+//! *pinned*, never evicted, while it holds content that the origin does not have, or that the journal still names.
 
 use crate::dirty::{DirtyExtent, Held};
 use crate::location::Location;
@@ -26,7 +26,7 @@ impl Superseded {
 }
 
 impl CacheManager {
-    /// As [`append`](Self::append), for content that the origin has not got: `weu` must have been opened for such
+    /// As [`append`](Self::append), for content that the origin does not have: `weu` must have been opened for such
     /// content. `now` in seconds.
     pub fn append_dirty(
         &mut self,
@@ -45,9 +45,9 @@ impl CacheManager {
         appended
     }
 
-    /// As [`insert_duplicate`](Self::insert_duplicate), for content that the origin has not got; with its version. Content
-    /// of a clean WEU that is not on the SSD yet is passed over: the journal must not name what may never get there. So is that
-    /// of a WEU that would have to be pinned for it, where as many as `pins_max` are.
+    /// As [`insert_duplicate`](Self::insert_duplicate), for content that the origin does not have; with its version.
+    /// Content of a clean WEU that is not on the SSD yet is passed over: the journal must not name what may never get
+    /// there. So is that of a WEU that would have to be pinned for it, where as many as `pins_max` are.
     pub fn insert_dirty_duplicate(
         &mut self,
         key: ExtentKey,
@@ -109,7 +109,7 @@ impl CacheManager {
         }
     }
 
-    /// Whether the origin has not got an extent's newest content.
+    /// Whether the origin does not have an extent's newest content.
     #[must_use]
     pub fn is_dirty(&self, key: ExtentKey) -> bool {
         self.dirty.get(key).is_some()
@@ -129,13 +129,13 @@ impl CacheManager {
         }
     }
 
-    /// Extents that the origin has not got.
+    /// Extents that the origin does not have.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
         self.dirty.len()
     }
 
-    /// Extents of one object that its origin has not got.
+    /// Extents of one object that its origin does not have.
     #[must_use]
     pub fn dirty_count_of(&self, object: ObjectId) -> u64 {
         self.dirty.count(object)
@@ -199,7 +199,7 @@ impl CacheManager {
         self.dirty.set_stuck(object, stuck);
     }
 
-    /// Whether destage can make room: any dirty extent can be read, as far as is known, and has an origin that takes it.
+    /// Whether destage can make room: any dirty extent can be read, as far as known, and has an origin that takes it.
     #[must_use]
     pub fn has_destageable(&self) -> bool {
         self.dirty.moving().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))

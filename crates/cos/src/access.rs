@@ -34,7 +34,7 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    /// The most RAM in bytes that they take.
+    /// The maximum RAM in bytes that they take.
     pub(crate) const RAM_BYTES_MAX: u64 = (OBJECTS_MAX * (RegionDetector::RAM_BYTES_MAX + 64)) as u64;
 
     fn access(&self, object: u64, offset: u64, len: u64) -> Pattern {

@@ -125,7 +125,7 @@ impl<D: Device> Store<D> {
     /// Reads and verifies everything that is stored, against checksums and fingerprints.
     ///
     /// # Errors
-    /// When recipes cannot be walked for want of the device.
+    /// When recipes cannot be walked for lack of the device.
     pub async fn scrub(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let mut bad: HashMap<Fingerprint, String> = HashMap::new();

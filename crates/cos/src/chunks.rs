@@ -20,10 +20,10 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most that is read in one go.
+/// The most that is read at once.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// Regions at most this far apart are read in one go; and on a disk that turns, which reads that much sooner than it finds another
-/// place.
+/// Regions at most this far apart are read at once; and on a disk that turns, which reads that much sooner than it
+/// finds another place.
 const GAP_BYTES: u64 = 16 << 10;
 const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
 /// How often a chunk is looked for that is being moved.
@@ -238,7 +238,7 @@ impl<D: Device> Store<D> {
         Prepared { kind, chunks, encoding, payload, raw_bytes }
     }
 
-    /// The bytes of chunks. What is near one another is read in one go, what is not where it was is looked for.
+    /// The bytes of chunks. What is near one another is read at once, what is not where it was is looked for.
     pub(crate) async fn read_chunks(&self, references: &[Reference], access: Access) -> Result<Vec<Bytes>, Error> {
         let Some(ssd) = self.ssd.keeping(PieceKind::Data).filter(|_| access == Access::Random) else {
             return self.read_from_disk(references).await;

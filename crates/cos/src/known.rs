@@ -50,7 +50,7 @@ impl State {
 }
 
 impl<D: Device> Store<D> {
-    /// Where contents are, if they are known. What is found stays alive though a collection may be under way.
+    /// Where contents are, if they are known. What is found stays alive though a collection may be in progress.
     pub(crate) async fn find(&self, fingerprints: &[Fingerprint], access: Access) -> Result<Vec<Option<Place>>, Error> {
         let mut found: Vec<_> = {
             let mut state = self.state.lock();

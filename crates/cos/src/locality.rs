@@ -138,7 +138,7 @@ impl Locality {
         }
     }
 
-    /// The most RAM in bytes that it takes for so many containers, and open ones of so many chunks.
+    /// The maximum RAM in bytes that it takes for so many containers, and open ones of so many chunks.
     pub(crate) fn ram_bytes_max(containers: usize, open: usize, chunks: usize) -> u64 {
         let sealed = containers.saturating_mul(FINGERPRINTS_A_CONTAINER).max(chunks) + chunks;
         ((sealed + 2 * open * chunks) * FINGERPRINT_RAM_BYTES) as u64

@@ -193,9 +193,9 @@ impl<D: Device> Store<D> {
         self.create_object(name, Kind::Volume, (size_bytes, chunk_bytes), None, created).map(drop)
     }
 
-    /// Makes a volume that is to be filled from a source of that size, and opens it; or goes on with an import of the same
-    /// source, told by `token`, that was broken off. Returns from which byte on. Until
-    /// [`finish_import`](Self::finish_import) nobody else can open it.
+    /// Makes a volume that is to be filled from a source of that size, and opens it; or goes on with an import of the
+    /// same source, told by `token`, that was broken off. Returns from which byte on. Until
+    /// [`finish_import`](Self::finish_import) no one else can open it.
     ///
     /// # Errors
     /// As [`create_volume`](Self::create_volume).

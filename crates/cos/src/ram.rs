@@ -30,8 +30,8 @@ pub struct RamPart {
 }
 
 impl<D: Device> Store<D> {
-    /// The parts of the RAM that the store may take while it is open, each at its most. What requests under way hold is not among
-    /// them: they are bounded by whoever makes them.
+    /// The parts of the RAM that the store may take while it is open, each at its most. What requests in progress hold
+    /// is not among them: they are bounded by whoever makes them.
     pub fn ram_parts(&self) -> Vec<RamPart> {
         let superblock = &self.superblock;
         let bounds = self.ledger.bounds();
@@ -54,7 +54,7 @@ impl<D: Device> Store<D> {
         ]
     }
 
-    /// The most RAM in bytes that the store takes while it is open: the sum of its [parts](Self::ram_parts).
+    /// The maximum RAM in bytes that the store takes while it is open: the sum of its [parts](Self::ram_parts).
     pub fn ram_need_bytes(&self) -> u64 {
         self.ram_parts().iter().map(|part| part.bytes).sum()
     }

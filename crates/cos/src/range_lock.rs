@@ -24,7 +24,7 @@ impl Claim {
 
 #[derive(Debug, Default)]
 struct Claims {
-    /// Those that hold and those that wait, in the order in which they came.
+    /// Those that hold and those that wait, in the order of arrival.
     all: Vec<Claim>,
     next: u64,
 }

@@ -47,7 +47,7 @@ fn key(reference: &Reference) -> (u64, u64) {
     (reference.place.pack(), prefix)
 }
 
-/// Where a block is now, if it is elsewhere or was written anew.
+/// Where a block is now, if it is elsewhere or was written again.
 type Refreshed<'a> = Pin<Box<dyn Future<Output = Result<Option<Place>, Error>> + 'a>>;
 
 impl<D: Device> Store<D> {

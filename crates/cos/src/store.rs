@@ -41,7 +41,7 @@ pub struct Settings {
     pub region_cache_bytes: u64,
     /// RAM in bytes for blocks of recipes.
     pub recipe_cache_bytes: u64,
-    /// Whether duplicates are believed only after their bytes were compared.
+    /// Whether duplicates are trusted only after their bytes were compared.
     pub compare_duplicates: bool,
     /// Whether patterns of access are followed by region; else small requests count as random, and others as sequential.
     pub patterns: bool,
@@ -170,8 +170,8 @@ impl<D: Device> Store<D> {
         Ok(store)
     }
 
-    /// Opens the store on `device`: it holds all that was made durable. A fingerprint index that is damaged is made anew from the
-    /// containers.
+    /// Opens the store on `device`: it holds all that was made durable. A fingerprint index that is damaged is created
+    /// again from the containers.
     ///
     /// # Errors
     /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or when the device fails.

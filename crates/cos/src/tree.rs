@@ -1,5 +1,5 @@
-//! Recipes: trees of blocks, each up to 448 references wide, written anew where they change (copy on write), so that snapshots
-//! and clones share them.
+//! Recipes: trees of blocks, each up to 448 references wide, written again where they change (copy on write), so that
+//! snapshots and clones share them.
 
 use crate::access::Access;
 use crate::chunks::Cuts;

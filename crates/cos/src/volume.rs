@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Chunks whose references are looked at in one go.
+/// Chunks whose references are looked at at once.
 const RESOLVED_AT_ONCE: u64 = 4096;
 /// How often a read begins again because its recipe was replaced meanwhile.
 const RETRIES: usize = 3;

@@ -33,7 +33,7 @@ const EXTENT_MAGIC: u16 = 0xF30A;
 const EXTENT_BYTES: usize = 12;
 /// Lengths above this are of extents that are not written yet.
 const EXTENT_LEN_MAX: u16 = 1 << 15;
-/// The tail of a directory's block that bears a checksum.
+/// The tail of a directory's block that has a checksum.
 const TAIL_BYTES: usize = 12;
 const TAIL_KIND: u8 = 0xDE;
 /// Groups at most: those of 64 TiB at 4 KiB, and of what RAM allows.

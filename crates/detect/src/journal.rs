@@ -40,7 +40,7 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Looks at a block of the journal at byte `at`; gives the block of the file system that it is a copy of.
+    /// Looks at a block of the journal at byte `at`; returns the block of the file system that it is a copy of.
     pub(crate) fn look(&mut self, at: u64, block: &[u8]) -> Option<u64> {
         let copy_of = self.copies.remove(&at);
         if u32_be(block, 0) != Some(MAGIC) {

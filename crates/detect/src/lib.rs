@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use xfs::Xfs;
 
-/// The smallest piece of a volume that is told apart, in bytes.
+/// The smallest piece of a volume that is distinguished, in bytes.
 pub const PIECE_BYTES: u64 = 1 << 10;
 
 /// The part of the RAM that chunks and nodes of btrfs may take.
@@ -65,7 +65,7 @@ pub struct Counters {
     pub inodes: u64,
     /// Stretches of the volume of which it is known what they are.
     pub ranges: u64,
-    /// Stretches that were not remembered for want of RAM.
+    /// Stretches that were not remembered for lack of RAM.
     pub forgotten: u64,
     /// RAM in bytes.
     pub ram_bytes: u64,
@@ -247,7 +247,7 @@ impl Detector {
         next
     }
 
-    /// Bytes that are still to be scanned, as far as is known.
+    /// Bytes that are still to be scanned, as far as known.
     #[must_use]
     pub fn bytes_to_scan(&self) -> u64 {
         self.scan.as_ref().map_or(0, Scan::bytes_left)

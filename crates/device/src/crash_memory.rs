@@ -7,9 +7,9 @@ use rustix::io::{Errno, retry_on_intr};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-/// Maps `words` words of the file at `path`, which is made if it is not there, until the process ends. What is stored in them is
-/// there when the file is mapped again, also after the process was killed; where the file is in RAM (tmpfs), until the machine
-/// restarts. A file of another size is made anew, with zeroes.
+/// Maps `words` words of the file at `path`, which is made if it is not there, until the process ends. What is stored
+/// in them is there when the file is mapped again, also after the process was killed; where the file is in RAM (tmpfs),
+/// until the machine restarts. A file of another size is created again, with zeroes.
 ///
 /// # Errors
 /// What the operating system says; [`ErrorKind::NotADevice`](crate::ErrorKind::NotADevice) where the path leads to a link, or to

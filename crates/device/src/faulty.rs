@@ -1,6 +1,6 @@
 //! A device that fails on command, around any other.
 //!
-//! Faults are described by [`Fault`] and injected through [`Faults`] at any time, also while requests are under way.
+//! Faults are described by [`Fault`] and injected through [`Faults`] at any time, also while requests are in progress.
 //! Chance comes from a seed, so that a failing test can be run again.
 
 use bytes::Bytes;

@@ -139,7 +139,7 @@ counters! {
         missed_invalidated,
         /// Missed extents of a sequential stream, which is kept off the SSD.
         missed_stream,
-        /// Extents that joined a read of the origin already under way.
+        /// Extents that joined a read of the origin already in progress.
         read_joined_extents,
         /// Extents read ahead of sequential streams.
         readahead_extents,

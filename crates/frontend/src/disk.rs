@@ -170,7 +170,7 @@ pub trait Disks {
     /// listed, front ends take that.
     fn open(&self, name: &str) -> Option<Opened<Self::Disk>>;
 
-    /// The client has chosen `disk` for good: once it has the reply, the handshake is over.
+    /// The client has chosen `disk` permanently: once it has the reply, the handshake is over.
     fn begin(&self, disk: &Arc<Self::Disk>) {
         let _ = disk;
     }

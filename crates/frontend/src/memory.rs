@@ -19,7 +19,7 @@ const OWN_BYTES_MAX: u64 = 512 << 10;
 /// Ticks that a client may take for a payload or a batch of replies while others wait for memory, and one more for each MiB.
 const TURN_TICKS: u64 = 10;
 const TURN_BYTES_A_TICK: u64 = 1 << 20;
-/// No turn is under way.
+/// No turn is in progress.
 const NEVER: u64 = u64::MAX;
 
 /// Memory in bytes for the data of requests: payloads of writes, and replies to reads until they are sent.

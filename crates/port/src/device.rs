@@ -84,8 +84,8 @@ pub trait Origin: Device {
     /// [`recipe_extent_bytes`](Self::recipe_extent_bytes), as many as the range has extents.
     fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>>;
 
-    /// As [`write`](Device::write), of a device that has recipes; with the fingerprints of the extents that the range touches, in
-    /// order, `None` where it is not known. They are believed.
+    /// As [`write`](Device::write), of a device that has recipes; with the fingerprints of the extents that the range
+    /// touches, in order, `None` where it is not known. They are trusted.
     fn write_known(
         &self,
         offset: u64,

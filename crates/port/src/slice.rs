@@ -15,7 +15,7 @@ impl<D: Device> SliceDevice<D> {
     /// A part of `device`.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfRange`] or [`ErrorKind::Misaligned`] where there is no such part.
+    /// [`ErrorKind::OutOfRange`] or [`ErrorKind::Misaligned`] if there is no such part.
     pub fn new(device: D, offset: u64, len: u64) -> Result<Self, DeviceError> {
         DeviceError::check(&device.geometry(), Operation::Open, offset, len)?;
         Ok(Self { device, offset, len })

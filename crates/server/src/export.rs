@@ -236,7 +236,7 @@ impl Drop for ClientGuard {
 }
 
 impl<'a> ExportList<'a> {
-    /// `on_begin` is called when the client has chosen an export for good.
+    /// `on_begin` is called when the client has chosen an export permanently.
     pub fn new(served: &'a Served, on_begin: impl Fn() + 'a) -> Self {
         Self {
             served,
@@ -247,7 +247,7 @@ impl<'a> ExportList<'a> {
         }
     }
 
-    /// Whether the client has chosen an export for good: the handshake is over.
+    /// Whether the client has chosen an export permanently: the handshake is over.
     pub fn has_begun(&self) -> bool {
         self.has_begun.get()
     }

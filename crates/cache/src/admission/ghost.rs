@@ -1,6 +1,7 @@
-//! Which extents were dropped lately: a tag of 24 bits each. They are forgotten by their age, as in a queue: an extent that comes in a
-//! circle longer than that is never found, one that comes in a shorter circle nearly always. Tags that make room for each other by
-//! chance would find some of both, and then what stays cached of a circle changes all the time.
+//! Which extents were dropped recently: a tag of 24 bits each. They are forgotten by their age, as in a queue: an
+//! extent that comes in a circle longer than that is never found, one that comes in a shorter circle nearly always.
+//! Tags that make room for each other by chance would find some of both, and then what stays cached of a circle changes
+//! all the time.
 
 use crate::file_index::mix;
 use nitro_units::ExtentKey;
@@ -83,7 +84,7 @@ impl Ghost {
         if places == 0 { 1 } else { places }
     }
 
-    /// The most RAM in bytes for a cache of so many extents.
+    /// The maximum RAM in bytes for a cache of so many extents.
     pub(super) const fn ram_bytes_max(extents: u64) -> u64 {
         (Self::places(extents) * WAYS * size_of::<Tag>()) as u64
     }
@@ -117,7 +118,7 @@ impl Ghost {
         self.places[place][way] = Tag::new(tag);
     }
 
-    /// What an extent deserves that was dropped lately; it is remembered no longer.
+    /// What an extent deserves that was dropped recently; it is remembered no longer.
     pub(super) fn take(&mut self, key: ExtentKey) -> Option<(bool, u8)> {
         let (places, hash) = self.find(key);
         self.take_from(places, hash)

@@ -1,7 +1,7 @@
 //! What deserves the SSD: whether new content is taken, and which open unit it goes to.
 //!
-//! A policy is asked after duplicates were found: what is cached already costs nothing. Content that the origin has not got
-//! (write-back) has to be taken, so nobody is asked about it.
+//! A policy is asked after duplicates were found: what is cached already costs nothing. Content that the origin does
+//! not have (write-back) has to be taken, so nobody is asked about it.
 
 mod all;
 mod by_source;
@@ -74,7 +74,7 @@ pub enum Lane {
     Main,
     /// What a policy wants apart from the rest.
     Side,
-    /// What the origin has not got. Policies of admission do not choose it.
+    /// What the origin does not have. Policies of admission do not choose it.
     Dirty,
 }
 
@@ -227,7 +227,7 @@ impl AdmissionKind {
         }
     }
 
-    /// The most RAM in bytes that it takes for a cache of so many extents.
+    /// The maximum RAM in bytes that it takes for a cache of so many extents.
     #[must_use]
     pub const fn ram_bytes_max(self, extents: u64) -> u64 {
         match self {

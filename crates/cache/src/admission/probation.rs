@@ -4,8 +4,8 @@ use super::ghost::Ghost;
 use super::{Admission, Admitted, Lane, Provenance};
 use nitro_units::ExtentKey;
 
-/// Takes everything: into [`Lane::Main`] what was dropped lately, else into [`Lane::Side`]. Remembers what was dropped for as long as it
-/// takes to drop nine tenths as many extents as the cache holds.
+/// Takes everything: into [`Lane::Main`] what was dropped recently, else into [`Lane::Side`]. Remembers what was
+/// dropped for as long as it takes to drop nine tenths as many extents as the cache holds.
 #[derive(Debug)]
 pub struct Probation {
     dropped: Ghost,

@@ -1,6 +1,6 @@
 //! What becomes of the cache when the origin is written to (Azor, "Static decision for I/O misses").
 
-/// Which written content is cached. What the origin has not got, in write-back, always is.
+/// Which written content is cached. What the origin does not have, in write-back, always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WritePolicy {
     /// All: Azor's `write-hdd-ssd`.

@@ -135,7 +135,7 @@ pub struct ClassPolicy {
     pub allocation: Allocation,
     /// Whether what was read and missing is taken.
     pub on_read: bool,
-    /// Whether what was written is taken. Content that the origin has not got always is.
+    /// Whether what was written is taken. Content that the origin does not have always is.
     pub on_write: bool,
     /// Percent of the cache, counted before compression, that it is evicted from last.
     pub min_percent: u8,
@@ -246,7 +246,7 @@ impl Classes {
         self.0.iter().any(|policy| policy.allocation == allocation)
     }
 
-    /// Bands that are told apart in a cache of so many units.
+    /// Bands that are distinguished in a cache of so many units.
     #[must_use]
     pub fn bands(&self, weus: u32) -> usize {
         if self.0.iter().all(|policy| policy.priority == Band::NORMAL) {
@@ -308,7 +308,7 @@ impl std::error::Error for ClassError {}
 /// What the manager keeps of the classes.
 #[derive(Debug, Default)]
 pub(crate) struct ClassRules {
-    /// How many bands are told apart.
+    /// How many bands are distinguished.
     bands: usize,
     /// Extents of each class from which it is evicted last, where there are any.
     minimums: Vec<(ClassId, u64)>,
@@ -319,7 +319,7 @@ pub(crate) struct ClassRules {
 }
 
 impl ClassRules {
-    /// How many bands are told apart.
+    /// How many bands are distinguished.
     pub(crate) fn bands(&self) -> usize {
         self.bands.max(1)
     }
@@ -344,7 +344,7 @@ impl CacheManager {
         &self.settings.classes
     }
 
-    /// The band in which an extent of a class goes, of those that are told apart.
+    /// The band in which an extent of a class goes, of those that are distinguished.
     pub(crate) fn band(&self, class: ClassId) -> Band {
         self.settings.classes.of(class).priority.merged(self.rules.bands())
     }

@@ -143,7 +143,7 @@ impl Rule {
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
-    /// The class of a request, by the rules that need nothing but the request.
+    /// The class of a request, by the rules that need only the request.
     #[must_use]
     pub fn of_request(&self, asked: &Asked) -> Option<ClassId> {
         let rule = self.0.iter().find(|rule| !rule.is_of_content() && rule.holds(Some(asked), None));

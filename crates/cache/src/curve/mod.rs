@@ -166,7 +166,7 @@ impl Shards {
         self.requests /= 2.0;
     }
 
-    /// The most RAM in bytes with so many objects followed.
+    /// The maximum RAM in bytes with so many objects followed.
     #[must_use]
     pub const fn ram_bytes_max(objects: usize) -> u64 {
         // The tree, and points of the curve, are never smaller than this.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The dirty extents of one object that can be read, as far as is known.
+/// The dirty extents of one object that can be read, as far as known.
 #[derive(Debug, Clone, Copy)]
 pub struct DirtyExtents<'a>(Option<&'a BTreeMap<ExtentIndex, Held>>);
 
@@ -88,7 +88,7 @@ impl DestageKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The most RAM in bytes that it takes for so many dirty extents of one object.
+    /// The maximum RAM in bytes that it takes for so many dirty extents of one object.
     #[must_use]
     pub const fn ram_bytes_max(self, dirty: u64) -> u64 {
         match self {

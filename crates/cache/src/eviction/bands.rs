@@ -7,7 +7,7 @@ use crate::class::Band;
 use crate::settings::Settings;
 use nitro_units::{ExtentKey, WeuId};
 
-/// An order for each band that is told apart.
+/// An order for each band that is distinguished.
 #[derive(Debug)]
 pub(crate) struct Bands {
     /// From the lowest band to the highest.

@@ -23,7 +23,7 @@ const COMPARED_PART: u64 = 8;
 /// What is left of older hits at each decision.
 const FADING: (u64, u64) = (15, 16);
 
-/// Two orders, and which is better of late.
+/// Two orders, and which is better recently.
 #[derive(Debug)]
 pub(super) struct Duel {
     /// An extent is sampled if so many low bits of its hash are 0.

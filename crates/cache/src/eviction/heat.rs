@@ -59,7 +59,7 @@ impl Heat {
         }
     }
 
-    /// The most RAM in bytes for so many units.
+    /// The maximum RAM in bytes for so many units.
     #[must_use]
     pub const fn ram_bytes_max(count: u32) -> u64 {
         count as u64 * (8 + 1 + 8 * (3 + HOLEY as u64)) + Duel::ram_bytes_max()

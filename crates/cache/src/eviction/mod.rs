@@ -147,7 +147,7 @@ impl EvictionKind {
         }
     }
 
-    /// The most RAM in bytes that it takes for a cache of so many units.
+    /// The maximum RAM in bytes that it takes for a cache of so many units.
     #[must_use]
     pub const fn ram_bytes_max(self, count: u32) -> u64 {
         match self {
@@ -191,7 +191,7 @@ impl CacheManager {
         Evicted { weu, generation }
     }
 
-    /// Removes up to [`EVICT_STEP_ENTRIES`] entries of a unit whose eviction was begun; says whether there are more.
+    /// Removes up to [`EVICT_STEP_ENTRIES`] entries of a unit whose eviction was begun; returns whether there are more.
     pub fn evict_step(&mut self, weu: WeuId) -> bool {
         self.clear_step(weu)
     }

@@ -142,7 +142,7 @@ impl Default for RegionDetector {
 }
 
 impl RegionDetector {
-    /// The most RAM in bytes that it takes.
+    /// The maximum RAM in bytes that it takes.
     pub const RAM_BYTES_MAX: usize = REGIONS_MAX * size_of::<Region>() + size_of::<Self>();
 
     /// Notes an access, and says what pattern its region has then. A region without a history of its own takes over that of the one

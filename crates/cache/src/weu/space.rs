@@ -12,7 +12,7 @@ pub struct Space {
     pub free_bytes: u64,
     /// In units that are being filled, or are on their way to the SSD.
     pub open_bytes: u64,
-    /// In units that may not be evicted: they hold content that the origin has not got.
+    /// In units that may not be evicted: they hold content that the origin does not have.
     pub pinned_bytes: u64,
     /// Of the other units, what extents refer to. A unit counts by the share of its entries that are in use, at most all of it.
     pub live_bytes: u64,
@@ -48,7 +48,7 @@ impl Space {
 pub enum UnitState {
     /// It is full, and may be evicted.
     Full,
-    /// It holds content that the origin has not got.
+    /// It holds content that the origin does not have.
     Pinned,
     /// It is being filled, or on its way to the SSD.
     Open,

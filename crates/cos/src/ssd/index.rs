@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 const PAGE_BYTES: u64 = 4096;
 /// Pages share counts of writes.
 const STRIPES: usize = 4096;
-/// A write begins: one more in all, in the upper half, and one more under way, in the lower one.
+/// A write begins: one more in all, in the upper half, and one more in progress, in the lower one.
 const BEGUN: u64 = 1 << 32 | 1;
 
 /// A store's SSD, if it has one.
@@ -52,7 +52,7 @@ impl<D: Device> IndexDevice<D> {
         &self.writes[page as usize % STRIPES]
     }
 
-    /// Notes that a range is about to change. What is given up on the way counts as under way for ever.
+    /// Notes that a range is about to change. What is given up on the way counts as in progress for ever.
     fn begin(&self, offset: u64, len: u64) {
         let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
         for page in pages.clone() {

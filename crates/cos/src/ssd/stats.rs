@@ -134,7 +134,7 @@ impl Ssd {
         self.ram_bytes_of(&self.inner.lock())
     }
 
-    /// The most RAM in bytes that it takes.
+    /// The maximum RAM in bytes that it takes.
     pub(crate) const fn ram_need_bytes(&self) -> u64 {
         self.ram_need_bytes
     }

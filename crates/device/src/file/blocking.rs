@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls of one device under way at once, where no more is said.
+/// Calls of one device in progress at once, where no more is said.
 pub(super) const THREADS_MAX: usize = 4;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Blocking {
 }
 
 impl Blocking {
-    /// At most `threads_max` calls are under way at once; further calls wait their turn, in order, without a thread.
+    /// At most `threads_max` calls are in progress at once; further calls wait their turn, in order, without a thread.
     pub(super) fn new(threads_max: usize) -> Self {
         Self { shared: Arc::default(), threads_max }
     }

@@ -1,5 +1,5 @@
-//! How much of one device may be under way at once, so that one that hangs leaves others the kernel's worker threads and the
-//! runtime's.
+//! How much of one device may be in progress at once, so that one that hangs leaves others the kernel's worker threads
+//! and the runtime's.
 
 use event_listener::Event;
 use futures_util::task::AtomicWaker;
@@ -38,7 +38,8 @@ struct Waiter {
     granted: AtomicBool,
 }
 
-/// The right to have one read or write under way. It lasts until the kernel has answered, however early its caller goes away.
+/// The right to have one read or write in progress. It lasts until the kernel has answered, however early its caller
+/// goes away.
 #[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<Turns>,
@@ -76,7 +77,8 @@ impl Queue {
 }
 
 impl Turns {
-    /// Waits until a read or write of `len` bytes may be under way, where no more than `limit` turns are taken at once.
+    /// Waits until a read or write of `len` bytes may be in progress, where no more than `limit` turns are taken at
+    /// once.
     pub(super) async fn take(self: &Arc<Self>, limit: usize, len: usize) -> Turn {
         let weight = weight(limit, len);
         let mut claim = Claim { turns: self, weight, limit, waiter: None };
@@ -159,7 +161,7 @@ pub(super) struct Flushes {
     ended: Event,
 }
 
-/// A flush under way. Dropped before it has ended, another one takes its place.
+/// A flush in progress. Dropped before it has ended, another one takes its place.
 struct Running<'a>(&'a Flushes);
 
 impl Drop for Running<'_> {

@@ -42,8 +42,8 @@ pub enum Medium {
     Block,
 }
 
-/// A regular file or a block device. Its requests are to be polled inside a [`Reactor`](crate::Reactor). What may be under way
-/// of it is bounded, by all reactors together; requests beyond that wait.
+/// A regular file or a block device. Its requests are to be polled inside a [`Reactor`](crate::Reactor). What may be in
+/// progress of it is bounded, by all reactors together; requests beyond that wait.
 #[derive(Debug)]
 pub struct FileDevice {
     fd: Arc<OwnedFd>,
@@ -56,7 +56,7 @@ pub struct FileDevice {
     may_wait: bool,
 }
 
-/// What is under way of a device.
+/// What is in progress of a device.
 #[derive(Debug)]
 struct UnderWay {
     blocking: Blocking,

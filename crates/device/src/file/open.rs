@@ -25,7 +25,7 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Opens `path` for reading and writing, bypassing the page cache, and for nobody else.
+    /// Opens `path` for reading and writing, bypassing the page cache, and for no one else.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), read_only: false, direct: true, exclusive: true }

@@ -52,7 +52,7 @@ pub struct HddDevice<D, C> {
     writes: Mutex<Writes>,
 }
 
-/// Writes under way, by their order of arrival.
+/// Writes in progress, by their order of arrival.
 #[derive(Default)]
 struct Writes {
     pending: BTreeSet<u64>,
@@ -124,7 +124,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         shares
     }
 
-    /// Waits until no write is under way that is there now.
+    /// Waits until no write is in progress that is there now.
     async fn drain_writes(&self) {
         let horizon = self.writes.lock().next;
         poll_fn(|cx| {
@@ -139,7 +139,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
     }
 }
 
-/// A write under way.
+/// A write in progress.
 struct PendingWrite<'a> {
     writes: &'a Mutex<Writes>,
     number: u64,

@@ -196,7 +196,7 @@ impl Header {
     }
 }
 
-/// Writes the body of a batch (records, then zeroes) behind the header's place in `batch`; gives its checksum.
+/// Writes the body of a batch (records, then zeroes) behind the header's place in `batch`; returns its checksum.
 ///
 /// # Panics
 /// If the records do not fit; see [`Record::encode`] too.

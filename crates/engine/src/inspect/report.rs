@@ -154,7 +154,7 @@ pub struct Report {
 const MISSES_LISTED: usize = 1000;
 
 impl Report {
-    /// The worst of the problems; `None` where there is none.
+    /// The worst of the problems; `None` if there is none.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {
         self.problems.iter().map(|problem| problem.severity).max()

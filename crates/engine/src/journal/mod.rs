@@ -99,7 +99,7 @@ pub struct Journal {
     identity: Identity,
     active: Tail,
     snapshot: Option<Snapshot>,
-    /// Above every sequence that any header on the device bears.
+    /// Above every sequence that any header on the device has.
     next_sequence: u64,
     counters: JournalCounters,
     /// It is unknown what a restart would find: nothing may be written.

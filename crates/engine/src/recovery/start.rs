@@ -101,7 +101,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     ///
     /// # Errors
     /// As [`open`](Self::open). Unless `missing` says otherwise, [`Error::LogMissing`] where the cache was used with a
-    /// log that is not given and may hold writes that are nowhere else, [`Error::LogForeign`] where the device bears the
+    /// log that is not given and may hold writes that are nowhere else, [`Error::LogForeign`] where the device has the
     /// log of another cache, [`Error::LogDamaged`]. [`Error::Log`] where it fails.
     pub async fn open_logged(
         flash: F,

@@ -59,7 +59,7 @@ pub(super) struct Destage {
     took: AtomicBool,
     /// The policy chose nothing the last time.
     gave_nothing: AtomicBool,
-    /// Rounds under way.
+    /// Rounds in progress.
     rounds: AtomicU32,
     round_ended: Event,
 }
@@ -70,7 +70,7 @@ impl Destage {
         Drainer::new(self)
     }
 
-    /// Waits until fewer than [`ROUNDS_MAX`] rounds are under way, and begins one.
+    /// Waits until fewer than [`ROUNDS_MAX`] rounds are in progress, and begins one.
     async fn round(&self) -> Round<'_> {
         let begin = |rounds: u32| (rounds < ROUNDS_MAX).then_some(rounds + 1);
         let try_begin = || {

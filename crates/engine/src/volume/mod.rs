@@ -109,7 +109,7 @@ pub struct Volume<F, O, C> {
     /// Number of writes of the origin that have returned.
     origin_writes: AtomicU64,
     origin_durable: AtomicU64,
-    /// Reads of the origin under way.
+    /// Reads of the origin in progress.
     origin_reading: AtomicUsize,
     waits: Arc<Waits>,
     poisoned: Mutex<Option<Arc<str>>>,

@@ -1,6 +1,6 @@
-//! Openings of an index. What one opening wrote and a crash tore must never pass for what a later one wrote in its place,
-//! not even when a second crash leaves just those sectors that the first had lost. So each opening has a number of its own,
-//! durable before anything bears it.
+//! Openings of an index. What one opening wrote and a crash tore must never pass for what a later one wrote in its
+//! place, not even when a second crash leaves just those sectors that the first had lost. So each opening has a number
+//! of its own, durable before anything has it.
 //!
 //! Two copies, in the pages behind the superblocks; openings write them in turn.
 //!

@@ -1,9 +1,9 @@
 //! Opening an index after whatever happened to it.
 //!
-//! Incarnations are believed up to the first gap in their sequence numbers, above those that are known to be durable: what
-//! stands behind was never made durable. Its numbers are given again, in a new epoch. A gap below is damage. Then
-//! what is older is given up, as far as the lost incarnation might have hidden it: an entry may be lost, but none comes back
-//! that was overwritten.
+//! Incarnations are trusted up to the first gap in their sequence numbers, above those that are known to be durable:
+//! what stands behind was never made durable. Its numbers are given again, in a new epoch. A gap below is damage. Then
+//! what is older is given up, as far as the lost incarnation might have hidden it: an entry may be lost, but none comes
+//! back that was overwritten.
 
 use super::epoch::Epoch;
 use super::filters::Column;
@@ -97,7 +97,7 @@ struct Slots {
     scanned_bytes: u64,
 }
 
-/// Which incarnations are believed.
+/// Which incarnations are trusted.
 struct Verdict {
     /// The next sequence number.
     cut: u64,

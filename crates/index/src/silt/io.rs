@@ -18,7 +18,7 @@ pub(super) struct Tallies {
     pub(super) written_bytes: AtomicU64,
     pub(super) background_read_bytes: AtomicU64,
     pub(super) corrupt_pages: AtomicU64,
-    /// Buffers of conversions and merges under way.
+    /// Buffers of conversions and merges in progress.
     pub(super) buffer_bytes: AtomicI64,
     /// Look-ups that wait for the flash.
     pub(super) reading: AtomicU32,

@@ -1,4 +1,4 @@
-//! The LogStore (SILT §4.1): entries in the order in which they came, found through a cuckoo table in RAM.
+//! The LogStore (SILT §4.1): entries in the order of arrival, found through a cuckoo table in RAM.
 //!
 //! A log has one segment. Entries gather in a chunk of a few pages in RAM, which is written when it is full, or before it
 //! is at a sync; pages are never written twice, so that what is durable stays so. Until a chunk is on the flash it is
@@ -216,7 +216,7 @@ impl Log {
         Append::Done { filled, crowd }
     }
 
-    /// Enters a slot into the table; gives what may be older entries of the key, or `None` if there is no room.
+    /// Enters a slot into the table; returns what may be older entries of the key, or `None` if there is no room.
     fn enter(&self, state: &State, table: &mut Cuckoo, key: &[u8], partial: Partial, slot: u32) -> Option<Slots> {
         let mut crowd = Slots::new();
         for old in table.find(partial) {

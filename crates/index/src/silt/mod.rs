@@ -10,9 +10,9 @@
 //! A look-up asks them in this order and reads a page where RAM says that the key may be; that is one page for a key that is
 //! there, but for a few in a thousand. A removal is an entry, which vanishes when it is merged into the sorted store.
 //!
-//! Conversions and merges are done by [`Silt::run_background`], or, when nobody does them, by the inserts that find no room.
-//! All stores are of whole *segments* of the flash, named by the [`manifest`]; [`page`] has the format of their pages. What
-//! RAM has is made anew by [`Silt::open`], which reads everything once.
+//! Conversions and merges are done by [`Silt::run_background`], or, when nobody does them, by the inserts that find no
+//! room. All stores are of whole *segments* of the flash, named by the [`manifest`]; [`page`] has the format of their
+//! pages. What RAM has is created again by [`Silt::open`], which reads everything once.
 
 mod background;
 mod convert;

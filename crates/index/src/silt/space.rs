@@ -19,7 +19,7 @@ struct State {
     used: Vec<bool>,
     /// Below it nothing is free.
     first: usize,
-    /// Segments that will be free when look-ups that are under way have ended.
+    /// Segments that will be free when look-ups that are in progress have ended.
     retired: u32,
 }
 

@@ -165,7 +165,7 @@ impl Trie {
         (size_of_val(&*self.groups) + size_of_val(&*self.words)) as u64
     }
 
-    /// The most RAM that one of `hashes` takes, but for a few parts in a thousand of them that chance decides.
+    /// The maximum RAM that one of `hashes` takes, but for a few parts in a thousand of them that chance decides.
     #[must_use]
     pub fn ram_bytes_max(hashes: u64, page_entries: u32) -> u64 {
         // Measured by the test below, with a little room.

@@ -177,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// Makes room for a buffer by letting go of others that were not used of late.
+    /// Makes room for a buffer by letting go of others that were not used recently.
     fn make_room(&mut self, pages: usize) -> bool {
         while !self.has_room(bytes_of(pages)) {
             let Some(stale) = self.shelf.pop_stale(pages) else { return false };

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Pause after a failed accept, such as for want of file descriptors.
+/// Pause after a failed accept, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
