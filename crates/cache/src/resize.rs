@@ -1,10 +1,10 @@
-//! Slots that come and go while the cache is in use.
+//! Adding and removing slots while the cache is in use.
 
 use crate::manager::{CacheManager, Evicted};
 use crate::weu::SlotState;
 
 impl CacheManager {
-    /// Adds slots, or takes back those that a shrink gave up, so that there are `count`.
+    /// Adds slots, or reactivates those that a shrink removed, so that there are `count`.
     pub fn grow(&mut self, count: u32) {
         self.weus.grow(count);
         self.set_classes(self.settings.classes);
@@ -23,7 +23,7 @@ impl CacheManager {
         Some(self.begin_eviction_of(weu, SlotState::Retired))
     }
 
-    /// Slots from number `limit` on that have not been given up yet.
+    /// Slots from number `limit` on that are not removed yet.
     #[must_use]
     pub fn occupied_beyond(&self, limit: u32) -> usize {
         self.weus.occupied_beyond(limit)
