@@ -19,6 +19,6 @@ pub trait WriteHalf {
     /// Writes all `pieces` in order; returns the emptied `Vec` back for reuse.
     fn write_all(&mut self, pieces: Vec<Bytes>) -> impl Future<Output = (io::Result<()>, Vec<Bytes>)>;
 
-    /// Ends the stream towards the client. Errors no longer matter.
+    /// Ends the stream towards the client. Errors are ignored.
     fn shutdown(&mut self) -> impl Future<Output = ()>;
 }
