@@ -1,18 +1,18 @@
 //! A device in RAM whose power can fail: it knows which writes are durable, and which may be lost or torn.
 //!
-//! Requests are not done at once but after a few turns of the executor, in an order that a seed decides, so that
-//! concurrent requests pass each other as they do on a real device.
+//! Requests are not completed at once but after a few turns of the executor, in an order that depends on a seed, so
+//! that concurrent requests are reordered as on a real device.
 
 use bytes::Bytes;
 use nitro_port::yielding::yield_now;
 use nitro_port::{Device, DeviceError, ErrorKind, Geometry, Operation};
 use parking_lot::Mutex;
 
-/// What is written whole, or not at all.
+/// The unit of atomic writes.
 const SECTOR_BYTES: usize = 512;
 /// Storage is assigned in blocks of this size.
 const ROOM_BLOCK_BYTES: u64 = 4096;
-/// A request takes fewer turns than this.
+/// A request takes fewer turns of the executor than this.
 const TURNS: u64 = 4;
 
 struct Written {
@@ -22,7 +22,7 @@ struct Written {
     number: u64,
 }
 
-/// Storage as a sparse file has it: blocks get some when they are written to, or reserved, as long as there is any.
+/// Storage as in a sparse file: blocks get storage when they are written to or reserved, as long as there is any.
 struct Room {
     left: u64,
     /// Blocks that have storage.
@@ -87,7 +87,7 @@ pub struct CrashingDevice {
 }
 
 impl CrashingDevice {
-    /// A device of `size_bytes`, which hold arbitrary bytes. `seed` decides all that happens by chance.
+    /// A device of `size_bytes`, which hold arbitrary bytes. `seed` determines all random decisions.
     #[must_use]
     pub fn new(size_bytes: u64, block_bytes: u32, seed: u64) -> Self {
         Self::with_image(vec![0xA5; size_bytes as usize], block_bytes, seed)
@@ -111,13 +111,13 @@ impl CrashingDevice {
         Self { geometry, state: Mutex::new(state) }
     }
 
-    /// Power fails when so many more writes and flushes have begun; from then on every request fails.
+    /// Lets power fail when this number of further writes and flushes have begun; from then on every request fails.
     pub fn fail_power_after(&self, operations: u64) {
         self.state.lock().left = Some(operations);
     }
 
-    /// From now on the device is as a sparse file on a filesystem that has so many bytes left. Blocks have storage as they had it
-    /// before; of a device without such a limit, none.
+    /// From now on the device behaves like a sparse file on a filesystem with this number of free bytes. Blocks keep
+    /// their storage; on a device that had no such limit, no block has storage.
     pub fn set_room(&self, bytes: u64) {
         let blocks = self.geometry.size_bytes.div_ceil(ROOM_BLOCK_BYTES) as usize;
         let state = &mut *self.state.lock();
@@ -137,19 +137,20 @@ impl CrashingDevice {
         self.state.lock().operations
     }
 
-    /// What is read now.
+    /// The present content.
     pub fn image(&self) -> Vec<u8> {
         self.state.lock().image.clone()
     }
 
-    /// Changes bytes behind everyone's back, durably.
+    /// Changes bytes durably, without a write request.
     pub fn damage(&self, offset: u64, bytes: &[u8]) {
         let state = &mut *self.state.lock();
         State::apply(&mut state.image, offset, bytes);
         State::apply(&mut state.durable, offset, bytes);
     }
 
-    /// What a power failure now may leave: each sector that is not durable is old, or is of any of its newer writes.
+    /// A possible result of a power failure now: each sector that is not durable has its old content, or that of any of
+    /// its newer writes.
     #[must_use]
     pub fn crashed(&self) -> Self {
         let state = &mut *self.state.lock();
@@ -171,8 +172,8 @@ impl CrashingDevice {
         crashed
     }
 
-    /// The process that wrote ended, power did not fail: what it had asked for and not awaited is done in part, sector by
-    /// sector, and nothing of it is done later.
+    /// Simulates the end of the writing process without a power failure: requests that it had not awaited are carried
+    /// out in part, sector by sector, and nothing of them later.
     pub fn settle(&self) {
         let state = &mut *self.state.lock();
         let (settled, under_way) = std::mem::take(&mut state.unflushed).into_iter().partition(|w| w.returned);
@@ -190,7 +191,7 @@ impl CrashingDevice {
         }
     }
 
-    /// Whether the device has power still, after one more operation.
+    /// Checks that the device still has power after one more operation.
     fn admit(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
         DeviceError::check(&self.geometry, operation, offset, len)?;
         let state = &mut *self.state.lock();
@@ -204,7 +205,7 @@ impl CrashingDevice {
         Ok(())
     }
 
-    /// Lets others have their turn.
+    /// Yields to other tasks.
     async fn take_time(&self) {
         let turns = self.state.lock().random() % TURNS;
         for _ in 0..turns {

@@ -1,5 +1,5 @@
-//! System calls that may block for long, on a few threads of the device's own: one that hangs keeps no other device, and no
-//! reactor, waiting.
+//! System calls that may block for long, on a few threads for each device: a device that hangs delays no other device
+//! and no reactor.
 
 use futures_channel::oneshot;
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls of one device in progress at once, where no more is said.
+/// Default number of concurrent calls of one device.
 pub(super) const THREADS_MAX: usize = 4;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ impl Blocking {
     }
 }
 
-/// Counts a thread out, also one that panics.
+/// Removes a thread from the count, also if it panics.
 struct Thread<'a>(&'a Shared);
 
 impl Drop for Thread<'_> {
