@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 /// Full chunks that may wait for the flash; then inserts wait.
 const QUEUE_MAX: usize = 2;
-/// From so many entries on that may be of the same key, they are looked at, and the older ones forgotten.
+/// When so many entries may have the same key, they are read, and the older ones are removed from the table.
 const CROWD: usize = 3;
 
 /// A log.
@@ -56,7 +56,7 @@ struct Chunk {
     writing: bool,
 }
 
-/// What an entry says: a value, or that there is none.
+/// The content of an entry: a value, or `None` for a removal.
 pub(super) type Entry = Option<Value>;
 
 /// Where in a log a key may be.
@@ -68,7 +68,7 @@ pub(super) struct Places {
     pub(super) last: Option<Entry>,
 }
 
-/// What became of an entry.
+/// Result of appending an entry.
 pub(super) enum Append {
     /// It is in the log.
     Done {
@@ -279,7 +279,7 @@ impl Log {
         self.queue_rest(seed);
     }
 
-    /// Writes all that is queued; ends when it is on the flash, whoever wrote it.
+    /// Writes all queued chunks. Returns when they are on the flash, also if another task wrote them.
     pub(super) async fn write_out<D: Device>(&self, io: &Io<D>) -> Result<(), Error> {
         loop {
             listener!(self.written => written);
@@ -339,7 +339,7 @@ fn chunk_pages(pages_max: u32) -> u32 {
     (pages_max / 32).clamp(1, 8)
 }
 
-/// A chunk that is being written. If that fails, or is given up, somebody else may.
+/// A chunk that is being written. If the write fails or is cancelled, another task may write it.
 struct Writing<'a> {
     log: &'a Log,
     first: u32,

@@ -19,7 +19,7 @@ pub(super) struct Run {
     pub(super) entries: u64,
 }
 
-/// What a look-up met.
+/// Result of a look-up in a run.
 pub(super) enum Look {
     /// The entry of its key.
     Found(Entry),
@@ -79,7 +79,7 @@ impl Run {
         Ok(Look::Found((!self.layout.is_removal(&bytes, at)).then(|| Value::from_slice(value))))
     }
 
-    /// Says that its segments will be free when look-ups that are in progress have ended.
+    /// Retires its segments: they become free when the look-ups in progress have ended.
     pub(super) fn retire(&self) {
         self.segments.iter().for_each(Segment::retire);
     }
