@@ -16,7 +16,7 @@ use std::time::Instant;
 /// Bytes that are written at once, and that are compressed together.
 const SEGMENT: usize = 1 << 20;
 const REGION: usize = 64 << 10;
-/// Segments that are under way at once, as in `nitro cos import`.
+/// Segments that are in progress at once, as in `nitro cos import`.
 const AT_ONCE: usize = 4;
 const ROUNDS: usize = 3;
 /// Versions that a volume goes through before it is read, and the pieces of it that each overwrites.

@@ -1,11 +1,11 @@
-//! The dirty list: extents that the origin has not got yet (write-back, paper §3), in offset order, so that destage
-//! can merge neighbours and hard disks need not seek back and forth.
+//! The dirty list: extents that are not in the origin yet (write-back, paper §3), in offset order, so that destage can
+//! merge neighbours and hard disks need not seek back and forth.
 
 use crate::location::Location;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// One extent that the origin has not got yet.
+/// A dirty extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirtyExtent {
     /// Its name.
@@ -14,24 +14,24 @@ pub struct DirtyExtent {
     pub version: u64,
     /// Where the content is; `None`: it is lost.
     pub location: Option<Location>,
-    /// The origin has it, and the journal is being told so.
+    /// It is in the origin, and the journal record of this is being written.
     pub cleaning: bool,
     /// Its content is lost, or could not be read when it was to be destaged.
     pub unreadable: bool,
 }
 
-/// Where dirty content lies.
+/// The position of dirty content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) version: u64,
     /// `None`: lost.
     pub(crate) target: Option<(WeuId, u16)>,
-    /// The first write that its origin has not got, in seconds of the caller's clock: when it became dirty, or when it was
-    /// written to while an older version was brought to the origin.
+    /// When it became dirty, in seconds of the caller's clock, or when it was written to while an older version was
+    /// being destaged.
     pub(crate) since: u32,
     /// The last write, in the same seconds.
     pub(crate) written: u32,
-    /// The origin has it, and the journal is being told so.
+    /// It is in the origin, and the journal record of this is being written.
     pub(crate) cleaning: bool,
     /// It could not be read when it was to be destaged.
     pub(crate) unreadable: bool,
@@ -42,7 +42,7 @@ impl Held {
         Self { version, target, since, written: since, cleaning: false, unreadable: false }
     }
 
-    /// Whether it can be destaged, as far as is known.
+    /// Whether it can be destaged, as far as known.
     pub(crate) fn is_readable(&self) -> bool {
         self.target.is_some() && !self.unreadable
     }
@@ -53,9 +53,9 @@ impl Held {
 pub(crate) struct DirtyList {
     objects: BTreeMap<ObjectId, BTreeMap<ExtentIndex, Held>>,
     len: u64,
-    /// Objects whose origins take nothing any more.
+    /// Objects whose origins refuse writes.
     stuck: BTreeSet<ObjectId>,
-    /// WEUs that hold content which a newer one has taken the place of, but which the journal still names.
+    /// WEUs with content that was replaced by newer content, but which the journal still names.
     superseded: Vec<(ObjectId, WeuId)>,
     pins: Pins,
 }
@@ -84,7 +84,7 @@ impl DirtyList {
         self.objects.get(&key.object())?.get(&key.index()).copied()
     }
 
-    /// Enters an extent; returns what stood there.
+    /// Enters an extent; returns its former entry.
     pub(crate) fn insert(&mut self, key: ExtentKey, held: Held) -> Option<Held> {
         let old = self.objects.entry(key.object()).or_default().insert(key.index(), held);
         self.len += u64::from(old.is_none());
@@ -126,12 +126,12 @@ impl DirtyList {
         }
     }
 
-    /// The objects that have any, and origins that take it.
+    /// The objects with dirty extents whose origins accept writes.
     pub(crate) fn moving(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.objects().filter(|object| !self.stuck.contains(object))
     }
 
-    /// The objects that have any.
+    /// The objects with dirty extents.
     pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.objects.keys().copied()
     }
@@ -153,7 +153,7 @@ impl DirtyList {
         }
     }
 
-    /// Takes a counted pin back.
+    /// Removes a counted pin.
     pub(crate) fn unpin(&mut self, object: ObjectId, weu: WeuId) {
         let Some(pins) = self.pins.each.get_mut(&(object, weu)) else { return };
         *pins -= 1;

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 /// What a key points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// Entry `.1` of WEU `.0`, which bears the key itself.
+    /// Entry `.1` of WEU `.0`, which has the key itself.
     Base(WeuId, u16),
     /// A dup entry, by its number in [`Dups`].
     Dup(u32),
@@ -55,7 +55,7 @@ impl Slot for FileSlot {
     }
 }
 
-/// Maps the hash of a key to candidates; the caller says which of them really bears the key.
+/// Maps the hash of a key to candidates; the caller checks which of them really has the key.
 pub(crate) struct FileIndex {
     table: Table<FileSlot>,
     seed: u64,
@@ -113,7 +113,7 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// A key whose content another key brought into the cache.
+/// A key whose content was stored under another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dup {
     pub(crate) key: ExtentKey,
@@ -146,8 +146,8 @@ const _: () = assert!(size_of::<Option<Dup>>() == 16);
 
 const DUPS_PER_BLOCK: usize = 1024;
 
-/// The dup entries, in blocks so that growing copies nothing, bounded in number: beyond the bound a new entry takes the
-/// place of the one that a slowly moving hand points to.
+/// The dup entries, in blocks so that growing copies nothing, bounded in number: beyond the bound, a new entry replaces
+/// the one at a slowly moving hand.
 pub(crate) struct Dups {
     blocks: Vec<Box<[Option<Dup>]>>,
     free: Vec<u32>,
@@ -178,7 +178,7 @@ impl Dups {
         *self.blocks.get(number as usize / DUPS_PER_BLOCK)?.get(number as usize % DUPS_PER_BLOCK)?
     }
 
-    /// The entry that has to go before another can be added, if the bound is reached: none that is `kept`.
+    /// The entry to remove before another can be added, if the bound is reached: one that is not `kept`.
     pub(crate) fn victim(&mut self, kept: impl Fn(&Dup) -> bool) -> Option<u32> {
         if self.len < self.len_max {
             return None;
@@ -202,7 +202,7 @@ impl Dups {
         number
     }
 
-    /// Puts another entry in the place of one that is there.
+    /// Replaces an entry.
     pub(crate) fn replace(&mut self, number: u32, dup: Dup) {
         *self.slot_mut(number) = Some(dup);
     }

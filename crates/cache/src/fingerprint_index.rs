@@ -11,13 +11,13 @@ use nitro_units::{Fingerprint, Generation, WeuId};
 
 const TAG_BYTES: usize = 15;
 const SHARD_BITS_MIN: u32 = 8;
-/// Generations are told apart modulo this.
+/// Generations are compared modulo this.
 pub(crate) const GENERATION_LAP: u32 = 1 << 12;
 const AGE_MASK: u32 = (1 << 11) - 1;
-/// Age ticks in the time in which as many entries are inserted as the index may hold.
+/// Ticks of the age while as many entries are inserted as the index may hold.
 const TICKS_PER_TURNOVER: u64 = 1024;
 
-/// Where a fingerprint's extent is.
+/// The position of a fingerprint's extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) weu: WeuId,

@@ -1,11 +1,11 @@
-//! Forgetting objects whole: in steps, by what is cached rather than by what could be.
+//! Removal of whole objects: in steps, over the cached extents and not over all possible ones.
 
 use crate::file_index::Reference;
 use crate::manager::CacheManager;
 use nitro_units::{ExtentKey, ObjectId, WeuId};
 
 impl CacheManager {
-    /// Forgets what is dirty of an extent, readable or lost, though the origin has not got it. `false`: nothing is.
+    /// Discards the dirty content of an extent, readable or lost. `false`: it has none.
     pub fn discard_dirty(&mut self, key: ExtentKey) -> bool {
         let Some(held) = self.dirty.remove(key) else { return false };
         if let Some((weu, _)) = held.target {
@@ -20,8 +20,8 @@ impl CacheManager {
         true
     }
 
-    /// Forgets the extents of an object among `count` base entries of a WEU from `from` on, but for dirty ones. Says
-    /// where to go on; `None`: there are no more.
+    /// Drops the clean extents of an object among `count` base entries of a WEU from `from` on. Returns where to
+    /// continue; `None`: there are no more.
     pub fn forget_in_weu(&mut self, object: ObjectId, weu: WeuId, from: u16, count: u16) -> Option<u16> {
         let end = self.weus.entry_count(weu).min(usize::from(from) + usize::from(count)) as u16;
         for entry in from..end {

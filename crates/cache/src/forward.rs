@@ -1,10 +1,11 @@
-//! Copying forward: what of a victim is worth it goes, as it is stored, into an open unit, with all its keys, before the rest is
-//! evicted.
+//! Copying forward: extents of a victim that are worth keeping are copied in their stored form, with all their keys,
+//! into an open unit, before the rest is evicted.
 //!
-//! The caller reads the unit once, checks each survivor's checksum, and stores it again: [`begin_leaving`], [`survivors`], for each of
-//! them [`forward`], and [`begin_eviction_of_rest`]. The version of an entry stays what it was: a newer one would outrank what the
-//! journal says of writes since. Dups of an evicted entry are found by a *forwarding table* of the filling, until the cleaner has
-//! pointed all of them to the new place: 12 bytes for each survivor that ever had a dup, for two passes of the cleaner.
+//! The caller reads the unit once, checks each survivor's checksum, and stores it again: [`begin_leaving`],
+//! [`survivors`], for each of them [`forward`], and [`begin_eviction_of_rest`]. The version of an entry does not
+//! change: a newer one would override later records in the journal. Dups of an evicted entry are found by a *forwarding
+//! table* of the filling, until the cleaner has pointed all of them to the new location: 12 bytes for each survivor
+//! that ever had a dup, for two passes of the cleaner.
 //!
 //! [`begin_leaving`]: CacheManager::begin_leaving
 //! [`survivors`]: CacheManager::survivors
@@ -27,25 +28,25 @@ const PASSES_KEPT: u64 = 2;
 /// Fillings that an extent may have gone through before its dup is found: the cleaner is far faster.
 const HOPS_MAX: usize = 8;
 
-/// What becomes of the heat of what is copied forward.
+/// How copying forward changes the heat of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cooling {
-    /// It stays.
+    /// The heat does not change.
     None,
-    /// One less.
+    /// The heat is reduced by one.
     ByOne,
-    /// It begins at 0 again.
+    /// The heat is reset to 0.
     All,
 }
 
 /// Which extents of a unit are copied forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// Those that were used again so often, at least; more than [`HEAT_MAX`]: none.
+    /// Extents with at least this heat; more than [`HEAT_MAX`]: none.
     pub heat_min: u8,
-    /// What becomes of their heat.
+    /// How their heat changes.
     pub cooling: Cooling,
-    /// From which heat on they go to [`Lane::Main`]; others stay in their unit's lane.
+    /// The heat from which on they go to [`Lane::Main`]; others stay in their unit's lane.
     pub main_min: u8,
 }
 
@@ -63,7 +64,7 @@ pub struct Leaving {
     pub generation: Generation,
     keep: Keep,
     shelf: Shelf,
-    /// Whether classes may have something survive that the policy of eviction gives up.
+    /// Whether extents may survive because of their class, although the policy of eviction does not keep them.
     has_bands: bool,
     /// Whether it holds pinned extents.
     has_pinned: bool,
@@ -76,7 +77,7 @@ impl Leaving {
         self.keep.heat_min <= HEAT_MAX || self.has_bands || self.has_pinned
     }
 
-    /// Where a survivor goes.
+    /// The shelf for a survivor.
     #[must_use]
     pub fn shelf_of(&self, survivor: &Survivor) -> Shelf {
         let lane = match self.shelf.lane {
@@ -92,20 +93,20 @@ impl Leaving {
 pub struct Survivor {
     /// Its first key.
     pub key: ExtentKey,
-    /// Where it is.
+    /// Its location.
     pub location: Location,
     heat: u8,
     /// The band of its class.
     band: Band,
-    /// It is copied whatever it is worth.
+    /// It is copied independent of its heat.
     pinned: bool,
 }
 
-/// Where the extents of a filling went that is gone.
+/// The new locations of the extents of an evicted filling.
 #[derive(Debug)]
 struct Forwarding {
     generation: Generation,
-    /// The cleaner's pass in which the filling went.
+    /// The cleaner's pass in which the filling was evicted.
     pass: u64,
     /// By entry, in ascending order.
     places: Vec<(u16, WeuId, u16, Generation)>,
@@ -135,7 +136,7 @@ impl Forwardings {
         table.places.get(at).map(|(_, weu, entry, generation)| (*weu, *entry, *generation))
     }
 
-    /// Forgets the tables that no dup needs any more.
+    /// Drops the tables that no dup needs any more.
     pub(crate) fn clean(&mut self, pass: u64) {
         self.by_weu.retain(|_, tables| {
             tables.retain(|table| table.pass + PASSES_KEPT > pass);
@@ -166,7 +167,8 @@ impl CacheManager {
         Some(Leaving { weu, generation: self.weus.generation(weu), keep, shelf, has_bands, has_pinned })
     }
 
-    /// Adds what survives among the next entries of a leaving unit from `from` on; says where to go on, `None`: there are no more.
+    /// Adds the survivors among the next entries of a leaving unit from `from` on; returns where to continue; `None`:
+    /// there are no more.
     pub fn survivors(&self, leaving: &Leaving, from: u16, found: &mut Vec<Survivor>) -> Option<u16> {
         let weu = leaving.weu;
         let end = self.weus.entry_count(weu).min(usize::from(from) + EVICT_STEP_ENTRIES) as u16;
@@ -190,7 +192,8 @@ impl CacheManager {
         (from < end).then_some(end)
     }
 
-    /// Leaves of all survivors of a unit what may be copied forward: the pinned ones and the hottest, in the order in which they lie.
+    /// Reduces the survivors of a unit to those that may be copied forward: the pinned ones and the hottest, in their
+    /// order in the unit.
     pub fn choose_survivors(&self, leaving: &Leaving, found: &mut Vec<Survivor>) {
         let bytes = |survivor: &Survivor| u64::from(survivor.location.span().len() as u32);
         let percent = self.thrift.forward_percent_of(leaving.shelf.lane);
@@ -207,7 +210,7 @@ impl CacheManager {
         found.sort_by_key(|survivor| survivor.location.entry);
     }
 
-    /// Whether a survivor is still to be copied: its key refers to where it was found.
+    /// Whether a survivor still has to be copied: its key still refers to the location where it was found.
     #[must_use]
     pub fn survives(&self, survivor: &Survivor) -> bool {
         let Location { weu, generation, entry, .. } = survivor.location;
@@ -261,8 +264,8 @@ impl CacheManager {
         Some(Append::At(location))
     }
 
-    /// As [`begin_eviction`](Self::begin_eviction), of what is left of a leaving unit. `None`: its write failed meanwhile, or it is
-    /// being emptied for another reason.
+    /// As [`begin_eviction`](Self::begin_eviction), for the rest of a leaving unit. `None`: its write failed meanwhile,
+    /// or it is being emptied for another reason.
     pub fn begin_eviction_of_rest(&mut self, leaving: &Leaving, to_discard: bool) -> Option<Evicted> {
         if !self.weus.is_leaving(leaving.weu) || !self.weus.is_current(leaving.weu, leaving.generation) {
             return None;
@@ -270,7 +273,7 @@ impl CacheManager {
         Some(self.begin_eviction_of(leaving.weu, if to_discard { SlotState::Discarding } else { SlotState::Free }))
     }
 
-    /// Where the content of a dup is, if its unit still has the filling or the content was copied forward.
+    /// The location of a dup's content, if its unit still has the filling or the content was copied forward.
     pub(crate) fn resolve_dup(&self, dup: &Dup) -> Option<Location> {
         let mut dup = *dup;
         for _ in 0..HOPS_MAX {
@@ -284,14 +287,14 @@ impl CacheManager {
         None
     }
 
-    /// Points a dup to where its content has been copied; `false`: the content is gone.
+    /// Points a dup to the location to which its content was copied; `false`: the content is not cached any more.
     pub(crate) fn repair(&mut self, number: u32) -> bool {
         let Some(location) = self.dups.get(number).and_then(|dup| self.resolve_dup(&dup)) else { return false };
         self.point_dup(number, &location);
         true
     }
 
-    /// Points a dup to where its content was found.
+    /// Points a dup to the location of its content.
     pub(crate) fn point_dup(&mut self, number: u32, location: &Location) {
         let Some(dup) = self.dups.get(number) else { return };
         let found = Dup::new(dup.key, location.weu, location.entry, location.generation);

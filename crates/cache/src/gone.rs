@@ -1,4 +1,4 @@
-//! Why extents are not cached: what became of those that were, as far as that is remembered.
+//! Why extents are not cached: remembers, within limits, why extents were removed.
 
 use crate::admission::Lane;
 use crate::file_index::mix;
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub enum Gone {
     /// Its unit was evicted.
     Evicted,
-    /// It was overwritten or trimmed, and what took its place is not cached.
+    /// It was overwritten or trimmed, and its new content is not cached.
     Overwritten,
     /// The policy of admission refused it.
     Refused,
-    /// It came when there was no room on the way to the SSD.
+    /// It was dropped because the insertion queue was full.
     Dropped,
-    /// It was forgotten: its volume was changed by others, or its bytes could not be read.
+    /// It was invalidated: another program changed its volume, or its bytes could not be read.
     Invalidated,
 }
 
@@ -27,27 +27,27 @@ impl Gone {
     const BITS: u32 = 3;
 }
 
-/// Extents that reads looked for in vain, by why they were not cached.
+/// Missed extents of reads, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
-    /// The cache never had them, or has forgotten that it had.
+    /// The cache never had them, or does not remember them.
     pub cold: u64,
     /// Evicted.
     pub evicted: u64,
-    /// Overwritten or trimmed, and what took their place is not cached.
+    /// Overwritten or trimmed, and their new content is not cached.
     pub overwritten: u64,
     /// Refused by the policy of admission.
     pub refused: u64,
-    /// There was no room on the way to the SSD when they came.
+    /// Dropped because the insertion queue was full.
     pub dropped: u64,
-    /// Others changed the volume, or the bytes could not be read.
+    /// Another program changed the volume, or the bytes could not be read.
     pub invalidated: u64,
     /// Part of a sequential stream, which is kept off the SSD.
     pub stream: u64,
 }
 
 impl Missed {
-    /// Counts one; `in_stream`: what comes with it is kept off the SSD.
+    /// Counts a miss; `in_stream`: it belongs to a stream, which is kept off the SSD.
     pub fn note(&mut self, gone: Option<Gone>, in_stream: bool) {
         *match gone {
             Some(Gone::Evicted) => &mut self.evicted,
@@ -82,19 +82,19 @@ impl Missed {
     }
 }
 
-/// What a cached extent is worth to the policies.
+/// The value of a cached extent for the policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Worth {
-    /// Where its unit was filled: [`Lane::Side`] is on probation.
+    /// The lane of its unit: [`Lane::Side`] is on probation.
     pub lane: Lane,
-    /// How often it was used again since its unit is full, up to [`HEAT_MAX`](crate::weu::HEAT_MAX).
+    /// How often it was used since its unit became full, up to [`HEAT_MAX`](crate::weu::HEAT_MAX).
     pub heat: u8,
-    /// The class that it was brought for.
+    /// The class with which it was cached.
     pub class: ClassId,
 }
 
-/// What became of extents, by 13 bits of their hash beside their place: three for each eight extents that the cache holds if none
-/// shrinks. What comes to the same place later takes it.
+/// Why extents were removed, by a slot and 13 bits of their hash: three slots for each eight extents that the cache
+/// holds without compression. A later extent with the same slot replaces the entry.
 #[derive(Debug)]
 pub(crate) struct Departed {
     places: Box<[u16]>,
@@ -118,7 +118,7 @@ impl Departed {
         size_of_val(&*self.places)
     }
 
-    /// The place of a key, and its tag.
+    /// The slot of a key, and its tag.
     fn find(&self, key: ExtentKey) -> (usize, u16) {
         let hash = mix(key.raw() ^ self.seed);
         let place = ((u128::from(hash) * self.places.len() as u128) >> 64) as usize;
@@ -144,7 +144,7 @@ impl CacheManager {
         self.departed.note(key, gone);
     }
 
-    /// What the extent at a location is worth.
+    /// The value of the extent at a location.
     #[must_use]
     pub fn worth(&self, location: &Location) -> Worth {
         let (weu, entry) = (location.weu, location.entry);
@@ -158,7 +158,7 @@ impl CacheManager {
         }
     }
 
-    /// Why an extent that is not cached is not; `None`: it never was, or that is forgotten.
+    /// Why an extent is not cached; `None`: it never was, or the cause is not remembered.
     #[must_use]
     pub fn why_gone(&self, key: ExtentKey) -> Option<Gone> {
         self.departed.get(key)

@@ -1,7 +1,7 @@
 //! Nitro's cache manager: every caching *decision* and nothing else.
 //!
-//! No I/O, no clock, no threads, no data bytes: it is told of requests, fingerprints and stored sizes, and answers with
-//! locations and orders. That is what lets the server and the simulator run the same code.
+//! It has no I/O, no clock, no threads, no data bytes: it gets requests, fingerprints and stored sizes, and returns
+//! locations and decisions. Therefore the server and the simulator can run the same code.
 #![forbid(unsafe_code)]
 
 pub mod admission;

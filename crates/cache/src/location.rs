@@ -1,9 +1,9 @@
-//! Where a cached extent lies.
+//! The location of a cached extent.
 
 use crate::weu::layout::SECTOR_BYTES;
 use nitro_units::{Generation, WeuId};
 
-/// Where a cached extent lies: valid only while `generation` is its WEU's.
+/// The location of a cached extent; valid only while `generation` is its WEU's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
     /// The write-evict unit.
@@ -14,13 +14,13 @@ pub struct Location {
     pub entry: u16,
     /// First byte of the stored extent within the WEU.
     pub offset: u32,
-    /// 512-byte sectors that must be read, from the one that holds `offset`, to have the whole stored extent.
-    /// None: the extent is all zeroes and has no payload.
+    /// Number of 512-byte sectors that must be read, from the one that holds `offset` on, to get the whole stored
+    /// extent. 0: the extent is all zeroes and has no payload.
     pub sectors: u16,
     /// CRC-32C of an extent that is stored as it is, in whole blocks from `offset` on. Others have a prefix with their
     /// checksum.
     pub raw_crc: Option<u32>,
-    /// The WEU was still in RAM, on its way to the SSD, when this was asked.
+    /// The WEU was still in RAM, being filled or written, at the time of the look-up.
     pub in_ram: bool,
 }
 
@@ -31,7 +31,7 @@ impl Location {
         (self.weu, self.generation, self.entry) == (other.weu, other.generation, other.entry)
     }
 
-    /// The bytes of the WEU that must be read to have the whole stored extent, in whole sectors.
+    /// The bytes of the WEU that must be read to get the whole stored extent, in whole sectors.
     #[must_use]
     pub const fn span(&self) -> std::ops::Range<u32> {
         let start = self.offset / SECTOR_BYTES * SECTOR_BYTES;

@@ -1,4 +1,5 @@
-//! A map with a byte budget and exact least-recently-used replacement: under the RAM in front of the SSD, and where policies sample.
+//! A map with a byte budget and exact least-recently-used replacement, used for the RAM cache and for samples of
+//! policies.
 
 use std::collections::HashMap;
 use std::hash::Hash;

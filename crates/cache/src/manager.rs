@@ -1,5 +1,5 @@
-//! The cache manager: the upper half of the paper's Figure 2. It is told of look-ups, insertions and invalidations and
-//! answers with locations; it moves no bytes.
+//! The cache manager: the upper half of the paper's Figure 2. It gets look-ups, insertions and invalidations and
+//! returns locations; it moves no bytes.
 
 use crate::admission::{Admission, Admitted, Lane, Shelf};
 use crate::class::ClassRules;
@@ -22,10 +22,10 @@ use crate::weu::{HEAT_MAX, SlotState, Stored, WeuTable};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::BTreeMap;
 
-/// What became of an extent handed to [`CacheManager::append`].
+/// The result of [`CacheManager::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Append {
-    /// It was given this place and is in the indexes.
+    /// The extent has this location and is in the indexes.
     At(Location),
     /// The WEU is full: seal it, open another and append there.
     Full,
@@ -36,7 +36,7 @@ pub enum Append {
 pub struct Evicted {
     /// The slot, free now.
     pub weu: WeuId,
-    /// The filling that went.
+    /// The evicted filling.
     pub generation: Generation,
 }
 
@@ -60,7 +60,7 @@ pub struct CacheManager {
     pub(crate) rules: ClassRules,
     pub(crate) pins: Pins,
     pub(crate) followed: Option<Followed>,
-    /// Contents that were asked for admission, which chance goes by.
+    /// Number of calls for admission, the input of random refusals.
     pub(crate) asked: u64,
     /// The version of the last change.
     pub(crate) version: u64,
@@ -77,8 +77,8 @@ impl CacheManager {
         Ok(Self::with(settings, admission, Bands::new(&settings)))
     }
 
-    /// As [`new`](Self::new), with policies that settings cannot name: of eviction, over
-    /// [`weu_count`](Settings::weu_count) units, and of admission. Classes are evicted in one order.
+    /// As [`new`](Self::new), with other policies of eviction, over [`weu_count`](Settings::weu_count) units, and of
+    /// admission. All classes are in one order of eviction.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -120,14 +120,15 @@ impl CacheManager {
         manager
     }
 
-    /// The settings it was made with.
+    /// The settings it was created with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Looks up an extent for a client: counts, and refreshes the WEU's place in the eviction order. A dup entry whose
-    /// WEU has been refilled since is removed and counts as a miss (paper §3, "Cleaning the file index").
+    /// Looks up an extent for a client: counts the look-up, and refreshes the WEU's position in the eviction order. A
+    /// dup entry whose WEU has been refilled since is removed and counts as a miss (paper §3, "Cleaning the file
+    /// index").
     pub fn lookup(&mut self, key: ExtentKey) -> Option<Location> {
         self.note_looked_up(key, true);
         let found = self.find(key).map(|reference| (reference, self.resolve(reference)));
@@ -155,7 +156,7 @@ impl CacheManager {
         }
     }
 
-    /// Tells those who follow what is used.
+    /// Notifies the observers of uses.
     pub(crate) fn note_looked_up(&mut self, key: ExtentKey, read: bool) {
         self.weus.looked_up(key, read);
         self.admission.looked_up(key);
@@ -164,8 +165,8 @@ impl CacheManager {
         }
     }
 
-    /// What caches of other sizes would hit of the reads that come to this one, by what was asked for of late. A size is
-    /// counted in extents: those that it holds once it is full, and those that it would hold uncompressed before.
+    /// Estimated hits of caches of other sizes for the recent reads of this one. A size is counted in extents: once the
+    /// cache is full, those that it holds; before, those that it would hold uncompressed.
     #[must_use]
     pub fn what_if(&self) -> Vec<WhatIf> {
         let cached = self.stats().cached_extents;
@@ -179,15 +180,15 @@ impl CacheManager {
         self.resolve(self.find(key)?)
     }
 
-    /// Whether what was read at a location of that generation is still what the location meant: to be asked *after*
-    /// the bytes were read.
+    /// Whether the bytes that were read at a location of this generation are those of the location: to be called
+    /// *after* the bytes were read.
     #[must_use]
     pub fn is_current(&self, weu: WeuId, generation: Generation) -> bool {
         self.weus.is_current(weu, generation)
     }
 
-    /// Forgets an extent that is about to be overwritten or trimmed, and says where it was. A dirty extent stays: it is
-    /// destaged, or superseded, but never forgotten.
+    /// Drops an extent that is about to be overwritten or trimmed, and returns its location. A dirty extent stays: it
+    /// is destaged, or superseded, but never dropped.
     pub fn invalidate(&mut self, key: ExtentKey) -> Option<Location> {
         if self.dirty.get(key).is_some() {
             return None;
@@ -206,8 +207,8 @@ impl CacheManager {
         location
     }
 
-    /// Steps 2 and 5 of the insertion for a duplicate: if content of that fingerprint is cached, points `key` to it
-    /// and refreshes its place in both replacement orders. A [pinned](crate::pins) extent has content of its own.
+    /// Steps 2 and 5 of the insertion for a duplicate: if content with this fingerprint is cached, points `key` to it
+    /// and refreshes its position in both replacement orders. A [pinned](crate::pins) extent has its own content.
     pub fn insert_duplicate(&mut self, key: ExtentKey, fingerprint: &Fingerprint) -> Option<Location> {
         if self.pins.has(key) {
             return None;
@@ -217,8 +218,8 @@ impl CacheManager {
         Some(location)
     }
 
-    /// As [`insert_duplicate`](Self::insert_duplicate), where an index outside says that content of that fingerprint was
-    /// put into `entry` of that filling of a WEU: points `key` to it if that is still so.
+    /// As [`insert_duplicate`](Self::insert_duplicate), for an external index according to which content with this
+    /// fingerprint is in `entry` of this filling of a WEU: points `key` to it if this is still true.
     pub fn insert_known_duplicate(
         &mut self,
         key: ExtentKey,
@@ -232,7 +233,7 @@ impl CacheManager {
         Some(location)
     }
 
-    /// Where an entry of that filling of a WEU is, if the WEU still has the filling.
+    /// The location of an entry of a filling of a WEU, if the WEU still has the filling.
     #[must_use]
     pub fn location(&self, weu: WeuId, generation: Generation, entry: u16) -> Option<Location> {
         self.weus.is_current(weu, generation).then(|| self.weus.location(weu, entry)).flatten()
@@ -245,7 +246,7 @@ impl CacheManager {
         self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
     }
 
-    /// Enters a fingerprint in the index in RAM, in place of others if that is partial.
+    /// Enters a fingerprint in the index in RAM, and replaces others if the index is partial.
     fn note_fingerprint(&mut self, fingerprint: &Fingerprint, target: Target) {
         let Some(index) = self.fingerprints.as_mut() else { return };
         index.remove(fingerprint); // another writer may have brought the same content in between
@@ -258,7 +259,7 @@ impl CacheManager {
         self.stats.fingerprints_evicted += evicted;
     }
 
-    /// Where content of that fingerprint is cached; refreshes its place in both replacement orders.
+    /// The location of cached content with this fingerprint; refreshes its position in both replacement orders.
     pub fn lookup_fingerprint(&mut self, fingerprint: &Fingerprint) -> Option<Location> {
         let index = self.fingerprints.as_mut()?;
         let target = index.find(fingerprint)?;
@@ -272,8 +273,8 @@ impl CacheManager {
         self.weus.location(target.weu, target.entry)
     }
 
-    /// Steps 3 to 5 of the insertion for new content: gives an extent its place in the open WEU and enters it in
-    /// both indexes. From then on readers may find it, so its bytes must be at hand already.
+    /// Steps 3 to 5 of the insertion for new content: gives an extent its location in the open WEU and enters it in
+    /// both indexes. From then on readers may find it, so its bytes must be available already.
     pub fn append(&mut self, weu: WeuId, key: ExtentKey, fingerprint: Option<&Fingerprint>, stored: Stored) -> Append {
         let Some(location) = self.weus.append(weu, key, stored) else { return Append::Full };
         let extent_bytes = u64::from(self.settings.extent_bytes);
@@ -291,8 +292,8 @@ impl CacheManager {
         Append::At(location)
     }
 
-    /// The version of the last change: asked in the same step as an append, that of the appended extent. Of two entries
-    /// for one extent, the later version counts.
+    /// The version of the last change: in the same step as an append, this is the version of the appended extent. Of
+    /// two entries for one extent, the later version is used.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -303,13 +304,13 @@ impl CacheManager {
         self.open_weu_in(Lane::Main.into())
     }
 
-    /// As [`open_weu`](Self::open_weu), for content of that shelf.
+    /// As [`open_weu`](Self::open_weu), for content of this shelf.
     pub fn open_weu_in(&mut self, shelf: Shelf) -> Option<(WeuId, Generation)> {
         self.finish_lap();
         self.weus.open(shelf)
     }
 
-    /// Notes what an extent just [appended](Self::append) was [admitted](Self::admit) with.
+    /// Sets the initial heat of an extent just [appended](Self::append), from its [admission](Self::admit).
     pub fn heat(&mut self, location: &Location, admitted: Admitted) {
         self.weus.set_heat(location.weu, location.entry, admitted.heat);
     }
@@ -321,8 +322,9 @@ impl CacheManager {
         }
     }
 
-    /// Gives what is cached of an extent another class: what it is was learned after it was stored. Content that several extents share
-    /// keeps its class; on the SSD the old one stands until it is stored again. Says whether it was changed.
+    /// Gives what is cached of an extent another class: what it is was learned after it was stored. Content that
+    /// several extents share keeps its class; on the SSD the old one stands until it is stored again. Returns whether
+    /// it was changed.
     pub fn reclassify(&mut self, key: ExtentKey, class: ClassId) -> bool {
         let Some(Reference::Base(weu, entry)) = self.find(key) else { return false };
         let is_alone = self.weus.location(weu, entry).is_some() && !self.weus.is_shared(weu, entry);
@@ -335,8 +337,7 @@ impl CacheManager {
         self.weus.live_by_class()
     }
 
-    /// As [`open_weu`](Self::open_weu), for content that the origin has not got.
-    /// It is written piece by piece, in whole blocks of `block_bytes`.
+    /// As [`open_weu`](Self::open_weu), for dirty content. It is written in parts, in whole blocks of `block_bytes`.
     pub fn open_dirty_weu(&mut self, block_bytes: u32) -> Option<(WeuId, Generation)> {
         let opened = self.open_weu_in(Lane::Dirty.into())?;
         self.weus.open_for_dirty(opened.0);
@@ -344,15 +345,15 @@ impl CacheManager {
         Some(opened)
     }
 
-    /// Whether slots will come free that are not to be had now: pinned ones, ones that are being discarded, or ones not yet
-    /// read after a restart.
+    /// Whether slots will become free that are not available now: pinned slots, slots that are being discarded, or
+    /// slots not yet read after a restart.
     #[must_use]
     pub fn is_waiting_for_slots(&self) -> bool {
         self.weus.pinned_count() > 0 || self.weus.is_any_coming_free() || self.is_restoring()
     }
 
-    /// Leaves the rest of a block of an open WEU unused, so that the next extent begins a new one: what is written
-    /// before the WEU is full is then never written again.
+    /// Leaves the rest of a block of an open WEU unused, so that the next extent begins a new one: bytes that are
+    /// written before the WEU is full are then never written again.
     pub fn align_open(&mut self, weu: WeuId, block_bytes: u32) {
         self.weus.align_open(weu, block_bytes);
     }
@@ -367,7 +368,7 @@ impl CacheManager {
         self.weus.stored(weu);
     }
 
-    /// Begins to forget a WEU that could not be written; its slot is not used again. To be followed by
+    /// Begins to drop a WEU that could not be written; its slot is not used again. To be followed by
     /// [`evict_step`](Self::evict_step)s.
     pub fn begin_retiring(&mut self, weu: WeuId) {
         let kept = self.weus.begin_clearing(weu, SlotState::Retired);
@@ -420,7 +421,7 @@ impl CacheManager {
         }
     }
 
-    /// Points a key to an entry of a current WEU: as base where the header names the key, else as dup.
+    /// Points a key to an entry of a current WEU: as base entry if the header names the key, otherwise as dup.
     pub(crate) fn point(&mut self, key: ExtentKey, weu: WeuId, entry: u16) {
         let base = self.weus.key(weu, entry) == Some(key);
         if let Some(old) = self.find(key) {
@@ -468,7 +469,7 @@ impl CacheManager {
         }
     }
 
-    /// Takes some entries of a unit that is being emptied out of the file index; says whether there are more.
+    /// Removes some entries of a unit that is being emptied from the file index; returns whether there are more.
     pub(crate) fn clear_step(&mut self, weu: WeuId) -> bool {
         let mut keys = [ExtentKey::from_raw(0); EVICT_STEP_ENTRIES];
         let Some((first, count)) = self.weus.next_to_clear(weu, &mut keys) else { return false };

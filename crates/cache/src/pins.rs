@@ -1,8 +1,9 @@
-//! Pins: extents that are cached whatever the policies say, and that survive the eviction of their units by being copied forward
-//! (Differentiated Storage Services, SOSP 2011, §3.2: what an administrator knows to be hot).
+//! Pins: extents that are cached independent of the policies, and that are copied forward before their units are
+//! evicted (Differentiated Storage Services, SOSP 2011, §3.2: data that an administrator knows to be hot).
 //!
-//! A pinned extent has content of its own, be it a duplicate or not: what is copied forward is what a unit's header names, and others
-//! could overwrite theirs. A unit that holds mostly pinned extents is evicted only where no other is at hand.
+//! A pinned extent always has its own content, even if it is a duplicate: only keys that a unit's header names are
+//! copied forward, and another extent could overwrite its key. A unit that holds mostly pinned extents is evicted only
+//! if there is no other candidate.
 
 use crate::class::{ClassError, RESERVED_PERCENT_MAX};
 use crate::file_index::Reference;
@@ -13,23 +14,23 @@ use std::ops::Range;
 
 /// Ranges of one volume that may be pinned at once.
 pub const PINS_PER_VOLUME: usize = 16;
-/// Extents that one call may pin or unpin: so many are looked up.
+/// Maximum number of extents that one call may pin or unpin, since it looks each of them up.
 pub const PIN_STEP_EXTENTS: u64 = 64;
 
-/// Ranges of extent numbers that are pinned, in order, none touching another.
+/// Pinned ranges of extent numbers, in order and not adjacent.
 pub type PinRanges = Vec<Range<u64>>;
 
-/// What is pinned, by object.
+/// The pinned ranges, by object.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     by_object: BTreeMap<ObjectId, PinRanges>,
     /// Extents of all ranges.
     extents: u64,
-    /// Of them, those that are cached.
+    /// Pinned extents that are cached.
     cached: u64,
 }
 
-/// Ranges with `changed` added, or taken out.
+/// Ranges with `changed` added or removed.
 #[must_use]
 pub fn with_range(ranges: &[Range<u64>], changed: &Range<u64>, pinned: bool) -> PinRanges {
     if changed.start >= changed.end {
@@ -92,7 +93,7 @@ impl Pins {
 }
 
 impl CacheManager {
-    /// What is pinned of an object.
+    /// The pinned ranges of an object.
     #[must_use]
     pub fn pins(&self, object: ObjectId) -> &[Range<u64>] {
         self.pins.by_object.get(&object).map_or(&[], Vec::as_slice)
@@ -110,10 +111,12 @@ impl CacheManager {
         self.pins.has(key)
     }
 
-    /// Whether the cache can keep so many pinned extents beside the minimums of classes, with so many percent for dirty ones.
+    /// Checks that the cache can keep this number of pinned extents in addition to the minimums of classes, with
+    /// `dirty_percent` for dirty ones.
     ///
     /// # Errors
-    /// [`ClassError::Promised`]: more than [`RESERVED_PERCENT_MAX`] would be promised, and eviction might find no victim.
+    /// [`ClassError::Promised`]: more than [`RESERVED_PERCENT_MAX`] would be guaranteed, and eviction might find no
+    /// victim.
     pub fn check_pins(&self, extents: u64, dirty_percent: u8) -> Result<(), ClassError> {
         let settings = crate::Settings {
             cache_bytes: u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes),
@@ -122,10 +125,11 @@ impl CacheManager {
         self.settings.classes.check_with_pins(&settings, dirty_percent, extents)
     }
 
-    /// Pins some extents of an object, or unpins them; at most [`PIN_STEP_EXTENTS`], so that nobody waits long for the manager.
+    /// Pins some extents of an object, or unpins them; at most [`PIN_STEP_EXTENTS`], so that the manager is not locked
+    /// for long.
     ///
     /// # Panics
-    /// If they are more.
+    /// If there are more.
     pub fn set_pinned(&mut self, object: ObjectId, extents: &Range<u64>, pinned: bool) {
         assert!(extents.end.saturating_sub(extents.start) <= PIN_STEP_EXTENTS, "{extents:?}");
         for index in extents.clone() {
@@ -141,17 +145,17 @@ impl CacheManager {
         self.pins.set(object, ranges);
     }
 
-    /// What was pinned before a restart: to be called before anything is restored.
+    /// Restores the pins of an object at a restart: to be called before anything else is restored.
     pub fn restore_pins(&mut self, object: ObjectId, ranges: PinRanges) {
         self.pins.set(object, ranges);
     }
 
-    /// Unpins all of an object, of which nothing is cached any more.
+    /// Unpins all extents of an object without cached data.
     pub fn forget_pins(&mut self, object: ObjectId) {
         self.pins.set(object, PinRanges::new());
     }
 
-    /// A key became, or is no more, what a unit's entry is found by.
+    /// Notes that a key became, or is not any more, the base key of a unit's entry.
     #[inline]
     pub(crate) fn note_base(&mut self, key: ExtentKey, weu: WeuId, is_more: bool) {
         if self.pins.has(key) {
@@ -165,7 +169,7 @@ impl CacheManager {
     }
 }
 
-/// Percent of a cache of so many extents that pins promise, rounded up.
+/// Percentage of a cache of `extents` that pins guarantee, rounded up.
 pub(crate) fn percent(pinned: u64, extents: u64) -> u64 {
     u64::try_from((u128::from(pinned) * 100).div_ceil(u128::from(extents.max(1)))).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
-//! Slots that come and go while the cache is in use.
+//! Adding and removing slots while the cache is in use.
 
 use crate::manager::{CacheManager, Evicted};
 use crate::weu::SlotState;
 
 impl CacheManager {
-    /// Adds slots, or takes back those that a shrink gave up, so that there are `count`.
+    /// Adds slots, or reactivates those that a shrink removed, so that there are `count`.
     pub fn grow(&mut self, count: u32) {
         self.weus.grow(count);
         self.set_classes(self.settings.classes);
@@ -16,14 +16,14 @@ impl CacheManager {
         self.set_classes(self.settings.classes);
     }
 
-    /// Begins to evict a WEU from number `limit` on for good; `None` where none can be evicted now. To be followed by
-    /// [`evict_step`](Self::evict_step)s.
+    /// Begins to evict a WEU from number `limit` on permanently; `None` where none can be evicted now. To be followed
+    /// by [`evict_step`](Self::evict_step)s.
     pub fn begin_eviction_beyond(&mut self, limit: u32) -> Option<Evicted> {
         let weu = self.weus.evictable_beyond(limit)?;
         Some(self.begin_eviction_of(weu, SlotState::Retired))
     }
 
-    /// Slots from number `limit` on that have not been given up yet.
+    /// Slots from number `limit` on that are not removed yet.
     #[must_use]
     pub fn occupied_beyond(&self, limit: u32) -> usize {
         self.weus.occupied_beyond(limit)

@@ -1,11 +1,11 @@
-//! Restart: bringing the contents of an existing cache device back, first what is dirty, then, while requests are
-//! answered already, what is clean (paper §3, "System restart").
+//! Restart: restores the contents of an existing cache device, first dirty extents, then, while requests are served,
+//! clean ones (paper §3, "System restart").
 //!
-//! Every base entry and every change bears a *version*; of several entries for one extent the latest counts. An entry
-//! of a live WEU that is not in the file index must be known as void to the journal, since after the next restart only
-//! the journal can tell. What becomes so is noted here: as runs of neighbours, for [`CacheManager::take_forgotten`]; and what
-//! becomes so while WEUs are read at a restart by the WEU, for [`CacheManager::take_untold`], so that a number of entries
-//! that nothing bounds takes no more than the journal's snapshot has for it.
+//! Every base entry and every change has a *version*; the latest of several entries for one extent is used. If an entry
+//! of a live WEU is not in the file index, the journal must have a record that it is void, since after the next restart
+//! only the journal shows this. Entries that become void are noted here: as runs of neighbours, for
+//! [`CacheManager::take_forgotten`]; while WEUs are read at a restart, by WEU, for [`CacheManager::take_untold`], so
+//! that an unlimited number of entries fits into the journal's snapshot.
 
 use crate::class::Band;
 use crate::dirty::Held;
@@ -16,10 +16,10 @@ use crate::weu::{Position, Stored};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 use std::collections::{BTreeSet, HashSet};
 
-/// Most extents of a run of forgotten ones: a restart keeps each of them in RAM.
+/// Maximum length of a run of dropped extents: a restart keeps each of them in RAM.
 pub const FORGOTTEN_RUN_MAX: u32 = 1 << 10;
 
-/// Neighbours that were forgotten one after the other, with nothing in between.
+/// Neighbouring extents that were dropped one after the other, without other changes in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forgotten {
     /// The first of them.
@@ -31,8 +31,9 @@ pub struct Forgotten {
 }
 
 impl Forgotten {
-    /// Adds an extent that was forgotten after version `before` was given, if it is the next of the run, or the last one
-    /// again. Nothing may have been given a version since the run's own: the run's later version would make it void.
+    /// Adds an extent that was dropped after version `before` was assigned, if it is the next of the run, or the last
+    /// one again. No version may have been assigned since the run's own: the run's later version would make that change
+    /// void.
     fn extend(&mut self, key: ExtentKey, before: u64) -> bool {
         let offset = key.raw().wrapping_sub(self.first.raw());
         let is_next = offset == u64::from(self.count) && self.count < FORGOTTEN_RUN_MAX;
@@ -46,7 +47,7 @@ impl Forgotten {
     }
 }
 
-/// What the manager keeps for, and during, a restart.
+/// The manager's state for and during a restart.
 #[derive(Debug, Default)]
 pub(crate) struct Restore {
     /// Whether forgotten base entries are noted: there is a journal.
@@ -55,7 +56,7 @@ pub(crate) struct Restore {
     forgotten: Vec<Forgotten>,
     /// WEUs with entries that became void as they were read.
     untold: BTreeSet<WeuId>,
-    /// Not all WEUs have been read yet: extents changed since the start.
+    /// Extents changed since the start, as long as not all WEUs have been read.
     changed: Option<HashSet<ExtentKey>>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Restore {
 pub struct RestoredEntry {
     /// The first key of the content.
     pub key: ExtentKey,
-    /// Where it lies.
+    /// Its position.
     pub position: Position,
     /// How it is stored.
     pub stored: Stored,
@@ -74,13 +75,13 @@ pub struct RestoredEntry {
     pub class: ClassId,
     /// The entry's version.
     pub version: u64,
-    /// The journal has something newer for this key; the content may serve others.
+    /// The journal has a newer version for this key; the content may be used by other keys.
     pub void: bool,
-    /// The entry may not be trusted; nor does the journal know that yet.
+    /// The entry must not be trusted, and the journal has no record of this yet.
     pub doubtful: bool,
 }
 
-/// What became of a WEU that was read at a restart.
+/// The result of restoring a WEU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Entries that are in the file index now.
@@ -118,21 +119,21 @@ impl CacheManager {
         self.restore.forgotten.len()
     }
 
-    /// Begins a restart, on an empty manager: no slot is free until it has been said what it holds. Versions go on
-    /// after `version`.
+    /// Begins a restart, on an empty manager: no slot is free until its content was reported. Versions continue after
+    /// `version`.
     pub fn begin_restore(&mut self, version: u64) {
         self.version = version;
         self.restore.changed = Some(HashSet::new());
         self.weus.begin_restore();
     }
 
-    /// Whether slots are left of which it is not known what they hold.
+    /// Whether the content of some slots is still unknown.
     #[must_use]
     pub fn is_restoring(&self) -> bool {
         self.restore.changed.is_some()
     }
 
-    /// Whether it is not known yet what a slot holds.
+    /// Whether the content of a slot is still unknown.
     #[must_use]
     pub fn is_unread(&self, weu: WeuId) -> bool {
         self.weus.is_unread(weu)
@@ -143,12 +144,13 @@ impl CacheManager {
         self.restore.changed = None;
     }
 
-    /// A slot holds nothing; its last filling, if any, was `generation`.
+    /// Reports that a slot is empty; its last filling, if any, was `generation`.
     pub fn restore_free(&mut self, weu: WeuId, generation: Generation) {
         self.weus.restore_free(weu, generation);
     }
 
-    /// A slot holds `entries`. It takes the place of the least recently used one: call with the newest WEU first.
+    /// Reports that a slot holds `entries`. It becomes the least recently used one: call this with the newest WEU
+    /// first.
     pub fn restore_weu(&mut self, weu: WeuId, generation: Generation, entries: &[RestoredEntry]) -> Restored {
         let extents = entries.iter().map(|e| (e.key, e.position, e.stored));
         let mut of_bands = [0; Band::COUNT];
@@ -202,7 +204,7 @@ impl CacheManager {
         true
     }
 
-    /// An extent's newest content is dirty: entry `target` of a WEU that has been restored, or lost (`None`).
+    /// Reports that an extent's newest content is dirty: entry `target` of a restored WEU, or lost (`None`).
     pub fn restore_dirty(&mut self, key: ExtentKey, version: u64, target: Option<(WeuId, u16)>, now: u32) {
         let target = target.filter(|(weu, entry)| self.weus.location(*weu, *entry).is_some());
         if let Some((weu, entry)) = target {
@@ -254,7 +256,7 @@ impl CacheManager {
         Some((from..end).map(is_void).collect())
     }
 
-    /// What a slot's filling is for the journal: all fillings up to the first are gone, the second, if any, is live.
+    /// The fillings of a slot for the journal: all fillings up to the first are evicted; the second, if any, is live.
     #[must_use]
     pub fn filling(&self, weu: WeuId) -> (Generation, Option<Generation>) {
         self.weus.filling(weu)

@@ -46,7 +46,7 @@ macro_rules! by_name {
 }
 pub(crate) use by_name;
 
-/// One numeric setting: what help texts, checks and documentation are made of.
+/// One numeric setting, from which help texts, checks and documentation are generated.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// Its name in configuration files.
@@ -55,13 +55,13 @@ pub struct Setting {
     pub min: u64,
     /// Largest value.
     pub max: u64,
-    /// Value when nothing is said.
+    /// Default value.
     pub default: u64,
     /// Only powers of two are valid.
     pub power_of_two: bool,
     /// Unit of the values.
     pub unit: &'static str,
-    /// What it is for.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
@@ -98,7 +98,7 @@ pub const FINGERPRINT_INDEX_RATIO: Setting = Setting {
     meaning: "share of the cached extents whose fingerprints are kept in RAM to find duplicates",
 };
 
-/// What the table of write-evict units keeps beside one byte an entry for a unit with classified entries.
+/// RAM of a unit with classified entries in the table of write-evict units, in addition to one byte for each entry.
 const WEU_CLASSES_BYTES: u64 = 192;
 
 /// Fewest write-evict units of a cache: some fill, some are free ahead of need, some hold data.
@@ -126,7 +126,7 @@ impl Setting {
     }
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingError {
     /// Which setting.
@@ -148,10 +148,10 @@ impl fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// All that the cache manager is configured with.
+/// All settings of the cache manager.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// SSD space for WEUs in bytes; a remainder of less than a WEU is left unused.
+    /// SSD space for WEUs in bytes; rounded down to whole WEUs.
     pub cache_bytes: u64,
     /// See [`EXTENT_BYTES`].
     pub extent_bytes: u32,
@@ -161,19 +161,19 @@ pub struct Settings {
     pub dedup: bool,
     /// See [`FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_percent: u8,
-    /// What new content is taken.
+    /// Which new content is admitted.
     pub admission: AdmissionKind,
     /// Which dirty extents are destaged next.
     pub destage: DestageKind,
     /// Which write-evict unit is evicted next.
     pub eviction: EvictionKind,
-    /// What each class of I/O deserves.
+    /// The policies of classes of I/O.
     pub classes: Classes,
     /// Sequential detection.
     pub streams: StreamSettings,
-    /// What caches of other sizes would hit is followed: see [`what_if`](crate::CacheManager::what_if).
+    /// Estimate the hits of caches of other sizes: see [`what_if`](crate::CacheManager::what_if).
     pub what_if: bool,
-    /// Mixed into hashes; random in the server, so that no client can aim at collisions; fixed in the simulator.
+    /// Mixed into hashes; random in the server, so that no client can provoke collisions; fixed in the simulator.
     pub seed: u64,
 }
 
@@ -197,15 +197,15 @@ impl Settings {
         }
     }
 
-    /// As [`new`](Self::new), with the policies of the Nitro paper: everything is taken, and the unit goes that was not used for
-    /// longest.
+    /// As [`new`](Self::new), with the policies of the Nitro paper: all content is admitted, and the least recently
+    /// used unit is evicted.
     #[must_use]
     pub fn paper(cache_bytes: u64) -> Self {
         Self { admission: AdmissionKind::All, eviction: EvictionKind::Lru, ..Self::new(cache_bytes) }
     }
 
-    /// RAM in bytes in which clean content waits before it is packed, for a cache of so many bytes, unless something else was
-    /// configured: 3 % of it, at most 64 MiB.
+    /// Default RAM in bytes in which clean content waits before it is packed, for a cache of `cache_bytes`: 3 % of it,
+    /// at most 64 MiB.
     #[must_use]
     pub const fn usual_staging_bytes(cache_bytes: u64) -> u64 {
         let bytes = cache_bytes / 100 * 3;
@@ -245,31 +245,31 @@ impl Settings {
         (self.weu_count() / 256).clamp(2, 8)
     }
 
-    /// Units for clean content that may be open at once in a cache of so many units.
+    /// Units for clean content that may be open at once in a cache of `weus` units.
     #[must_use]
     pub fn open_max(&self, weus: u32) -> u32 {
         self.admission.lanes(weus) * self.classes.bands(weus) as u32
     }
 
-    /// Extents that the cache holds if none shrinks.
+    /// Extents that the cache holds without compression.
     #[must_use]
     pub fn extents_raw(&self) -> u64 {
         u64::from(self.weu_count()) * u64::from(self.weu_bytes / self.extent_bytes)
     }
 
-    /// Most extents that a WEU takes, however well they compress: eight times what fits uncompressed.
+    /// Maximum number of extents in a WEU with any compression: eight times the number that fits uncompressed.
     #[must_use]
     pub fn weu_entries_max(&self) -> u32 {
         (self.weu_bytes / self.extent_bytes * 8).min(ENTRIES_MAX)
     }
 
-    /// Most dup entries: as many as eight times the raw extents.
+    /// Maximum number of dup entries: eight times the number of uncompressed extents.
     #[must_use]
     pub fn dup_entries_max(&self) -> u32 {
         u32::try_from(self.extents_raw() * 8).unwrap_or(u32::MAX - 1)
     }
 
-    /// The most RAM in bytes that policies take with so many dirty extents, and classes where all is classified.
+    /// The maximum RAM in bytes that policies take with so many dirty extents, and classes where all is classified.
     #[must_use]
     pub fn policy_ram_bytes(&self, dirty: u64) -> u64 {
         let classes = u64::from(self.weu_count()) * (u64::from(self.weu_entries_max()) + WEU_CLASSES_BYTES);

@@ -1,8 +1,8 @@
-//! What the manager counts. Names, units and meanings stand here and nowhere else.
+//! The manager's counters. Names, units and meanings are defined only here.
 
 use serde::Serialize;
 
-/// Counters since the start, and a few gauges (said so).
+/// Counters since the start, and a few gauges, which are marked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Extent look-ups answered by the file index.
@@ -23,7 +23,7 @@ pub struct Stats {
     pub stored_bytes: u64,
     /// Contents that the policy of admission refused.
     pub rejections: u64,
-    /// Of those, contents that were refused to keep to a budget of writes.
+    /// Rejected contents that were refused because of the write budget.
     pub spared: u64,
     /// Entries removed because their extent was overwritten or trimmed.
     pub invalidations: u64,
@@ -33,7 +33,7 @@ pub struct Stats {
     pub extents_evicted: u64,
     /// Extents copied forward before their WEUs were evicted.
     pub forwarded: u64,
-    /// Payload bytes of these.
+    /// Payload bytes of the extents copied forward.
     pub forwarded_bytes: u64,
     /// Stale dup entries found by the cleaner.
     pub dups_cleaned: u64,
@@ -47,7 +47,7 @@ pub struct Stats {
     pub fingerprints_cleaned: u64,
     /// Gauge: keys in the file index (cached extents, duplicates included).
     pub cached_extents: u64,
-    /// Gauge: dup entries among them.
+    /// Gauge: dup entries in the file index.
     pub dup_entries: u64,
     /// Gauge: base entries in WEUs, those overwritten since included.
     pub base_entries: u64,
@@ -55,11 +55,11 @@ pub struct Stats {
     pub fingerprints: u64,
     /// Gauge: WEU slots.
     pub weus: u64,
-    /// Gauge: WEU slots that hold nothing.
+    /// Gauge: empty WEU slots.
     pub weus_free: u64,
-    /// Gauge: WEU slots that may not be evicted, since they hold content which the origin has not got yet.
+    /// Gauge: pinned WEU slots, which hold dirty content and cannot be evicted.
     pub weus_pinned: u64,
-    /// Gauge: extents that the origin has not got yet.
+    /// Gauge: dirty extents.
     pub dirty_extents: u64,
     /// Gauge: RAM of all indexes in bytes.
     pub index_ram_bytes: u64,
@@ -72,13 +72,13 @@ impl Stats {
         ratio(self.hits, self.hits + self.misses, 0.0)
     }
 
-    /// Inserted bytes over unique bytes (paper §5.1); 1 when nothing was inserted.
+    /// Inserted bytes divided by unique bytes (paper §5.1); 1 if nothing was inserted.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
         ratio(self.inserted_bytes, self.unique_bytes, 1.0)
     }
 
-    /// Unique bytes over what was stored of them; 1 when nothing was inserted.
+    /// Unique bytes divided by the bytes stored for them; 1 if nothing was inserted.
     #[must_use]
     pub fn compression_ratio(&self) -> f64 {
         ratio(self.unique_bytes, self.stored_bytes, 1.0)

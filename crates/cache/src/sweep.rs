@@ -1,25 +1,25 @@
 //! The background cleaner: removes dup entries and fingerprints whose WEU has been evicted or refilled (paper §3,
 //! "Cleaning the file index"), in bounded steps.
 //!
-//! Every eviction makes the cleaner owe a share of a whole pass, such that a pass ends within an eighth of a turnover of
-//! the cache: stale entries never take more than about that share of the indexes.
+//! Every eviction adds a share of a whole pass to the cleaner's work, such that a pass ends within an eighth of a
+//! turnover of the cache: stale entries never take more than about that share of the indexes.
 
 use crate::file_index::Reference;
 use crate::fingerprint_index::GENERATION_LAP;
 use crate::gone::Gone;
 use crate::manager::{CacheManager, target_is_current};
 
-/// Dups looked at in one step.
+/// Dups examined in one step.
 const DUPS_PER_STEP: u32 = 512;
 
-/// How far the cleaner is.
+/// The progress of the cleaner.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     /// Steps owed.
     debt: u64,
     /// The next step of the pass: first the shards of the fingerprint index, then the dups.
     at: u64,
-    /// Passes begun; the one under way bears this number.
+    /// Number of passes begun, which is the number of the pass in progress.
     pass: u64,
     evictions_per_pass: u64,
 }
@@ -29,7 +29,7 @@ impl Sweep {
         Self { debt: 0, at: 0, pass: 1, evictions_per_pass: u64::from(weus / 8).max(1) }
     }
 
-    /// The number of the pass under way.
+    /// The number of the pass in progress.
     pub(crate) const fn pass(&self) -> u64 {
         self.pass
     }
@@ -90,8 +90,8 @@ impl CacheManager {
         }
     }
 
-    /// Before a slot's generation begins a new lap of what fingerprints can tell apart, a whole pass must have run
-    /// since the last lap began. It nearly always has; else it is run here.
+    /// Generations in fingerprint slots wrap around. Before a slot's generation begins a new lap, a whole pass must
+    /// have run since the last lap began. This is nearly always the case; otherwise the pass is run here.
     pub(crate) fn finish_lap(&mut self) {
         let Some((weu, next, lap_sweep)) = self.weus.next_free() else { return };
         if next.0 % (GENERATION_LAP / 2) != 0 {

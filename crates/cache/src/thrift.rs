@@ -1,39 +1,41 @@
-//! A write budget: how many bytes the SSD may be written, and how the cache keeps to it.
+//! A write budget: the bytes that may be written to the SSD, and how the cache keeps to it.
 //!
-//! What costs the fewest hits is given up first: new content that nobody used again while it waited in RAM (Kangaroo, SOSP'21, §4.2:
-//! admission before the flash), then what is copied forward, and then other content by chance. docs/PERFORMANCE.md has what that costs.
+//! Writes are reduced first where this costs the fewest hits: new content that was not used again while it waited in
+//! RAM (Kangaroo, SOSP'21, §4.2: admission before the flash), then copying forward, and then other content at random.
+//! docs/PERFORMANCE.md shows the cost.
 
 use crate::admission::Lane;
 
-/// Shares are of so many.
+/// The denominator of shares.
 const WHOLE: u16 = 256;
-/// The most that is copied forward of a main unit, in percent of its bytes: each new byte then costs at most seven.
+/// Maximum percentage of the bytes of a main unit that is copied forward: each new byte then costs at most seven.
 const FORWARD_PERCENT_MAX: u8 = 85;
-/// The most of one on probation.
+/// The same for a unit on probation.
 const FORWARD_NEW_PERCENT_MAX: u8 = 75;
-/// Above it only new content is refused that nobody used again; below, less is copied forward.
+/// Openness above which only new content that was not used again is refused; below it, less is copied forward.
 const NEW_UNTIL: f64 = 0.4;
-/// Below it, other content is refused, too.
+/// Openness below which other content is refused, too.
 const FORWARD_UNTIL: f64 = 0.15;
-/// The lowest openness: something is always taken, so that it can be seen what it brings.
+/// The lowest openness: some content is always admitted, so that its hits can be observed.
 const OPENNESS_MIN: f64 = 1.0 / 256.0;
-/// The largest change of a step, either way.
+/// The largest change in a step, in both directions.
 const STEP: f64 = 0.25;
-/// What is written in a step is taken for the mean of about so many: units are written whole.
+/// Number of steps over which the bytes written are averaged, because units are written as a whole.
 const SMOOTHED_OVER: f64 = 16.0;
-/// What was saved is spent over so many steps.
+/// Number of steps over which saved bytes are spent.
 const SPENT_OVER: f64 = 360.0;
-/// The least that a step aims at, of what it earns: where more than the budget had to be written, it is saved again over time.
+/// The minimum target of a step, as a fraction of the bytes that it earns: if more than the budget had to be written,
+/// the excess is recovered over time.
 const TARGET_MIN: f64 = 0.25;
 
-/// How sparing a cache is with writes.
+/// How much a cache reduces writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thrift {
-    /// New content that nobody used again and that was not dropped lately: so many 256ths of it are refused.
+    /// The share in 256ths that is refused of new content that was not used again and not dropped recently.
     pub(crate) new_refused: u16,
-    /// Other content: so many 256ths of it are refused.
+    /// The share in 256ths that is refused of other content.
     pub(crate) known_refused: u16,
-    /// The most that is copied forward of a unit, in percent of its bytes.
+    /// Maximum percentage of a unit's bytes that is copied forward.
     pub(crate) forward_percent: u8,
 }
 
@@ -41,7 +43,7 @@ impl Thrift {
     /// Without a budget.
     pub const NONE: Self = Self { new_refused: 0, known_refused: 0, forward_percent: FORWARD_PERCENT_MAX };
 
-    /// By how open the way to the SSD is: from 1, nothing is refused, down to nearly 0.
+    /// The reduction for an openness: from 1 (nothing is refused) to nearly 0.
     #[must_use]
     pub fn new(openness: f64) -> Self {
         let part = |from: f64, to: f64| ((openness - to) / (from - to)).clamp(0.0, 1.0);
@@ -53,7 +55,7 @@ impl Thrift {
         }
     }
 
-    /// The most that is copied forward of a unit of a lane, in percent of its bytes.
+    /// Maximum percentage of the bytes of a unit of a lane that is copied forward.
     pub(crate) fn forward_percent_of(self, lane: Lane) -> u8 {
         match lane {
             Lane::Main => self.forward_percent,
@@ -67,8 +69,8 @@ impl Thrift {
     }
 }
 
-/// Keeps what is written within a budget, in steps of equal length. What was not written is saved, up to a bound; in any stretch of
-/// time no more than that is written beyond the budget, but for what has to be written: dirty extents are.
+/// Keeps the bytes written within a budget, in steps of equal length. Unused bytes are saved, up to a bound. In any
+/// period, at most this bound is written beyond the budget, except for dirty extents, which have to be written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     saved: f64,
@@ -79,13 +81,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of which at most so many bytes can be saved, with `saved` bytes to begin with.
+    /// A budget of which at most `saved_max` bytes can be saved, with `saved` bytes at first.
     #[must_use]
     pub fn new(saved: u64, saved_max: u64) -> Self {
         Self { saved: saved.min(saved_max) as f64, saved_max: saved_max as f64, mean: 0.0, openness: 1.0 }
     }
 
-    /// After a step in which `earned` bytes might have been written, and `written` were.
+    /// Ends a step in which `earned` bytes could have been written, and `written` were.
     pub fn step(&mut self, earned: f64, written: u64) {
         let written = written as f64;
         self.saved = (self.saved + earned - written).clamp(-self.saved_max, self.saved_max);
@@ -95,19 +97,19 @@ impl Budget {
         self.openness = (self.openness * change.clamp(1.0 - STEP, 1.0 + STEP)).clamp(OPENNESS_MIN, 1.0);
     }
 
-    /// How open the way to the SSD is, from 1 down to nearly 0.
+    /// The openness, from 1 (nothing is refused) to nearly 0.
     #[must_use]
     pub const fn openness(&self) -> f64 {
         self.openness
     }
 
-    /// Bytes that may be written beyond what is earned; negative: so many were written too much.
+    /// Bytes that may be written in addition; negative: the budget is exceeded by so many bytes.
     #[must_use]
     pub const fn saved_bytes(&self) -> f64 {
         self.saved
     }
 
-    /// How sparing the cache is to be.
+    /// How much the cache has to reduce writes.
     #[must_use]
     pub fn thrift(&self) -> Thrift {
         Thrift::new(self.openness)

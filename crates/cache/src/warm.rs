@@ -1,17 +1,17 @@
-//! Reading ahead into the processor's caches. A look-up is a chain of reads of memory that wait for one another; those of
-//! different extents do not. Whoever knows several extents beforehand has their chains overlap.
+//! Prefetching into the processor's caches. A look-up is a chain of memory reads that wait for one another; the chains
+//! of different extents do not. A caller that knows several extents beforehand can make their chains overlap.
 
 use crate::file_index::Reference;
 use crate::manager::CacheManager;
 use nitro_units::{ExtentKey, Fingerprint};
 use std::hint::black_box;
 
-/// Extents that are read ahead together at the most.
+/// Maximum number of extents that are prefetched together.
 pub(crate) const TOGETHER: usize = 16;
 
 impl CacheManager {
-    /// Reads what look-ups of up to 16 extents will read; of those that seem not to be cached, and of those that are
-    /// `written`, what looking up their contents will read. Changes nothing and counts nothing.
+    /// Prefetches the memory for look-ups of up to 16 extents; for extents that are probably not cached, and for
+    /// `written` ones, also the memory for look-ups of their contents. Changes and counts nothing.
     pub fn warm<'a>(&self, extents: impl Iterator<Item = (ExtentKey, &'a Fingerprint, bool)> + Clone) {
         let sum = extents.clone().take(TOGETHER).fold(0, |sum, (key, ..)| sum ^ self.files.touch(key));
         black_box(sum);

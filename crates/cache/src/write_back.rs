@@ -1,5 +1,5 @@
-//! Write-back: entering dirty extents, finding those to destage, and letting go of what has been destaged. A WEU is
-//! *pinned*, never evicted, while it holds content that the origin has not got, or that the journal still names.
+//! Write-back: enters dirty extents, finds those to destage, and releases destaged ones. A WEU is *pinned* and cannot
+//! be evicted while it holds dirty content, or content that the journal still names.
 
 use crate::dirty::{DirtyExtent, Held};
 use crate::location::Location;
@@ -7,7 +7,7 @@ use crate::manager::{Append, CacheManager};
 use crate::weu::Stored;
 use nitro_units::{ExtentIndex, ExtentKey, Fingerprint, ObjectId, WeuId};
 
-/// Pins to be taken back once the journal has what superseded them; see [`CacheManager::superseded`].
+/// Pins to be released once the journal has the newer content; see [`CacheManager::superseded`].
 #[derive(Debug, Default)]
 #[must_use = "the pins stay until they are released"]
 pub struct Superseded(Vec<(ObjectId, WeuId)>);
@@ -26,8 +26,7 @@ impl Superseded {
 }
 
 impl CacheManager {
-    /// As [`append`](Self::append), for content that the origin has not got: `weu` must have been opened for such
-    /// content. `now` in seconds.
+    /// As [`append`](Self::append), for dirty content: `weu` must have been opened for such content. `now` in seconds.
     pub fn append_dirty(
         &mut self,
         weu: WeuId,
@@ -45,9 +44,9 @@ impl CacheManager {
         appended
     }
 
-    /// As [`insert_duplicate`](Self::insert_duplicate), for content that the origin has not got; with its version. Content
-    /// of a clean WEU that is not on the SSD yet is passed over: the journal must not name what may never get there. So is that
-    /// of a WEU that would have to be pinned for it, where as many as `pins_max` are.
+    /// As [`insert_duplicate`](Self::insert_duplicate), for dirty content; also returns its version. Content of a clean
+    /// WEU that is not on the SSD yet is not used: the journal must not name content that may never get there. Content
+    /// of a WEU that would have to be pinned is not used, either, if `pins_max` WEUs are pinned already.
     pub fn insert_dirty_duplicate(
         &mut self,
         key: ExtentKey,
@@ -96,64 +95,66 @@ impl CacheManager {
         self.dirty.unpin(object, weu);
     }
 
-    /// The pins of content that newer dirty content has taken the place of since the last call. To be asked before the
-    /// journal is written, and [released](Self::release) after that: until then a crash brings the older content back.
+    /// The pins of content that was replaced by newer dirty content since the last call. To be called before the
+    /// journal is written; the pins are [released](Self::release) after that: until then, the older content is valid
+    /// again after a crash.
     pub fn superseded(&mut self) -> Superseded {
         Superseded(self.dirty.take_superseded())
     }
 
-    /// Takes pins back.
+    /// Releases pins.
     pub fn release(&mut self, superseded: Superseded) {
         for (object, weu) in superseded.0 {
             self.unpin(object, weu);
         }
     }
 
-    /// Whether the origin has not got an extent's newest content.
+    /// Whether an extent is dirty.
     #[must_use]
     pub fn is_dirty(&self, key: ExtentKey) -> bool {
         self.dirty.get(key).is_some()
     }
 
-    /// Whether the journal has to know an extent as dirty, with that version as its newest.
+    /// Whether the journal has to record an extent as dirty, with this version as its newest.
     #[must_use]
     pub fn is_dirty_at(&self, key: ExtentKey, version: u64) -> bool {
         self.dirty.get(key).is_some_and(|held| held.version == version && !held.cleaning)
     }
 
-    /// Notes that the origin has that version of an extent, and that the journal is about to be told: it need not be
-    /// told otherwise from now on. [`cleaned`](Self::cleaned) follows once it knows.
+    /// Notes that the origin has this version of an extent, and that the journal record of this is about to be written:
+    /// the extent need not be recorded as dirty from now on. [`cleaned`](Self::cleaned) follows after the write.
     pub fn begin_cleaning(&mut self, key: ExtentKey, version: u64) {
         if let Some(held) = self.dirty.get_mut(key).filter(|held| held.version == version) {
             held.cleaning = true;
         }
     }
 
-    /// Extents that the origin has not got.
+    /// Dirty extents.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
         self.dirty.len()
     }
 
-    /// Extents of one object that its origin has not got.
+    /// Dirty extents of one object.
     #[must_use]
     pub fn dirty_count_of(&self, object: ObjectId) -> u64 {
         self.dirty.count(object)
     }
 
-    /// WEUs that may not be evicted.
+    /// Pinned WEUs.
     #[must_use]
     pub fn pinned_count(&self) -> u32 {
         self.weus.pinned_count()
     }
 
-    /// WEUs that may not be evicted once so many further extents have become dirty, if none of them shrinks and none is a duplicate.
+    /// Number of pinned WEUs after this number of further extents have become dirty, without compression and
+    /// duplicates.
     #[must_use]
     pub fn pinned_after(&self, extents: u64) -> u64 {
         self.weus.pinned_after(extents)
     }
 
-    /// WEUs that may not be evicted for content of one object; some of them for that of others, too.
+    /// WEUs pinned for content of one object; content of other objects may pin them, too.
     #[must_use]
     pub fn pinned_count_of(&self, object: ObjectId) -> u32 {
         self.dirty.pinned(object)
@@ -187,19 +188,20 @@ impl CacheManager {
         (oldest, extents.next().map(|(key, _)| key.index()))
     }
 
-    /// As [`dirty_from`](Self::dirty_from), without what is known to be unreadable.
+    /// As [`dirty_from`](Self::dirty_from), without extents that are known to be unreadable.
     #[must_use]
     pub fn destageable_from(&self, object: ObjectId, from: ExtentIndex, before: u32, count: usize) -> Vec<DirtyExtent> {
         let due = self.dirty.from(object, from).filter(|(_, held)| held.since <= before && held.is_readable());
         due.take(count).map(|(key, held)| self.dirty_extent(key, held)).collect()
     }
 
-    /// Notes whether an object's origin takes nothing any more: what is dirty of it stays so.
+    /// Notes whether an object's origin refuses writes: its dirty extents then stay dirty.
     pub fn set_stuck(&mut self, object: ObjectId, stuck: bool) {
         self.dirty.set_stuck(object, stuck);
     }
 
-    /// Whether destage can make room: any dirty extent can be read, as far as is known, and has an origin that takes it.
+    /// Whether destage can make room: whether there is a dirty extent that can be read, as far as known, and whose
+    /// origin accepts it.
     #[must_use]
     pub fn has_destageable(&self) -> bool {
         self.dirty.moving().any(|object| self.dirty.from(object, ExtentIndex(0)).any(|(_, held)| held.is_readable()))
@@ -217,8 +219,8 @@ impl CacheManager {
         DirtyExtent { key, version: held.version, location, cleaning: held.cleaning, unreadable: !held.is_readable() }
     }
 
-    /// Notes that the origin has that version of an extent, and that the journal says so. `false`: it has been written
-    /// to since, and is still dirty.
+    /// Notes that the origin has this version of an extent, and that the journal has a record of it. `false`: it has
+    /// been written to since, and is still dirty.
     pub fn cleaned(&mut self, key: ExtentKey, version: u64) -> bool {
         match self.dirty.get_mut(key) {
             None => return false,

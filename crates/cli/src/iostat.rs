@@ -49,8 +49,8 @@ fn screen() -> (u16, u16) {
     (given("COLUMNS", SCREEN.0), given("LINES", SCREEN.1))
 }
 
-/// A column: its name in CSV and JSON, its head in tables, which columns are left out before it where there is no room for all (the
-/// largest number first), and its cell.
+/// A column: its name in CSV and JSON, its head in tables, which columns are left out before it if there is no room for
+/// all (the largest number first), and its cell.
 type Column = (&'static str, &'static str, u8, fn(&Row) -> Cell);
 
 enum Cell {

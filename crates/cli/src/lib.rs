@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(ended.unwrap_or(1))
 }
 
-/// Runs a command; gives the exit code where it is not the command's failure.
+/// Runs a command; returns the exit code where it is not the command's failure.
 fn run(cli: &Cli) -> Result<u8, Error> {
     match &cli.command {
         Command::Serve(args) => return serve::run(args.config()?, args.source()?, args.command()),

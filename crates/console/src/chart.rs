@@ -16,7 +16,7 @@ pub struct Series {
     pub points: Vec<(u64, f64)>,
 }
 
-/// Draws ratios from 0 to the highest over sizes on a logarithmic scale. Nothing where there is no line to draw.
+/// Draws ratios from 0 to the highest over sizes on a logarithmic scale. Nothing if there is no line to draw.
 #[must_use]
 pub fn draw(what: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points).filter(|point| point.0 > 0);

@@ -1,4 +1,4 @@
-//! How far a command is: a bar on a terminal, else a line now and then, on standard error.
+//! How far a command is: a bar on a terminal, else a line from time to time, on standard error.
 
 use crate::size::Size;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,4 +1,4 @@
-//! Who asks, and how: what is worth keeping on the SSD, and what is worth looking for there.
+//! The kind of access, which decides what is kept on the SSD and what is looked up there.
 
 use crate::Store;
 use crate::object::Object;
@@ -13,12 +13,12 @@ const OBJECTS_MAX: usize = 1024;
 /// Requests of an unknown pattern that are no larger count as random.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// How something is accessed.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// By the store itself: what the disk has is what counts. The SSD has no part in it.
+    /// By the store itself: it uses only the disk, not the SSD.
     Disk,
-    /// By a client, in sequence: blocks of recipes are looked for on the SSD, and nothing is kept there.
+    /// By a client, in sequence: blocks of recipes are looked up on the SSD, and nothing is kept there.
     Sequential,
     /// By a client, not in sequence (NSIO).
     Random,
@@ -34,7 +34,7 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    /// The most RAM in bytes that they take.
+    /// The maximum RAM in bytes that they take.
     pub(crate) const RAM_BYTES_MAX: u64 = (OBJECTS_MAX * (RegionDetector::RAM_BYTES_MAX + 64)) as u64;
 
     fn access(&self, object: u64, offset: u64, len: u64) -> Pattern {
@@ -43,7 +43,7 @@ impl Patterns {
 }
 
 impl<D: Device> Store<D> {
-    /// Notes a client's access of an object, and says how it is one.
+    /// Notes a client's access of an object, and returns its kind.
     pub(crate) fn access(&self, object: &Object, offset: u64, len: u64) -> Access {
         if !self.settings.patterns {
             return if len <= SMALL_BYTES { Access::Random } else { Access::Sequential };
@@ -55,7 +55,8 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// How an object's regions were accessed since the store was opened, in order; those of which nothing was accessed are left out.
+    /// The access patterns of an object's pattern regions since the store was opened, in order; regions without
+    /// accesses are omitted.
     ///
     /// # Errors
     /// [`Error::NoObject`](crate::Error::NoObject).

@@ -1,5 +1,5 @@
-//! Looking a store over: whether everything that is referred to is there (fsck), and whether all bytes are as they were written
-//! (scrub).
+//! Checks of a store: whether everything that is referred to exists (fsck), and whether all bytes are as they were
+//! written (scrub).
 
 use crate::access::Access;
 use crate::chunks::{Region, fingerprint_of};
@@ -15,7 +15,7 @@ use nitro_port::yielding::yield_now;
 use nitro_units::Fingerprint;
 use serde::Serialize;
 
-/// What is wrong with an object.
+/// A damage of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// Its name.
@@ -28,7 +28,7 @@ pub struct Damage {
     pub why: String,
 }
 
-/// What looking a store over found.
+/// The results of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
     /// Objects and snapshots.
@@ -39,7 +39,7 @@ pub struct Findings {
     pub chunks: u64,
     /// Bytes that were read and verified.
     pub bytes: u64,
-    /// Containers whose metadata cannot be read; their chunks are found by their places still.
+    /// Containers whose metadata cannot be read; their chunks can still be found by their places.
     pub damaged_containers: Vec<u32>,
     /// Damaged contents that nothing refers to.
     pub damaged_unreferenced: u64,
@@ -64,14 +64,14 @@ struct Part {
     bytes: u64,
 }
 
-/// What a visitor of recipes is told: the object's name, where in it, how many bytes, and what is there.
+/// A visitor of recipes: it gets the object's name, the offset, the number of bytes, and the reference.
 type Visit<'a> = dyn FnMut(&str, u64, u64, Result<&Reference, &Error>) + 'a;
 
 impl<D: Device> Store<D> {
     /// Whether everything that recipes refer to is there, by containers' metadata; no data is read.
     ///
     /// # Errors
-    /// When the device fails altogether.
+    /// The device fails completely.
     pub async fn check(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let there = self.all_contents(&mut findings, progress).await?;
@@ -125,7 +125,7 @@ impl<D: Device> Store<D> {
     /// Reads and verifies everything that is stored, against checksums and fingerprints.
     ///
     /// # Errors
-    /// When recipes cannot be walked for want of the device.
+    /// The device fails while recipes are read.
     pub async fn scrub(&self, progress: &Progress<'_>) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         let mut bad: HashMap<Fingerprint, String> = HashMap::new();
@@ -199,7 +199,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Goes through all recipes. Returns how many objects there are.
+    /// Visits all recipes. Returns the number of objects.
     async fn walk(&self, progress: &Progress<'_>, visit: &mut Visit<'_>) -> Result<u64, Error> {
         let objects = self.objects.lock().all();
         for (object, done) in objects.iter().zip(0..) {
@@ -256,7 +256,8 @@ impl<D: Device> Store<D> {
     }
 }
 
-/// Damage to neighbouring parts of an object as one; blocks of recipes themselves only where nothing beneath is named.
+/// Merges damages of neighbouring parts of an object; damages of recipe blocks are listed only if there are none below
+/// them.
 fn joined(mut damage: Vec<Damage>) -> Vec<Damage> {
     damage.sort_by(|a, b| (&a.object, a.offset, a.len).cmp(&(&b.object, b.offset, b.len)));
     let mut out: Vec<Damage> = Vec::new();

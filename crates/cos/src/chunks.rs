@@ -20,13 +20,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most that is read in one go.
+/// The most that is read at once.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// Regions at most this far apart are read in one go; and on a disk that turns, which reads that much sooner than it finds another
-/// place.
+/// Regions at most this far apart are read with one read.
 const GAP_BYTES: u64 = 16 << 10;
 const GAP_BYTES_ROTATIONAL: u64 = 256 << 10;
-/// How often a chunk is looked for that is being moved.
+/// How often a chunk that is being moved is looked up.
 const MOVES_MAX: usize = 3;
 
 thread_local! {
@@ -100,11 +99,11 @@ pub fn fingerprint_of(bytes: &[u8]) -> Fingerprint {
     nitro_port::codec::FingerprintHash::Blake3.of(bytes)
 }
 
-/// Where a source is cut into chunks, and their fingerprints.
+/// The chunks of a source: their fingerprints and ranges.
 pub(crate) type Cuts = [(Fingerprint, Range<usize>)];
 
 impl<D: Device> Store<D> {
-    /// Stores what is not there yet. Returns a reference to each chunk.
+    /// Stores the chunks that are not in the store yet. Returns a reference to each chunk.
     pub(crate) async fn store_chunks(
         &self,
         (kind, lane): (ChunkKind, usize),
@@ -156,7 +155,7 @@ impl<D: Device> Store<D> {
         Ok(located.collect())
     }
 
-    /// Believes only duplicates whose bytes are the same.
+    /// Accepts only duplicates whose bytes are equal.
     async fn compare(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) -> Result<(), Error> {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
@@ -170,8 +169,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Believes only blocks of recipes that have everything in the same places: where an older one of the same content says that
-    /// chunks are, they need not be any more.
+    /// Accepts only recipe blocks with the same places: the places in an older block with the same content may be
+    /// outdated.
     async fn compare_nodes(&self, source: &Bytes, pieces: &Cuts, places: &mut [Option<Place>]) {
         for ((fingerprint, range), found) in pieces.iter().zip(places) {
             let Some(place) = *found else { continue };
@@ -183,7 +182,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Stores chunks anew, whether they are there or not. Returns where.
+    /// Stores chunks again, whether they are in the store or not. Returns their places.
     pub(crate) async fn copy_chunks(
         &self,
         (kind, lane): (ChunkKind, usize),
@@ -238,7 +237,7 @@ impl<D: Device> Store<D> {
         Prepared { kind, chunks, encoding, payload, raw_bytes }
     }
 
-    /// The bytes of chunks. What is near one another is read in one go, what is not where it was is looked for.
+    /// The bytes of chunks. What is near one another is read at once, what is not where it was is looked for.
     pub(crate) async fn read_chunks(&self, references: &[Reference], access: Access) -> Result<Vec<Bytes>, Error> {
         let Some(ssd) = self.ssd.keeping(PieceKind::Data).filter(|_| access == Access::Random) else {
             return self.read_from_disk(references).await;
@@ -303,7 +302,8 @@ impl<D: Device> Store<D> {
         Err(Error::Missing { fingerprint })
     }
 
-    /// Regions, in the order of their places: by slot and sector, each once. `None`: damaged, or not there any more.
+    /// Regions, in the order of their places: by slot and sector, each once. `None`: damaged, or not at this place any
+    /// more.
     pub(crate) async fn read_regions(&self, places: &[Place]) -> Result<Vec<Option<Arc<Region>>>, Error> {
         let mut regions: Vec<_> = places.iter().map(|p| self.cached_region(*p)).collect();
         let missing: Vec<usize> = (0..places.len()).filter(|i| regions[*i].is_none()).collect();
@@ -365,7 +365,7 @@ impl<D: Device> Store<D> {
         Ok(read.collect())
     }
 
-    /// Reads all from one region of a container to another in whole blocks of the device, as far as the container goes.
+    /// Reads a container from one region to another, in whole blocks of the device, within the container.
     pub(crate) async fn read_blocks(&self, first: Place, last: Place) -> Result<Blocks, DeviceError> {
         let block = self.device.geometry().block_bytes.max(SECTOR_BYTES as u32) as u64;
         let from = first.offset() / block * block;
@@ -397,7 +397,7 @@ impl<D: Device> Store<D> {
     }
 }
 
-/// Regions are read in the order in which they stand.
+/// The order in which regions are read: by position.
 fn order(place: &Place) -> (u32, u16, u16) {
     (place.slot, place.sector, place.sectors)
 }

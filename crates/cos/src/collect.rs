@@ -1,5 +1,6 @@
-//! The collector: marks what recipes reach, and empties containers of which little is alive, by copying that elsewhere. Reads and
-//! writes go on: whatever is found to be a duplicate meanwhile is marked too, and what is new is in containers that are newer.
+//! The collector: marks the chunks that recipes reach, and empties containers with few live chunks, by copying these
+//! elsewhere. Reads and writes continue: chunks that are found as duplicates meanwhile are also marked, and new chunks
+//! are in newer containers.
 
 use crate::access::Access;
 use crate::format::SECTOR_BYTES;
@@ -25,22 +26,21 @@ use nitro_units::Fingerprint;
 use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Containers that are emptied between two commits.
+/// Number of containers that are emptied between two commits.
 const EMPTIED_AT_ONCE: usize = 8;
-/// What of a container its metadata and the ends of its regions take.
+/// The fraction of a container that its metadata and the ends of its regions take.
 const SLACK_SHARE: f64 = 0.05;
 /// Chunks that are copied at once.
 const COPIED_AT_ONCE: usize = 256;
-/// Contents of which the index is told at once that they are not where recipes say.
+/// Number of moved contents that are entered in the index at once.
 const MOVED_AT_ONCE: usize = 4096;
-/// References after which others get their turn.
+/// References after which other tasks run.
 const REFERENCES_PER_TURN: usize = 4096;
 
-/// How a collection is done.
+/// Options of a collection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CollectOptions {
-    /// Containers of which a smaller share is filled with what is alive are emptied, if that frees any; 1: all that hold anything
-    /// dead.
+    /// Containers with a smaller share of live data are emptied, if that frees any; 1: all containers with dead data.
     pub alive_share_min: f64,
 }
 
@@ -50,7 +50,7 @@ impl Default for CollectOptions {
     }
 }
 
-/// What a collection did.
+/// The result of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
     /// Containers that were looked at.
@@ -69,7 +69,7 @@ pub struct Collected {
     pub used_bytes_after: u64,
 }
 
-/// What an object refers to.
+/// The references of an object.
 struct Reachable {
     name: String,
     root: Option<Root>,
@@ -82,7 +82,7 @@ struct Walk<'a, D> {
     /// Blocks whose references were followed.
     seen: HashSet<(Fingerprint, u64)>,
     references: usize,
-    /// Contents that are not where recipes say, and where they are.
+    /// Contents that are not at the places in recipes, and their present places.
     moved: Vec<(Fingerprint, Place)>,
 }
 
@@ -95,11 +95,11 @@ struct Leaving {
 }
 
 impl<D: Device> Store<D> {
-    /// Frees the containers that hold little of worth.
+    /// Frees the containers with few live data.
     ///
     /// # Errors
-    /// When a recipe cannot be read: then nothing is freed, since what it refers to is not known; when the device fails, or
-    /// [`Error::Full`] when there is no room for a copy.
+    /// A recipe cannot be read: then nothing is freed, since its references are unknown. The device fails.
+    /// [`Error::Full`]: there is no room for a copy.
     pub async fn collect(&self, options: &CollectOptions, progress: &Progress<'_>) -> Result<Collected, Error> {
         let Some(_alone) = self.collecting.try_lock() else {
             return Err(Error::Busy("a collection is under way already"));
@@ -125,8 +125,8 @@ impl<D: Device> Store<D> {
         u64::from(state.slots.used()) * u64::from(self.superblock.container_bytes)
     }
 
-    /// From now on what is found is marked. What comes later is in newer containers, or is marked when it is found; all that
-    /// was there before is reached from what is returned.
+    /// Begins to mark chunks that are found. Later chunks are in newer containers, or are marked when they are found;
+    /// all earlier ones are reachable from the returned objects.
     async fn begin_marking(&self) -> Vec<Reachable> {
         // Nothing is between being found, or stored, and being referred to.
         let _nobody = self.mutating.alone(ALL).await;
@@ -167,7 +167,7 @@ impl<D: Device> Store<D> {
         Ok(collected)
     }
 
-    /// Which containers are to be emptied, those with the least to copy first.
+    /// Chooses the containers to empty, those with the least live data first.
     fn choose(&self, options: &CollectOptions) -> (Collected, Vec<(u32, Slot)>) {
         let container_bytes = f64::from(self.superblock.container_bytes);
         let state = self.state.lock();
@@ -196,7 +196,7 @@ impl<D: Device> Store<D> {
         (collected, chosen)
     }
 
-    /// Copies what is alive in some containers elsewhere, and frees them.
+    /// Copies the live chunks of some containers elsewhere, and frees the containers.
     async fn empty(&self, chosen: &[(u32, Slot)], collected: &mut Collected, moves: &mut Moves) -> Result<(), Error> {
         let mut leaving = Vec::new();
         for (slot, held) in chosen {
@@ -241,7 +241,7 @@ impl<D: Device> Store<D> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Frees containers, once what was copied out of them is durable and the index knows it.
+    /// Frees containers, after the copies are durable and in the index.
     async fn release(&self, emptied: Vec<Leaving>, collected: &mut Collected) -> Result<(), Error> {
         if emptied.is_empty() {
             return Ok(());
@@ -257,7 +257,7 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// From here on nothing new can refer to a container; until here whatever did was marked.
+    /// From here on, no new reference to a container can be created; all earlier references were marked.
     fn begin_leaving(&self, slot: u32, held: &Slot, chunks: &[ContainerChunk]) -> Leaving {
         let mut leaving = Leaving { slot, kind: held.kind, alive: Vec::new(), dead: Vec::new() };
         let mut state = self.state.lock();
@@ -274,7 +274,7 @@ impl<D: Device> Store<D> {
         leaving
     }
 
-    /// Copies what is alive in a container elsewhere, from chunk `copied` on.
+    /// Copies the live chunks of a container elsewhere, from chunk `copied` on.
     async fn copy_alive(&self, container: &Leaving, copied: &mut usize, moves: &mut Moves) -> Result<(), Error> {
         let lane = match container.kind {
             ChunkKind::Data => GC_DATA_LANE,
@@ -298,8 +298,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Has the index know where contents are that were looked for. First their containers are durable: it must not name what
-    /// a crash takes back.
+    /// Enters the new places of moved contents in the index. Their containers are made durable first: the index must
+    /// not name data that a crash undoes.
     async fn index_moved(&self, moved: &mut Vec<(Fingerprint, Place)>) -> Result<(), Error> {
         if moved.is_empty() {
             return Ok(());
@@ -312,7 +312,7 @@ impl<D: Device> Store<D> {
     }
 }
 
-/// Those of some containers, by how much of them is filled, that together give up one at least.
+/// The containers, by their live share, that together free at least one container.
 fn worthwhile(chosen: &[(f64, u32, Slot)], kind: ChunkKind) -> Vec<(u32, Slot)> {
     let of_kind = chosen.iter().filter(|(_, _, held)| held.kind == kind);
     let filled: f64 = of_kind.clone().map(|(filled, _, _)| filled).sum();
@@ -324,7 +324,7 @@ fn worthwhile(chosen: &[(f64, u32, Slot)], kind: ChunkKind) -> Vec<(u32, Slot)> 
 }
 
 impl<D: Device> Walk<'_, D> {
-    /// Marks all that an object refers to.
+    /// Marks all chunks to which an object refers.
     async fn object(&mut self, object: &Reachable) -> Result<(), Error> {
         let result = async {
             for change in &object.overlay {
@@ -368,7 +368,7 @@ impl<D: Device> Walk<'_, D> {
         Ok(())
     }
 
-    /// Marks a chunk where it really is, and says where.
+    /// Marks a chunk at its real place, and returns this place.
     async fn mark(&mut self, reference: &Reference, since: u64) -> Result<Place, Error> {
         self.references += 1;
         if self.references.is_multiple_of(REFERENCES_PER_TURN) {

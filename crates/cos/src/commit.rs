@@ -1,4 +1,4 @@
-//! Making durable what was done: first contents, then the journal's word for them.
+//! Commits: make contents durable first, then their journal records.
 
 use crate::format::record::{Record, SlotRecord, SlotState};
 use crate::journal::Journal;
@@ -10,17 +10,18 @@ use nitro_port::Device;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Chunks of an object that the journal is told one by one; where more have changed, the recipe is written instead.
+/// Maximum number of changed chunks of an object that are written to the journal one by one; if more have changed, the
+/// recipe is written instead.
 const LOGGED_MAX: usize = 8192;
 
-/// What the journal is to be told, and what was taken from whom.
+/// The records for the journal, and their sources.
 struct Gathered {
     records: Vec<Record>,
     objects: Vec<Taken>,
     removed: Vec<u64>,
 }
 
-/// What was taken from an object.
+/// The changes taken from an object.
 struct Taken {
     object: Arc<Object>,
     untold: Untold,
@@ -28,10 +29,10 @@ struct Taken {
 }
 
 impl<D: Device> Store<D> {
-    /// Makes everything that was written, made or deleted before durable.
+    /// Makes all earlier writes, creations and deletions durable.
     ///
     /// # Errors
-    /// When the device fails, or there is no room for recipes. What was not durable before may then be lost by a crash.
+    /// The device fails, or there is no room for recipes. Changes that were not durable may then be lost in a crash.
     pub async fn commit(&self) -> Result<(), Error> {
         self.check_poison()?;
         for id in self.ledger.dirty() {
@@ -48,7 +49,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Has the journal know what changed, or all there is. False: it has no room for the former.
+    /// Writes the changes, or the whole state, to the journal. False: the journal has no room for the changes.
     async fn commit_to(&self, journal: &mut Journal, all: bool) -> Result<bool, Error> {
         let mut gathered = self.gather(all);
         let records = std::mem::take(&mut gathered.records);
@@ -109,7 +110,7 @@ impl<D: Device> Store<D> {
         self.poison_unless_full(error)
     }
 
-    /// What the journal is to be told: what changed, or all there is.
+    /// Collects the records for the journal: the changes, or the whole state.
     fn gather(&self, all: bool) -> Gathered {
         let mut objects = self.objects.lock();
         let mut gathered = Gathered { records: Vec::new(), objects: Vec::new(), removed: objects.take_removed() };
@@ -151,7 +152,8 @@ impl<D: Device> Store<D> {
         self.objects.lock().put_back_removed(gathered.removed);
     }
 
-    /// Makes the index durable, and has the next commit say so: a start need not enter older containers again.
+    /// Makes the index durable, and lets the next commit record this: a start then need not enter older containers
+    /// again.
     pub(crate) async fn sync_index(&self) -> Result<(), Error> {
         // Containers that are open have not been entered.
         let sequence = {
@@ -164,7 +166,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Writes a checkpoint: all recipes say what their objects are, and a start has little to do.
+    /// Writes a checkpoint: all recipes are up to date, and a start is fast.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).

@@ -1,4 +1,4 @@
-//! What a store counts since it was opened.
+//! Counters of a store since it was opened.
 
 use crate::format::region::{ChunkKind, Prepared};
 use serde::Serialize;
@@ -25,7 +25,7 @@ macro_rules! counters {
             $(pub(crate) $name: Count,)*
         }
 
-        /// What a store did since it was opened.
+        /// Counters of a store since it was opened.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)*
@@ -52,7 +52,7 @@ counters! {
     recipe_blocks,
     /// Bytes written to containers.
     written_bytes,
-    /// Chunks that were known by the fingerprints in RAM.
+    /// Chunks found by the fingerprints in RAM.
     locality_hits,
     /// Look-ups in the fingerprint index.
     index_lookups,
@@ -60,19 +60,19 @@ counters! {
     metadata_reads,
     /// Reads of regions.
     region_reads,
-    /// Bytes that those took.
+    /// Bytes of reads of regions.
     region_read_bytes,
     /// Blocks of recipes that were not in RAM.
     recipe_reads,
-    /// Chunks that were not where a recipe had them, and were looked for.
+    /// Chunks that were not at the place in their recipe, and were looked up.
     moved,
-    /// Contents of the same fingerprint that were not the same.
+    /// Different contents with the same fingerprint.
     false_duplicates,
     /// Commits of the journal.
     commits,
     /// Containers that the collector freed.
     freed_containers,
-    /// Chunks that the collector put elsewhere.
+    /// Chunks that the collector copied elsewhere.
     copied_chunks,
 }
 

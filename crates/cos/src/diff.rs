@@ -1,4 +1,4 @@
-//! What differs between two volumes, found from their recipes: parts that are the same block of a recipe are not looked into.
+//! The differences between two volumes, from their recipes: equal recipe blocks are not examined further.
 
 use crate::access::Access;
 use crate::format::node::{Entry, FANOUT};
@@ -26,7 +26,7 @@ struct Side {
     levels: u8,
 }
 
-/// What is to be compared: either may be missing.
+/// A pair to compare: either side may be missing.
 struct Pair {
     levels: u8,
     /// Number within the level.
@@ -36,7 +36,7 @@ struct Pair {
 }
 
 impl<D: Device> Store<D> {
-    /// Where two volumes of the same size of chunks differ, in chunks, by offset. What both have nothing in is the same.
+    /// The differences of two volumes with the same chunk size, in chunks, by offset. Holes in both are equal.
     ///
     /// # Errors
     /// [`Error::NoObject`]; [`Error::WrongKind`] for streams and for volumes of other chunks; or when recipes cannot be read.
@@ -90,7 +90,7 @@ impl<D: Device> Store<D> {
         Ok(differences)
     }
 
-    /// What is beneath, in a tree of so many levels. A tree of fewer is the first of what that has.
+    /// The references below, in a tree of `levels`. A tree with fewer levels is the first child of such a tree.
     async fn beneath(&self, side: Option<Side>, levels: u8) -> Result<Vec<Option<Side>>, Error> {
         let Some(side) = side else { return Ok(Vec::new()) };
         if side.levels < levels {

@@ -1,4 +1,4 @@
-//! What can go wrong in a store.
+//! Errors of a store.
 
 use crate::Kind;
 use nitro_log::FormatError;
@@ -15,7 +15,7 @@ pub enum Error {
     /// The fingerprint index failed.
     #[error("the store's fingerprint index failed")]
     Index(#[source] std::sync::Arc<nitro_index::Error>),
-    /// What is on the device is no store.
+    /// The device holds no store.
     #[error("no store: {0}")]
     NotAStore(String),
     /// The store is of a format that this program does not know.
@@ -28,7 +28,7 @@ pub enum Error {
         what: &'static str,
         /// What was given.
         given: u64,
-        /// What is wrong with it, and what would do.
+        /// The reason, and what would do.
         why: String,
     },
     /// No room is left for new content.
@@ -64,13 +64,13 @@ pub enum Error {
         /// Bytes that the journal has for objects.
         namespace_bytes: u64,
     },
-    /// Bytes on the device are not what was written there.
+    /// Bytes on the device differ from the written ones.
     #[error("damaged: {what}")]
     Damaged {
         /// What, and where.
         what: String,
     },
-    /// Content that a recipe names is nowhere.
+    /// Content that a recipe names does not exist.
     #[error("content {} is damaged or missing", Hex(fingerprint))]
     Missing {
         /// Its fingerprint.
@@ -87,7 +87,7 @@ pub enum Error {
     Name {
         /// As given.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// The object may not be changed.
@@ -118,7 +118,7 @@ pub enum Error {
     /// An earlier failure left the store unable to promise durability.
     #[error("the store takes no changes since writing failed: {0}")]
     Poisoned(String),
-    /// Somebody else is at it.
+    /// Another operation is in progress.
     #[error("{0}")]
     Busy(&'static str),
 }

@@ -1,5 +1,6 @@
-//! The journal: two areas, used in turn. Each begins with a checkpoint of all that a store is, followed by batches of what
-//! changed since. A batch counts if it is whole and follows on the one before; a start takes the newest checkpoint that is whole.
+//! The journal: two areas, used in turn. Each begins with a checkpoint of the whole state of a store, followed by
+//! batches of changes. A batch is used if it is complete and continues the previous one; a start uses the newest
+//! complete checkpoint.
 
 use crate::Error;
 use crate::format::batch::{self, BatchHead};
@@ -7,7 +8,7 @@ use crate::format::record::Record;
 use crate::format::{BLOCK_BYTES, checksum};
 use nitro_port::Device;
 
-/// Where the next batch goes.
+/// The write position of the journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
     at: u64,
@@ -49,7 +50,7 @@ impl Journal {
         self.at + epoch % 2 * self.area_bytes
     }
 
-    /// Writes a batch behind the others, not yet durable; false: it has no room, and nothing happened.
+    /// Appends a batch, not yet durable; false: there is no room, and nothing was written.
     pub(crate) async fn append(&mut self, device: &impl Device, records: &[Record]) -> Result<bool, Error> {
         let bytes = encoded(records);
         let len = batch::batch_bytes(bytes.len()) as u64;
@@ -74,12 +75,12 @@ impl Journal {
         self.used - self.checkpoint_bytes.min(self.used) > (self.area_bytes - self.checkpoint_bytes) / 2
     }
 
-    /// Begins the other area with a checkpoint, not yet durable. Returns the bytes that it takes; the caller sees to it that they
-    /// are half an area at most, see [`ledger`](crate::ledger).
+    /// Begins the other area with a checkpoint, not yet durable. Returns the bytes that it takes; the caller makes sure
+    /// that they are at most half an area, see [`ledger`](crate::ledger).
     ///
     /// # Errors
-    /// When writing fails. Then only another checkpoint can follow: what is appended to the area in use would be lost if the one
-    /// that failed is whole after all.
+    /// A write fails. Then only another checkpoint may follow: records appended to the area in use would be lost if the
+    /// failed checkpoint is complete after all.
     pub(crate) async fn checkpoint(&mut self, device: &impl Device, records: &[Record]) -> Result<u64, Error> {
         let bytes = encoded(records);
         let len = batch::batch_bytes(bytes.len()) as u64;
@@ -97,7 +98,7 @@ impl Journal {
         Ok(len)
     }
 
-    /// Reads what a journal says, oldest first, and the newest epoch.
+    /// Reads the records of a journal, oldest first, and its newest journal epoch.
     pub(crate) async fn read(
         device: &impl Device,
         at: u64,

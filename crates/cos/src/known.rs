@@ -1,5 +1,5 @@
-//! Which contents are known: the locality cache first, then the summary vector, then the index, whose answer brings a whole
-//! container's fingerprints into the locality cache.
+//! Look-up of contents: first in the locality cache, then in the summary vector, then in the index, whose answer loads
+//! a whole container's fingerprints into the locality cache.
 
 use crate::access::Access;
 use crate::format::container::{self, ContainerChunk};
@@ -18,7 +18,7 @@ use nitro_units::Fingerprint;
 /// Index entries that are entered at once.
 const ENTERED_AT_ONCE: usize = 64;
 
-/// What changes together: slots, what RAM knows of fingerprints, and what the collector knows to be alive.
+/// State that changes together: slots, fingerprints in RAM, and the collector's marks.
 pub(crate) struct State {
     pub(crate) slots: Slots,
     pub(crate) locality: Locality,
@@ -26,7 +26,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Where RAM knows a content to be. What is found stays: the collector is told.
+    /// The place of a content that is known in RAM. A content that is found is marked for the collector.
     pub(crate) fn find(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.locality.get(fingerprint)?;
         self.note_alive(place);
@@ -41,7 +41,7 @@ impl State {
         self.find(fingerprint)
     }
 
-    /// Something refers to a chunk.
+    /// Notes that something refers to a chunk.
     pub(crate) fn note_alive(&mut self, place: Place) {
         if let Some(marks) = &mut self.marks {
             marks.mark(place);
@@ -50,7 +50,8 @@ impl State {
 }
 
 impl<D: Device> Store<D> {
-    /// Where contents are, if they are known. What is found stays alive though a collection may be under way.
+    /// The places of contents, if they are known. Contents that are found stay alive even if a collection is in
+    /// progress.
     pub(crate) async fn find(&self, fingerprints: &[Fingerprint], access: Access) -> Result<Vec<Option<Place>>, Error> {
         let mut found: Vec<_> = {
             let mut state = self.state.lock();
@@ -76,7 +77,7 @@ impl<D: Device> Store<D> {
         Ok(found)
     }
 
-    /// Where the index says that a content is.
+    /// The place of a content according to the index.
     pub(crate) async fn indexed_place(&self, fingerprint: &Fingerprint) -> Result<Option<Place>, Error> {
         self.counters.index_lookups.add(1);
         let value = self.index.get(&fingerprint.0).await?;
@@ -140,7 +141,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Has RAM know what is in a container, unless it is being emptied.
+    /// Loads the fingerprints of a container into RAM, unless it is being emptied.
     pub(crate) async fn load_container(&self, slot: u32) -> Result<(), Error> {
         let held = {
             let state = self.state.lock();
@@ -179,12 +180,12 @@ impl<D: Device> Store<D> {
             .ok_or_else(|| Error::Damaged { what: format!("the metadata of container {slot}") })
     }
 
-    /// Has the index know where a content is.
+    /// Enters the place of a content in the index.
     pub(crate) async fn index_content(&self, fingerprint: &Fingerprint, place: Place) -> Result<(), Error> {
         Ok(self.index.insert(&fingerprint.0, &place.pack().to_le_bytes()).await?)
     }
 
-    /// Has the index know what is in a container.
+    /// Enters the chunks of a container in the index.
     pub(crate) async fn index_container(&self, slot: u32, chunks: &[ContainerChunk]) -> Result<(), Error> {
         let numbered: Vec<_> = (0..).zip(chunks).collect();
         for some in numbered.chunks(ENTERED_AT_ONCE) {
@@ -197,7 +198,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Has the index forget contents of a container that is no more, unless it knows them to be elsewhere.
+    /// Removes the contents of a freed container from the index, unless it has other places for them.
     pub(crate) async fn unindex(&self, slot: u32, fingerprints: &[Fingerprint]) -> Result<(), Error> {
         for fingerprint in fingerprints {
             if self.indexed_place(fingerprint).await?.is_some_and(|place| place.slot == slot) {

@@ -1,5 +1,5 @@
-//! Open containers. Each lane fills one at a time, so that what one stream writes stands together (stream-informed layout, Zhu
-//! et al. 2008, §4.2).
+//! Open containers. Each lane fills one at a time, so that the data of one stream are stored together (stream-informed
+//! layout, Zhu et al. 2008, §4.2).
 
 use crate::format::container::{self, ContainerChunk};
 use crate::format::record::SlotState;
@@ -22,12 +22,12 @@ pub(crate) const RECIPE_LANE: usize = DATA_LANES;
 pub(crate) const GC_DATA_LANE: usize = DATA_LANES + 1;
 pub(crate) const GC_RECIPE_LANE: usize = DATA_LANES + 2;
 pub(crate) const LANES: usize = DATA_LANES + 3;
-/// Slots that new data leaves free, for recipes and for the collector; and that recipes leave free for the collector.
+/// Slots that are reserved for recipes and for the collector.
 const DATA_RESERVE: u32 = 4;
 const RECIPE_RESERVE: u32 = 2;
-/// More chunks than this no container has, however much they shrink: RAM has a list of them while it is open.
+/// Maximum number of chunks in a container, with any compression: RAM has a list of them while the container is open.
 const CHUNKS_MAX: usize = 32 << 10;
-/// What a chunk takes of a container at least: its entries in the region's head and in the metadata section.
+/// Minimum bytes of a chunk in a container: its entries in the region's head and in the metadata section.
 const CHUNK_BYTES_MIN: usize = 40;
 
 /// An open container.
@@ -62,7 +62,7 @@ impl Open {
         Self { slot, sequence, content: Mutex::new(content) }
     }
 
-    /// Puts a region behind the others; `None`: it has no room. `at` is the container's first byte on the device.
+    /// Appends a region; `None`: there is no room. `at` is the container's first byte on the device.
     fn put(&self, region: &Prepared, seed: u64, at: u64) -> Option<Vec<Place>> {
         let mut content = self.content.lock();
         let content = &mut *content;
@@ -99,8 +99,8 @@ impl Open {
         (end <= usize::from(content.end) * SECTOR_BYTES).then(|| BufMut::copy_of(&content.bytes[start..end]))
     }
 
-    /// What is not on the device, up to a block's end: where, the bytes, and what is there once they are written. From here
-    /// on regions begin behind that block.
+    /// The bytes that are not on the device yet, up to a block's end, with their offset. From here on, regions begin
+    /// behind that block.
     fn unwritten(&self, container_bytes: usize) -> Option<(usize, BufMut, (u16, u16))> {
         let mut content = self.content.lock();
         let content = &mut *content;
@@ -128,7 +128,7 @@ impl Open {
         content.written = content.written.max(upto);
     }
 
-    /// Puts the metadata section behind the regions, after which nothing can be put in; and says what there is.
+    /// Appends the metadata section, after which nothing can be added; returns the container's chunks.
     fn finish(&self, seed: u64, at: u64) -> Vec<ContainerChunk> {
         let mut content = self.content.lock();
         let content = &mut *content;
@@ -157,7 +157,7 @@ pub(crate) fn chunks_max(container_bytes: u32) -> usize {
     (container_bytes as usize / CHUNK_BYTES_MIN).min(CHUNKS_MAX)
 }
 
-/// What a lane fills.
+/// The open container of a lane.
 pub(crate) type Lane = Option<Arc<Open>>;
 
 /// A free slot that was taken; put back unless it is kept.
@@ -190,7 +190,7 @@ impl<D: Device> Store<D> {
         self.layout.containers_at + u64::from(slot) * u64::from(self.superblock.container_bytes)
     }
 
-    /// Puts regions into a lane's container, and into the next ones where it has no room. Returns the chunks' places.
+    /// Appends regions to a lane's container, and to the next ones if it has no room. Returns the chunks' places.
     pub(crate) async fn append(&self, lane: usize, regions: &[Prepared]) -> Result<Vec<Place>, Error> {
         let mut places = Vec::new();
         let mut held = self.lanes[lane].lock().await;
@@ -234,7 +234,7 @@ impl<D: Device> Store<D> {
         Ok(open)
     }
 
-    /// Takes a free slot that has storage for a whole container, so that what is put into it is sure to find room.
+    /// Takes a free slot with storage for a whole container, so that its data certainly find room.
     async fn claim_slot(&self, lane: usize, kind: ChunkKind) -> Result<u32, Error> {
         let spared = match lane {
             RECIPE_LANE => RECIPE_RESERVE,
@@ -256,7 +256,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Has the device keep storage for the container of a slot.
+    /// Reserves storage on the device for the container of a slot.
     async fn reserve_container(&self, slot: u32) -> Result<(), Error> {
         let (at, len) = (self.container_at(slot), u64::from(self.superblock.container_bytes));
         let result = self.device.reserve(at, len).await;
@@ -271,7 +271,8 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Has the device keep storage for what is needed to free some: the metadata before the containers, and a few containers.
+    /// Reserves storage on the device that is needed to free space: for the metadata in front of the containers, and
+    /// for a few containers.
     ///
     /// # Errors
     /// [`Error::NoRoom`], or when the device fails.
@@ -317,8 +318,8 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Writes a container's rest and its metadata section, and has the index know what is in it. Where that fails the
-    /// container stays as it is, in RAM, and it can be tried again.
+    /// Writes a container's rest and its metadata section, and enters its chunks in the index. If this fails, the
+    /// container stays unchanged in RAM, and it can be tried again.
     pub(crate) async fn seal(&self, open: &Open) -> Result<(), Error> {
         let at = self.container_at(open.slot);
         let chunks = open.finish(self.superblock.seed, at);
@@ -331,7 +332,7 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Has what is in a lane's container on the device.
+    /// Writes a lane's container to the device.
     pub(crate) async fn write_lane(&self, lane: usize) -> Result<(), Error> {
         let held = self.lanes[lane].lock().await;
         match &*held {
@@ -355,7 +356,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Seals what all lanes have open, so that the metadata of everything is where a later start finds it in one read.
+    /// Seals the open containers of all lanes, so that a later start finds the metadata of each container with one
+    /// read.
     pub(crate) async fn seal_lanes(&self) -> Result<(), Error> {
         for lane in &self.lanes {
             let mut held = lane.lock().await;

@@ -1,7 +1,7 @@
-//! The bound on what the journal has to hold.
+//! The bound on the records in the journal.
 //!
 //! The journal has two areas of A bytes each. A checkpoint names all containers in use, all objects, and all changes in
-//! overlays, those that no recipe says yet. It always fits into half an area:
+//! overlays, which are not in recipes yet. It always fits into half an area:
 //!
 //! ```text
 //! header and fixed records + S + N + O <= A / 2
@@ -10,14 +10,14 @@
 //! - S: the records of containers. The store has so many slots; [`Bounds::of`] counts a record for each.
 //! - N: the records of objects, at most [`Bounds::namespace_bytes`]. The constant size and the length of the name make a
 //!   record, neither of which changes; [`Ledger::add_object`] refuses an object whose record has no room.
-//! - O: the records of changes, at most [`Bounds::changes`] of one size. Whoever is about to change chunks has a [`Permit`] for
-//!   them *before* anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound. When there is
-//!   none to be had, the overlays with the most changes are written into their recipes, and the writer waits for that; readers
-//!   do not.
+//! - O: the records of changes, at most [`Bounds::changes`] of one size. A change of chunks needs a [`Permit`] *before*
+//!   anything is stored ([`Store::permit`]); permits and overlays together never exceed the bound. If no permit is
+//!   available, the overlays with the most changes are written into their recipes, and the writer waits for that;
+//!   readers do not wait.
 //!
-//! Bounds are chosen such that the sum holds, and a checkpoint asserts it. What is appended behind a checkpoint has the other half of
-//! the area, and more; a batch that finds no room there gives way to a checkpoint, which has room. So no number of objects or changes
-//! stops commits.
+//! Bounds are chosen such that the sum holds, and a checkpoint asserts it. Batches behind a checkpoint have the other
+//! half of the area, and more; if a batch finds no room there, a checkpoint is written instead, which has room.
+//! Therefore commits never fail because of the number of objects or changes.
 
 use crate::format::BLOCK_BYTES;
 use crate::format::record::{CHUNK_BYTES, ObjectRecord, SLOT_BYTES};
@@ -39,7 +39,7 @@ const PERMIT_SHARE: usize = 16;
 /// More changes than this are never made in one part.
 const PERMIT_MAX: usize = 4096;
 
-/// What a journal has room for.
+/// The capacity of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Bytes of a checkpoint.
@@ -64,21 +64,21 @@ impl Bounds {
     }
 }
 
-/// What the journal has to hold, and who has something to tell it.
+/// The records that the journal has to hold, and the objects with changes.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     bounds: Bounds,
     /// Changes in overlays, and those that permits allow.
     changes: AtomicUsize,
     namespace_bytes: AtomicU64,
-    /// Objects of which the journal does not know everything, by number.
+    /// Objects with changes that are not in the journal yet, by number.
     dirty: Mutex<BTreeSet<u64>>,
     given_back: Event,
-    /// One writes overlays into recipes for all who wait.
+    /// Held by the task that writes overlays into recipes for all waiting tasks.
     relieving: AsyncMutex<()>,
 }
 
-/// Leave to make so many changes.
+/// The permission to make a number of changes.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     ledger: &'a Ledger,
@@ -86,7 +86,7 @@ pub(crate) struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// One of the changes was made: it counts as one of an overlay's from now on.
+    /// Notes that a change was made: it counts as a change of an overlay from now on.
     pub(crate) fn spend(&mut self) {
         debug_assert!(self.left > 0, "a change without leave");
         self.left = self.left.saturating_sub(1);
@@ -196,7 +196,8 @@ impl Ledger {
 }
 
 impl<D: Device> Store<D> {
-    /// Leave to make changes, [`Bounds::changes_at_once`] at most. Waits while overlays are written into recipes to make room.
+    /// The permission to make changes, at most [`Bounds::changes_at_once`]. Waits while overlays are written into
+    /// recipes to make room.
     ///
     /// # Errors
     /// [`Error::Full`] when recipes have no room either, or when the device fails.
@@ -217,7 +218,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Writes overlays into recipes if there is little room left, unless somebody does that already.
+    /// Writes overlays into recipes if there is little room left, unless another task does this already.
     pub(crate) async fn relieve_if_high(&self) -> Result<(), Error> {
         if !self.ledger.is_high() {
             return Ok(());

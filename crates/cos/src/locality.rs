@@ -1,5 +1,6 @@
-//! The locality-preserved cache (Zhu, Li and Patterson, FAST 2008, §4.3): the fingerprints of whole containers in RAM. Chunks
-//! that were written together are asked for together, so that one container's metadata answers for a thousand chunks.
+//! The locality-preserved cache (Zhu, Li and Patterson, FAST 2008, §4.3): the fingerprints of whole containers in RAM.
+//! Chunks that were written together are looked up together, so that reading the metadata of one container answers
+//! about a thousand look-ups.
 
 use crate::format::container::ContainerChunk;
 use crate::place::Place;
@@ -8,7 +9,7 @@ use lru::LruCache;
 use nitro_units::Fingerprint;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Fingerprints are uniform already.
+/// A hasher that uses the fingerprint's own bits, which are already uniform.
 #[derive(Default)]
 pub(crate) struct FingerprintHasher(u64);
 
@@ -27,7 +28,8 @@ impl Hasher for FingerprintHasher {
 /// A map by fingerprint.
 pub(crate) type FingerprintMap<T> = HashMap<Fingerprint, T, BuildHasherDefault<FingerprintHasher>>;
 
-/// Fingerprints that a container has on average, for the bound; one of data that shrinks much has many more.
+/// Assumed mean number of fingerprints of a container, for the RAM bound. A container of highly compressible data has
+/// many more.
 const FINGERPRINTS_A_CONTAINER: usize = 1024;
 /// Bytes of RAM for a fingerprint: its place, with the map's slack, and its turn in its container's list.
 const FINGERPRINT_RAM_BYTES: usize = 2 * 33 + 20;
@@ -35,14 +37,14 @@ const FINGERPRINT_RAM_BYTES: usize = 2 * 33 + 20;
 /// The fingerprints of some containers.
 pub(crate) struct Locality {
     places: FingerprintMap<u64>,
-    /// Sealed containers, least recently useful first to go.
+    /// Sealed containers; the least recently used is discarded first.
     sealed: LruCache<u32, Vec<Fingerprint>>,
-    /// Open containers, which never go.
+    /// Open containers, which are never discarded.
     open: HashMap<u32, Vec<Fingerprint>>,
     containers_max: usize,
     /// Fingerprints of sealed containers.
     fingerprints: usize,
-    /// The container that was useful last.
+    /// The container in which a fingerprint was last found.
     last: u32,
 }
 
@@ -73,7 +75,8 @@ impl Locality {
         listed.and_then(|l| l.get(usize::from(place.number))) == Some(fingerprint)
     }
 
-    /// A content is in a sealed container. What is in an open one too stays known to be there: the index does not know that yet.
+    /// Records that a content is in a sealed container. An entry for an open container is kept, since the index does
+    /// not hold it yet.
     pub(crate) fn prefer(&mut self, fingerprint: &Fingerprint, place: Place) {
         let known = self.places.entry(*fingerprint).or_insert(place.pack());
         if !self.open.contains_key(&Place::unpack(*known).slot) {
@@ -91,14 +94,14 @@ impl Locality {
         self.open.entry(place.slot).or_default().push(fingerprint);
     }
 
-    /// An open container was sealed: it may give way from now on.
+    /// Records that an open container was sealed: it may be discarded from now on.
     pub(crate) fn sealed(&mut self, slot: u32) {
         if let Some(fingerprints) = self.open.remove(&slot) {
             self.put_sealed(slot, fingerprints);
         }
     }
 
-    /// A sealed container's metadata was read.
+    /// Adds the fingerprints of a sealed container whose metadata was read.
     pub(crate) fn load(&mut self, slot: u32, chunks: &[ContainerChunk]) {
         for (number, chunk) in (0..).zip(chunks) {
             self.prefer(&chunk.fingerprint, chunk.place(slot, number));
@@ -106,7 +109,7 @@ impl Locality {
         self.put_sealed(slot, chunks.iter().map(|c| c.fingerprint).collect());
     }
 
-    /// The last one stays however many fingerprints it has.
+    /// The container that was added last stays, however many fingerprints it has.
     fn put_sealed(&mut self, slot: u32, mut fingerprints: Vec<Fingerprint>) {
         fingerprints.shrink_to_fit();
         self.fingerprints += fingerprints.len();
@@ -129,7 +132,7 @@ impl Locality {
         }
     }
 
-    /// A container is no more, or is to be no more.
+    /// Removes a container that was, or will be, freed.
     pub(crate) fn forget(&mut self, slot: u32) {
         let sealed = self.sealed.pop(&slot);
         self.fingerprints -= sealed.as_ref().map_or(0, Vec::len);
@@ -138,7 +141,7 @@ impl Locality {
         }
     }
 
-    /// The most RAM in bytes that it takes for so many containers, and open ones of so many chunks.
+    /// The maximum RAM in bytes that it takes for so many containers, and open ones of so many chunks.
     pub(crate) fn ram_bytes_max(containers: usize, open: usize, chunks: usize) -> u64 {
         let sealed = containers.saturating_mul(FINGERPRINTS_A_CONTAINER).max(chunks) + chunks;
         ((sealed + 2 * open * chunks) * FINGERPRINT_RAM_BYTES) as u64

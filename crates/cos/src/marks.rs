@@ -1,4 +1,4 @@
-//! What the collector found alive: a bit for each chunk of the containers that it may empty.
+//! The live chunks found by the collector: a bit for each chunk of the containers that it may empty.
 
 use crate::place::Place;
 use hashbrown::HashMap;
@@ -9,7 +9,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// None of the chunks of those containers is known to be alive: slots, and chunks in each.
+    /// Marks without live chunks for the given containers: slots, and chunks in each.
     pub(crate) fn new(containers: impl Iterator<Item = (u32, u16)>) -> Self {
         let bits = containers
             .map(|(slot, chunks)| (slot, vec![0; usize::from(chunks).div_ceil(64)].into_boxed_slice()))
@@ -17,7 +17,7 @@ impl Marks {
         Self { bits }
     }
 
-    /// A chunk is alive; true if that is news.
+    /// Marks a chunk as alive; returns true if it was not marked before.
     pub(crate) fn mark(&mut self, place: Place) -> bool {
         let Some(bits) = self.bits.get_mut(&place.slot) else { return false };
         let number = usize::from(place.number);

@@ -23,7 +23,7 @@ pub(crate) struct Objects {
     by_id: HashMap<u64, Arc<Object>>,
     ledger: Arc<Ledger>,
     next_id: u64,
-    /// The journal does not know that they were removed.
+    /// Removed objects whose removal is not in the journal yet.
     removed: Vec<u64>,
 }
 
@@ -96,7 +96,7 @@ pub struct ObjectInfo {
     pub chunk_bytes: u32,
     /// It may not be changed.
     pub read_only: bool,
-    /// An import of it was broken off, after so many bytes.
+    /// If its import was interrupted: the number of bytes that were imported.
     pub incomplete_at: Option<u64>,
     /// When it was made, in seconds since 1970.
     pub created: u64,
@@ -193,9 +193,9 @@ impl<D: Device> Store<D> {
         self.create_object(name, Kind::Volume, (size_bytes, chunk_bytes), None, created).map(drop)
     }
 
-    /// Makes a volume that is to be filled from a source of that size, and opens it; or goes on with an import of the same
-    /// source, told by `token`, that was broken off. Returns from which byte on. Until
-    /// [`finish_import`](Self::finish_import) nobody else can open it.
+    /// Makes a volume that is to be filled from a source of that size, and opens it; or continues an interrupted import
+    /// of the same source, identified by `token`. Returns the byte at which to continue. Until
+    /// [`finish_import`](Self::finish_import) no one else can open it.
     ///
     /// # Errors
     /// As [`create_volume`](Self::create_volume).
@@ -227,7 +227,7 @@ impl<D: Device> Store<D> {
         Ok((Volume::new(self, object), 0))
     }
 
-    /// Makes durable that everything before `imported_bytes` was imported: an import that is broken off goes on there.
+    /// Makes durable that everything before `imported_bytes` was imported: an interrupted import continues there.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -254,8 +254,8 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// Gives up an import that cannot be completed: the object is removed, and what only it had is freed by the next collection.
-    /// Durable when it returns.
+    /// Abandons an import that cannot be completed: removes the object. The next collection frees the chunks that only
+    /// it referred to. Durable when it returns.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -271,7 +271,7 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// What objects there are, by name.
+    /// The objects, sorted by name.
     pub fn list(&self) -> Vec<ObjectInfo> {
         self.objects.lock().all().iter().map(|o| info(o)).collect()
     }
@@ -284,8 +284,9 @@ impl<D: Device> Store<D> {
         self.object(name).map(|object| info(&object))
     }
 
-    /// Makes `snapshot` (`OBJECT@NAME`) of its object as it is now. What is being written meanwhile may be in it or not. Takes
-    /// time for what changed since the recipe was last written, none for the object's size. Durable when it returns.
+    /// Makes `snapshot` (`OBJECT@NAME`) of its object as it is now. Writes in progress may be included or not. The time
+    /// depends on the amount changed since the recipe was last written, not on the object's size. Durable when it
+    /// returns.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::NoObject`], [`Error::Exists`], or as [`commit`](Self::commit).
@@ -324,8 +325,8 @@ impl<D: Device> Store<D> {
         self.commit().await
     }
 
-    /// Removes an object or a snapshot; what only it had is freed by the next collection. Snapshots of an object stay.
-    /// Durable when it returns.
+    /// Removes an object or a snapshot. The next collection frees the chunks that only it referred to. Snapshots of an
+    /// object stay. Durable when it returns.
     ///
     /// # Errors
     /// [`Error::NoObject`], or as [`commit`](Self::commit).

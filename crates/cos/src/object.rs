@@ -1,4 +1,4 @@
-//! An object: its recipe on the device, and what changed since that was written.
+//! An object: its recipe on the device, and its changes since the recipe was written.
 
 use crate::format::record::{Kind, ObjectRecord, Root};
 use crate::ledger::{Ledger, Permit};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a chunk of an object became.
+/// A change of a chunk of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     /// `None`: a hole.
@@ -30,25 +30,25 @@ pub(crate) struct Object {
     pub(crate) durable_modified_ns: AtomicU64,
     /// Its recipe is being written.
     pub(crate) flushing: AsyncMutex<()>,
-    /// Chunks that are being written: writes of whole ones share them; what reads, changes and writes a chunk has it alone.
+    /// Lock on chunks that are being written: shared for writes of whole chunks, exclusive for read-modify-write.
     pub(crate) writing: RangeLock,
 }
 
 /// What of an object changes.
 pub(crate) struct ObjectState {
     pub(crate) record: ObjectRecord,
-    /// The journal does not know the record as it is.
+    /// The current record is not in the journal yet.
     is_changed: bool,
     is_removed: bool,
-    /// What the recipe does not say yet ("delayed metadata updates").
+    /// Changes that are not in the recipe yet ("delayed metadata updates").
     pub(crate) overlay: BTreeMap<u64, Change>,
-    /// Chunks of the overlay that the journal does not know.
+    /// Chunks of the overlay that are not in the journal yet.
     unlogged: BTreeSet<u64>,
     /// Counts the changes in overlays, and knows which objects the journal does not know.
     ledger: Arc<Ledger>,
 }
 
-/// What of an object the journal is to be told.
+/// The changes of an object that must be written to the journal.
 pub(crate) struct Untold {
     pub(crate) is_changed: bool,
     pub(crate) unlogged: BTreeSet<u64>,
@@ -118,7 +118,7 @@ impl ObjectState {
         self.ledger.note_dirty(self.record.id);
     }
 
-    /// The recipe says now what `written` says.
+    /// Records that the changes in `written` are now in the recipe.
     pub(crate) fn flushed(&mut self, root: Option<Root>, written: &BTreeMap<u64, Change>) {
         self.record.root = root;
         self.record.recipe += 1;
@@ -141,7 +141,7 @@ impl ObjectState {
         self.is_removed
     }
 
-    /// There is no such object any more; whoever has it open may go on to read what it was.
+    /// Marks the object as removed. Those who have it open may continue to read its content.
     pub(crate) fn remove(&mut self) {
         if !std::mem::replace(&mut self.is_removed, true) {
             self.ledger.remove_object(&self.record);
@@ -154,12 +154,12 @@ impl ObjectState {
         self.unlogged.len()
     }
 
-    /// Takes what the journal does not know.
+    /// Takes the changes that are not in the journal yet.
     pub(crate) fn take_untold(&mut self) -> Untold {
         Untold { is_changed: std::mem::take(&mut self.is_changed), unlogged: std::mem::take(&mut self.unlogged) }
     }
 
-    /// The journal has not been told after all.
+    /// Takes back changes that could not be written to the journal.
     pub(crate) fn put_back(&mut self, untold: Untold) {
         self.is_changed |= untold.is_changed;
         self.unlogged.extend(untold.unlogged.into_iter().filter(|index| self.overlay.contains_key(index)));

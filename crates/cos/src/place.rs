@@ -3,7 +3,7 @@
 use crate::format::SECTOR_BYTES;
 use nitro_units::Fingerprint;
 
-/// Where a chunk was put: a hint, believed only if the region there holds the chunk's fingerprint.
+/// Where a chunk was stored: a hint, used only if the region there holds the chunk's fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Place {
     /// The container's slot; 24 bits.
@@ -24,7 +24,7 @@ impl Place {
     /// The most sectors of a region.
     pub(crate) const REGION_SECTORS_MAX: u16 = (1 << 9) - 1;
 
-    /// As it stands in recipes and indexes.
+    /// Encodes the place as in recipes and indexes.
     pub(crate) fn pack(self) -> u64 {
         u64::from(self.slot) << 38
             | u64::from(self.sector) << 25
@@ -32,7 +32,7 @@ impl Place {
             | u64::from(self.number)
     }
 
-    /// Any number is some place.
+    /// Decodes a place; every number is valid.
     pub(crate) fn unpack(packed: u64) -> Self {
         Self {
             slot: (packed >> 38) as u32 & (Self::SLOTS_MAX - 1),

@@ -1,4 +1,4 @@
-//! How large a store's parts are.
+//! The sizes of the parts of a store.
 
 use crate::Error;
 use crate::format::region::{CHUNK_BYTES, CHUNKS_MAX, HEADER_BYTES};
@@ -11,18 +11,18 @@ use nitro_port::codec::Compression;
 
 /// Sizes of the index's keys and values: fingerprints, places.
 const INDEX_SHAPE: Shape = Shape { key_bytes: 20, value_bytes: Place::BYTES as u16 };
-/// What chunks shrink to, for planning.
+/// Assumed ratio of compressed to uncompressed size, for planning.
 const STORED_SHARE: f64 = 0.4;
-/// Bits of the summary vector for each chunk: one look-up in a hundred for new content.
+/// Bits of the summary vector for each chunk: about one in a hundred new chunks then needs a look-up in the index.
 const SUMMARY_BITS: u64 = 10;
 const JOURNAL_BYTES_DEFAULT_MIN: u64 = 1 << 20;
 /// Journal for objects.
 const JOURNAL_OBJECTS_BYTES: u64 = 16 << 20;
 const JOURNAL_BYTES_A_SLOT: u64 = 64;
-/// Fewer containers could not take a lane's and the collector's.
+/// Minimum number of containers: enough for the open containers of one lane and of the collector.
 pub(crate) const CONTAINERS_MIN: u32 = 12;
 
-/// What a new store is to be like.
+/// Options of a new store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreOptions {
     /// Bytes of the device that the store may use.
@@ -96,7 +96,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `None`: the sizes are not of this world.
+    /// `None`: the sizes in the superblock are impossible.
     pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
         let Superblock { chunk_bytes, region_bytes, container_bytes, compression, .. } = *superblock;
         StoreOptions { size_bytes: 0, chunk_bytes, region_bytes, container_bytes, compression, journal_bytes: None }
@@ -112,7 +112,7 @@ impl Layout {
     }
 }
 
-/// What a store on so many bytes is made of, and the RAM that it needs.
+/// The sizes of a store, and the RAM that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) superblock: Superblock,
@@ -200,7 +200,7 @@ impl Plan {
     }
 }
 
-/// Flash and RAM of an index of so many entries: the least RAM that will do.
+/// Flash and minimum RAM of an index of so many entries.
 fn index_needs(entries: u64) -> Result<(u64, u64), Error> {
     let options = Options { shape: INDEX_SHAPE, entries, ram_bytes: u64::MAX };
     let ram_bytes = match silt::Plan::new(&Options { ram_bytes: 0, ..options }) {

@@ -1,12 +1,13 @@
-//! How much of its device a store may fill.
+//! The quota: how much of its device a store may use.
 
 use crate::plan::CONTAINERS_MIN;
 use crate::{Error, Store};
 use nitro_port::Device;
 
 impl<D: Device> Store<D> {
-    /// Has new content refused once containers take that many bytes; `None`: once the store is full. What is there stays;
-    /// recipes and collections may take a little more. Durable when this returns.
+    /// Sets the limit in bytes of the containers above which new content is refused; `None`: it is refused only when
+    /// the store is full. Existing content stays. Recipes and collections may exceed the limit a little. Durable when
+    /// this returns.
     ///
     /// # Errors
     /// [`Error::Setting`] for less than a store needs; those of [`commit`](Self::commit).

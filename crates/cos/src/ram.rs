@@ -1,4 +1,4 @@
-//! What RAM a store may take.
+//! The RAM of a store.
 
 use crate::Store;
 use crate::access::Patterns;
@@ -17,7 +17,7 @@ const CHANGE_RAM_BYTES: u64 = 360;
 const SLOT_RAM_BYTES: u64 = 96;
 /// A chunk of an open container.
 const OPEN_CHUNK_RAM_BYTES: u64 = 2 * 24;
-/// Uncompressed regions, and larger chunks than a region, exceed what a region is planned for by this.
+/// Factor by which regions may exceed their planned size: incompressible regions, and chunks larger than a region.
 const REGION_SLACK: u64 = 2;
 
 /// A part of the RAM that a store may take.
@@ -30,8 +30,8 @@ pub struct RamPart {
 }
 
 impl<D: Device> Store<D> {
-    /// The parts of the RAM that the store may take while it is open, each at its most. What requests under way hold is not among
-    /// them: they are bounded by whoever makes them.
+    /// The parts of the RAM that the store may take while it is open, each at its most. The RAM of requests in progress
+    /// is not included: the caller bounds their number.
     pub fn ram_parts(&self) -> Vec<RamPart> {
         let superblock = &self.superblock;
         let bounds = self.ledger.bounds();
@@ -54,7 +54,7 @@ impl<D: Device> Store<D> {
         ]
     }
 
-    /// The most RAM in bytes that the store takes while it is open: the sum of its [parts](Self::ram_parts).
+    /// The maximum RAM in bytes that the store takes while it is open: the sum of its [parts](Self::ram_parts).
     pub fn ram_need_bytes(&self) -> u64 {
         self.ram_parts().iter().map(|part| part.bytes).sum()
     }

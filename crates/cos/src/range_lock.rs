@@ -5,7 +5,7 @@ use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::ops::Range;
 
-/// All there is.
+/// The range of all numbers.
 pub(crate) const ALL: Range<u64> = 0..u64::MAX;
 
 #[derive(Debug)]
@@ -24,13 +24,13 @@ impl Claim {
 
 #[derive(Debug, Default)]
 struct Claims {
-    /// Those that hold and those that wait, in the order in which they came.
+    /// Holders and waiters, in the order of arrival.
     all: Vec<Claim>,
     next: u64,
 }
 
 impl Claims {
-    /// Whether none that came before stands in the way.
+    /// Whether no earlier claim conflicts.
     fn has_turn(&self, id: u64) -> bool {
         let Some(at) = self.all.iter().position(|claim| claim.id == id) else { return true };
         let claim = &self.all[at];
@@ -38,7 +38,7 @@ impl Claims {
     }
 }
 
-/// The lock. Whoever waits is woken when others end, and at no other time.
+/// The lock. Waiters are woken only when a holder or an earlier waiter ends.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLock {
     claims: Mutex<Claims>,
@@ -53,12 +53,12 @@ pub(crate) struct Held<'a> {
 }
 
 impl RangeLock {
-    /// Waits until nobody has any of the range alone.
+    /// Locks the range in shared mode: waits until no part of it is locked exclusively.
     pub(crate) async fn shared(&self, range: Range<u64>) -> Held<'_> {
         self.claim(range, false).await
     }
 
-    /// Waits until nobody has any of the range.
+    /// Locks the range exclusively: waits until no part of it is locked.
     pub(crate) async fn alone(&self, range: Range<u64>) -> Held<'_> {
         self.claim(range, true).await
     }

@@ -1,4 +1,4 @@
-//! Starting: what the journal says, and what was open when the last run ended.
+//! Start of a store: replays the journal, and recovers the containers that were open when the last run ended.
 
 use crate::format::container::ContainerChunk;
 use crate::format::record::{Record, SlotState};
@@ -14,10 +14,10 @@ use nitro_port::buf::BufMut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Containers between two words on how a start goes that has many to enter in the index.
+/// Containers between two progress messages of a start that enters many containers in the index.
 const TOLD_EVERY: usize = 2048;
 
-/// Takes over what the journal says. Returns up to which containers index and summary vector are complete.
+/// Applies the records of the journal. Returns up to which containers index and summary vector are complete.
 pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Objects) -> Result<(u64, u64), Error> {
     let mut upto = (0, 0);
     let mut found: BTreeMap<u64, Object> = BTreeMap::new();
@@ -59,7 +59,8 @@ pub(crate) fn replay(records: Vec<Record>, slots: &mut Slots, objects: &mut Obje
     Ok(upto)
 }
 
-/// Seals what was open, has index and summary vector know what they lack, and begins a new epoch of the journal.
+/// Seals the open containers, adds missing fingerprints to index and summary vector, and begins a new epoch of the
+/// journal.
 pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (u64, u64)) -> Result<(), Error> {
     store.upto.set_indexed(indexed);
     store.upto.set_summarised(summarised);
@@ -97,7 +98,7 @@ pub(crate) async fn finish<D: Device>(store: &Store<D>, (indexed, summarised): (
     store.checkpoint().await
 }
 
-/// What of an open container is on the device.
+/// Recovers the part of an open container that is on the device.
 async fn reopen<D: Device>(store: &Store<D>, slot: u32, held: Slot) -> Result<Arc<Open>, Error> {
     let mut bytes = BufMut::with_len(store.superblock.container_bytes as usize);
     let filled = (usize::from(held.sectors) * SECTOR_BYTES).min(bytes.len());

@@ -1,5 +1,6 @@
-//! Recipes after a collection: what was copied elsewhere is named where it is now, so that reading it does not ask the index. Blocks
-//! keep their fingerprints, which places have no part in; copies of blocks that change are written as any block is.
+//! Updates recipes after a collection: references to copied chunks get the new places, so that reading them needs no
+//! look-up in the index. Blocks keep their fingerprints, which do not depend on places. Changed blocks are copied and
+//! written as any block is.
 
 use crate::access::Access;
 use crate::format::record::Root;
@@ -13,11 +14,12 @@ use nitro_units::Fingerprint;
 use std::future::Future;
 use std::pin::Pin;
 
-/// Moves that are remembered, at most: 24 bytes each. Recipes go on to name the old places of others.
+/// Maximum number of moves that are remembered: 24 bytes each. For further moves, recipes keep the old places.
 const MOVES_MAX: usize = 4 << 20;
-/// How often an object's recipe is looked at again because it was written meanwhile; then nobody may.
+/// How often the update of a recipe is retried because it was written meanwhile; after that, writes of the recipe are
+/// blocked.
 const TRIES: usize = 3;
-/// Blocks after which others get their turn.
+/// Blocks after which the task yields.
 const BLOCKS_PER_TURN: usize = 16;
 
 /// Where chunks were, and where they are now.
@@ -47,12 +49,12 @@ fn key(reference: &Reference) -> (u64, u64) {
     (reference.place.pack(), prefix)
 }
 
-/// Where a block is now, if it is elsewhere or was written anew.
+/// Where a block is now, if it is elsewhere or was written again.
 type Refreshed<'a> = Pin<Box<dyn Future<Output = Result<Option<Place>, Error>> + 'a>>;
 
 impl<D: Device> Store<D> {
-    /// Has all recipes name what was moved where it is. In a store without room for that they do not; what they name is found all
-    /// the same.
+    /// Updates the places of moved chunks in all recipes. A store without room for that keeps the old places; the
+    /// chunks are then found through the index.
     pub(crate) async fn refresh(&self, moves: &mut Moves) -> Result<(), Error> {
         if moves.places.is_empty() {
             return Ok(());

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Slot {
     pub(crate) state: SlotState,
     pub(crate) kind: ChunkKind,
-    /// Its container is being emptied: nothing new may refer to it.
+    /// Its container is being emptied: no new references to it are allowed.
     pub(crate) leaving: bool,
     /// Sectors of its regions; of an open one, those that are on the device.
     pub(crate) sectors: u16,
@@ -31,7 +31,7 @@ pub(crate) struct Slots {
     free: VecDeque<u32>,
     /// Those that are free too, and whose storage the device keeps.
     reserved: BTreeSet<u32>,
-    /// The journal does not know them as they are.
+    /// Slots whose current state is not in the journal yet.
     changed: BTreeSet<u32>,
     sequence: u64,
     /// Slots that new content may fill, if there is such a limit.
@@ -68,12 +68,12 @@ impl Slots {
         self.quota
     }
 
-    /// The journal is to know.
+    /// Sets the quota; it must be written to the journal.
     pub(crate) fn set_quota(&mut self, quota: Option<u32>) {
         (self.quota, self.quota_changed) = (quota, true);
     }
 
-    /// What the journal said, at a start.
+    /// Sets the quota that was read from the journal at a start.
     pub(crate) fn restore_quota(&mut self, quota: Option<u32>) {
         self.quota = quota;
     }
@@ -123,7 +123,7 @@ impl Slots {
         if self.wants_reserved() { self.free.pop_back() } else { None }
     }
 
-    /// Nothing came of a slot that was taken.
+    /// Puts back a slot that was taken and not used.
     pub(crate) fn put_back(&mut self, slot: u32) {
         self.free.push_front(slot);
     }
@@ -133,7 +133,7 @@ impl Slots {
         self.reserved.len() < RESERVED
     }
 
-    /// The device keeps a free slot's storage.
+    /// Records that the device keeps the storage of a free slot.
     pub(crate) fn reserve(&mut self, slot: u32) {
         self.reserved.insert(slot);
         self.changed.insert(slot);
@@ -146,7 +146,7 @@ impl Slots {
         self.sequence
     }
 
-    /// So much of an open container is on the device.
+    /// Records how much of an open container is on the device.
     pub(crate) fn written(&mut self, slot: u32, sectors: u16, chunks: u16) {
         let held = &mut self.slots[slot as usize];
         (held.sectors, held.chunks) = (sectors, chunks);
@@ -158,14 +158,14 @@ impl Slots {
         self.slots[slot as usize].state = SlotState::Sealed;
     }
 
-    /// From now on nothing new may refer to what a container holds; or it may again. The journal is to know, since a start
-    /// has to enter its chunks into the index again.
+    /// Forbids new references to the chunks of a container, or allows them again. The change must be written to the
+    /// journal, since a start has to enter the chunks into the index again.
     pub(crate) fn set_leaving(&mut self, slot: u32, leaving: bool) {
         self.slots[slot as usize].leaving = leaving;
         self.changed.insert(slot);
     }
 
-    /// The container is no more. The slot may be used again only once the journal knows.
+    /// Frees the container. The slot may be used again only when this is in the journal.
     pub(crate) fn release(&mut self, slot: u32) {
         self.slots[slot as usize] = FREE;
         self.changed.insert(slot);
@@ -176,13 +176,13 @@ impl Slots {
         self.free.push_back(slot);
     }
 
-    /// What the journal has to be told.
+    /// Takes the records that must be written to the journal.
     pub(crate) fn take_changed(&mut self) -> Vec<SlotRecord> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|slot| self.record(slot)).collect()
     }
 
-    /// The journal has not been told after all.
+    /// Takes back records that could not be written to the journal.
     pub(crate) fn put_back_changed(&mut self, changed: &[SlotRecord]) {
         self.changed.extend(changed.iter().map(|record| record.slot));
         self.quota_changed = true;
@@ -198,12 +198,12 @@ impl Slots {
         SlotRecord { slot, state, kind, sectors, chunks, sequence }
     }
 
-    /// All that a checkpoint has to say: slots that are not free, and those whose storage is kept.
+    /// The records of a checkpoint: slots that are not free, and those whose storage is kept.
     pub(crate) fn records(&self) -> impl Iterator<Item = SlotRecord> {
         self.iter().map(|(slot, _)| self.record(slot)).filter(|record| record.state != SlotState::Free)
     }
 
-    /// Takes over what the journal said, at a start.
+    /// Applies a record of the journal at a start.
     pub(crate) fn restore(&mut self, record: &SlotRecord) -> bool {
         let Some(slot) = self.slots.get_mut(record.slot as usize) else { return false };
         let SlotRecord { state, kind, sectors, chunks, sequence, .. } = *record;

@@ -34,7 +34,7 @@ pub struct Stats {
     pub container_bytes: u32,
     /// RAM in bytes that it takes, about.
     pub ram_bytes: u64,
-    /// The most RAM in bytes that it takes while it is open, see [`Store::ram_parts`].
+    /// The maximum RAM in bytes that it takes while it is open, see [`Store::ram_parts`].
     pub ram_need_bytes: u64,
     /// Its SSD, if it has one.
     pub ssd: Option<SsdStats>,

@@ -1,4 +1,4 @@
-//! A store: making one, opening one.
+//! Creating and opening a store.
 
 use crate::Error;
 use crate::access::Patterns;
@@ -32,7 +32,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// How a store uses RAM, and how careful it is.
+/// Settings of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Containers whose fingerprints are kept in RAM; about 50 KiB each.
@@ -41,12 +41,12 @@ pub struct Settings {
     pub region_cache_bytes: u64,
     /// RAM in bytes for blocks of recipes.
     pub recipe_cache_bytes: u64,
-    /// Whether duplicates are believed only after their bytes were compared.
+    /// Whether duplicates are trusted only after their bytes were compared.
     pub compare_duplicates: bool,
     /// Whether patterns of access are followed by region; else small requests count as random, and others as sequential.
     pub patterns: bool,
-    /// Whether duplicates are looked for in the index, and on the disk, when a few chunks are written at random. RAM is always
-    /// asked. Copies that are stored since it is not stay: the collector does not find them.
+    /// Whether small random writes look for duplicates in the index and on the disk. RAM is always searched. If this is
+    /// off, duplicate copies that are stored stay: the collector does not find them.
     pub nsio_dedup: bool,
     /// Whether a whole container's fingerprints are read when a duplicate is found for a small random write; else the region
     /// that should hold it, alone.
@@ -97,7 +97,7 @@ type Regions = LruCache<(u32, u64, u16), Arc<Region>>;
 
 /// A store on a device.
 ///
-/// All its threads may use it at once. Nobody else may have it open: whoever opens the device sees to that.
+/// All its threads may use it at once. It must not be open elsewhere: the code that opens the device ensures that.
 pub struct Store<D> {
     pub(crate) device: Arc<D>,
     pub(crate) superblock: Superblock,
@@ -120,7 +120,7 @@ pub struct Store<D> {
     pub(crate) counters: Counting,
     /// One collection at a time.
     pub(crate) collecting: AsyncMutex<()>,
-    /// Shared by whoever is between finding or storing chunks and referring to them.
+    /// Held in shared mode between finding or storing chunks and adding the references to them.
     pub(crate) mutating: RangeLock,
     /// Streams that are being imported.
     pub(crate) streams: AtomicUsize,
@@ -142,7 +142,7 @@ fn index_device<D: Device>(
 }
 
 impl<D: Device> Store<D> {
-    /// Makes a store on `device`, in place of whatever it holds.
+    /// Creates a store on `device`. The previous content of the device is lost.
     ///
     /// # Errors
     /// [`Error::Setting`] when the device is too small for `plan`, [`Error::NoRoom`] when it has no storage for the least that is
@@ -170,8 +170,8 @@ impl<D: Device> Store<D> {
         Ok(store)
     }
 
-    /// Opens the store on `device`: it holds all that was made durable. A fingerprint index that is damaged is made anew from the
-    /// containers.
+    /// Opens the store on `device`: it holds all that was made durable. A fingerprint index that is damaged is created
+    /// again from the containers.
     ///
     /// # Errors
     /// [`Error::NotAStore`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
@@ -179,8 +179,8 @@ impl<D: Device> Store<D> {
         Self::open_with_ssd(device, settings, None).await
     }
 
-    /// As [`open`](Self::open), with an SSD. What it holds is used if it is this store's, and was closed with it; else it is
-    /// emptied. The store is opened without an SSD that fails.
+    /// As [`open`](Self::open), with an SSD. Its content is used if it belongs to this store and was closed with it;
+    /// else it is emptied. The store is opened without an SSD that fails.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -270,12 +270,13 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// As [`poison`](Self::poison), unless there was no room: then nothing was written that counts, and it can be tried again.
+    /// As [`poison`](Self::poison), unless there was no room: then nothing valid was written, and the operation can be
+    /// retried.
     pub(crate) fn poison_unless_full(&self, error: &Error) -> Error {
         if error.is_full() { error.clone() } else { self.poison(error) }
     }
 
-    /// What is durable is not known any more: nothing is promised from here on.
+    /// Marks the store as failed, since it is no longer known what is durable.
     pub(crate) fn poison(&self, error: &Error) -> Error {
         let first = self.poisoned.get_or_init(|| error.to_string());
         tracing::error!("the store takes no changes any more: {first}");
@@ -290,8 +291,8 @@ impl<D> std::fmt::Debug for Store<D> {
     }
 }
 
-/// Opens the fingerprint index. In the place of one that is damaged it makes an empty one, which lacks all containers: the
-/// journal says so, durably, before.
+/// Opens the fingerprint index. Replaces a damaged index by an empty one, which lacks all containers; before that, this
+/// is recorded durably in the journal.
 async fn open_index<D: Device>(
     device: &Arc<D>,
     (superblock, layout, ssd): (&Superblock, &Layout, &Arc<SsdSlot>),

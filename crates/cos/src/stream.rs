@@ -1,4 +1,4 @@
-//! Streams: backups, cut into chunks where their content says so, so that what moved is still found.
+//! Streams: backups, cut into content-defined chunks, so that duplicates are found at other offsets, too.
 
 use crate::access::Access;
 use crate::chunks::fingerprint_of;
@@ -50,8 +50,8 @@ impl<D: Device> Store<D> {
     }
 
     /// Cuts chunks of a stream off the front of `data`: FastCDC (Xia et al., ATC 2016 and 2020), with gear hashes and
-    /// normalised sizes. Unless it is the stream's end, the last one is not cut, since it may go on; it is to be given again
-    /// with what follows.
+    /// normalised sizes. Unless `is_end`, the last chunk is not cut, since it may continue; pass its bytes again with
+    /// those that follow.
     pub fn cut(&self, data: &[u8], is_end: bool) -> Vec<Range<usize>> {
         let (least, mean, most) = self.stream_chunk_bytes();
         let mut cuts: Vec<_> = FastCDC::new(data, least, mean, most).map(|c| c.offset..c.offset + c.length).collect();
@@ -67,7 +67,8 @@ impl<D: Device> Store<D> {
         (region_bytes / 16, region_bytes * 3 / 16, region_bytes)
     }
 
-    /// Stores chunks of a stream that is being imported. Different parts may be stored at once, best in different lanes.
+    /// Stores chunks of a stream that is being imported. Different parts may be stored concurrently, preferably in
+    /// different lanes.
     ///
     /// # Errors
     /// [`Error::Full`], or when the device fails.
@@ -83,7 +84,7 @@ impl<D: Device> Store<D> {
 }
 
 impl<D: Device> StreamImport<D> {
-    /// Puts a part behind those before.
+    /// Appends a part.
     ///
     /// # Errors
     /// [`Error::Full`], or when the device fails.

@@ -1,8 +1,8 @@
-//! The summary vector (Zhu et al. 2008, §4.1): a Bloom filter of all fingerprints in the index. What it does not know is new,
-//! and no look-up is needed to find that out.
+//! The summary vector (Zhu et al. 2008, §4.1): a Bloom filter of all fingerprints in the index. A fingerprint that is
+//! not in the filter is new, and needs no look-up in the index.
 //!
-//! On the device it stands as words of 64 bits, in blocks of 4088 bytes and a checksum of 8. Between checkpoints bits are only
-//! added, so that a torn mixture of two versions knows all that the older one did.
+//! On the device it stands as words of 64 bits, in blocks of 4088 bytes and a checksum of 8. Between checkpoints bits
+//! are only set, so that a torn mixture of two versions contains all fingerprints of the older one.
 
 use crate::Error;
 use crate::format::{BLOCK_BYTES, checksum, u64_at};
@@ -17,7 +17,7 @@ const BLOCK_WORDS: usize = (BLOCK_BYTES - 8) / 8;
 /// Bytes that are read or written at once.
 const PIECE_BLOCKS: usize = 256;
 
-/// A set of fingerprints that errs on the side of "perhaps".
+/// A set of fingerprints with false positives, but without false negatives.
 pub(crate) struct Summary {
     filter: AtomicBloomFilter,
 }

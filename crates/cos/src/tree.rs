@@ -1,5 +1,5 @@
-//! Recipes: trees of blocks, each up to 448 references wide, written anew where they change (copy on write), so that snapshots
-//! and clones share them.
+//! Recipes: trees of blocks, each up to 448 references wide, written again where they change (copy on write), so that
+//! snapshots and clones share them.
 
 use crate::access::Access;
 use crate::chunks::Cuts;
@@ -24,7 +24,7 @@ const WRITTEN_AT_ONCE: usize = 128;
 /// A block in RAM: its fingerprint, place, and the sequence number of its container.
 pub(crate) type NodeKey = (Fingerprint, u64, u64);
 
-/// What a block of the level above is to say of a block.
+/// The entries that the blocks of the level above must hold for the blocks that were written.
 type Written = BTreeMap<u64, (Option<Entry>, u64)>;
 
 /// Levels of a tree over so many chunks.
@@ -46,8 +46,8 @@ fn blocks_beneath(above: u8, below: u8) -> u64 {
 impl<D: Device> Store<D> {
     /// A block of a recipe.
     ///
-    /// There may be copies of a block that say the same, but that things are elsewhere. RAM has blocks by where they are, so
-    /// that what is seen in RAM is what stands there.
+    /// There may be copies of a block that differ only in places. The cache in RAM is keyed by the place of the block,
+    /// so that it returns the copy that is stored there.
     pub(crate) async fn node(&self, reference: &Reference, access: Access) -> Result<Arc<Node>, Error> {
         let key = self.node_key(reference);
         if let Some(node) = self.nodes.lock().get(&key) {
@@ -103,7 +103,7 @@ impl<D: Device> Store<D> {
         Ok(Some(node))
     }
 
-    /// What chunks of a volume are, as recipe and overlay say together.
+    /// The references of chunks of a volume, from recipe and overlay together.
     pub(crate) async fn resolve(
         &self,
         object: &Object,
@@ -133,7 +133,7 @@ impl<D: Device> Store<D> {
         Ok(resolved)
     }
 
-    /// Has the recipe say what the overlay says.
+    /// Writes the changes of the overlay into the recipe.
     pub(crate) async fn flush_tree(&self, object: &Object) -> Result<(), Error> {
         let _flushing = object.flushing.lock().await;
         let _mutating = self.mutating.shared(ALL).await;
@@ -164,7 +164,8 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// As [`flush_tree`](Self::flush_tree), as far as there is room: else the overlay stays as it is, and the journal has it.
+    /// As [`flush_tree`](Self::flush_tree), if there is room; else the overlay stays, and its changes are in the
+    /// journal.
     pub(crate) async fn flush_tree_if_room(&self, object: &Object) -> Result<(), Error> {
         match self.flush_tree(object).await {
             Err(error) if error.is_full() => {
@@ -175,7 +176,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Has recipes say what their objects are, as far as there is room for that.
+    /// Writes the overlays of all objects into their recipes, as far as there is room.
     pub(crate) async fn flush_trees(&self) -> Result<(), Error> {
         let objects = self.objects.lock().all();
         for object in objects {
@@ -189,7 +190,7 @@ impl<D: Device> Store<D> {
         Ok(Entry { reference: root.reference, bytes: node.entries.iter().flatten().map(|e| e.bytes).sum() })
     }
 
-    /// Writes the blocks of a level that change. Returns what is to be said of them a level above.
+    /// Writes the changed blocks of a level. Returns their entries for the level above.
     async fn write_level(&self, root: Option<Root>, level: u8, changes: Written) -> Result<Written, Error> {
         let mut above = Written::new();
         let mut nodes: Vec<(u64, Node)> = Vec::new();
@@ -257,7 +258,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// What chunks a stream has in a range: each with its first byte in the stream.
+    /// The chunks of a stream in a range, each with its first byte in the stream.
     pub(crate) async fn resolve_stream(
         &self,
         root: Option<Root>,

@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Chunks whose references are looked at in one go.
+/// Chunks whose references are resolved at once.
 const RESOLVED_AT_ONCE: u64 = 4096;
 /// How often a read begins again because its recipe was replaced meanwhile.
 const RETRIES: usize = 3;
-/// The most that clients have aligned.
+/// The largest alignment that is reported to clients.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
 /// An object that is open.
@@ -64,7 +64,7 @@ impl<D: Device> Volume<D> {
         &self.object
     }
 
-    /// The same, filling containers of its own: those who write one volume from several threads take a lane each.
+    /// The same volume, writing to containers of its own: threads that write one volume concurrently use one lane each.
     #[must_use]
     pub fn in_lane(&self, lane: usize) -> Self {
         Self { lane: lane % DATA_LANES, ..self.clone() }
@@ -247,8 +247,8 @@ impl<D: Device> Volume<D> {
         self.write_chunks(chunks, data, &[], Access::Sequential).await
     }
 
-    /// As [`write_range`](Self::write_range), with the fingerprints (BLAKE3, cut to 160 bits) of the chunks that it touches, as
-    /// far as they are known, or none at all. Those of chunks that are not written whole are not looked at.
+    /// As [`write_range`](Self::write_range), with the fingerprints (BLAKE3, cut to 160 bits) of the chunks that it
+    /// touches, as far as they are known, or none at all. The fingerprints of partly written chunks are ignored.
     async fn write_believing(&self, offset: u64, data: Bytes, known: &[Option<Fingerprint>]) -> Result<(), Error> {
         let len = data.len() as u64;
         self.check_writable(offset, len)?;
@@ -341,7 +341,7 @@ impl<D: Device> Volume<D> {
         state.touch();
     }
 
-    /// Makes a range all zeroes, without storing any.
+    /// Zeroes a range, without storing zeroes.
     ///
     /// # Errors
     /// As [`write_range`](Self::write_range).

@@ -1,5 +1,5 @@
-//! btrfs (Btrfs on-disk format, btrfs.readthedocs.io): its nodes bear the file system's identity and their own address; chunks say
-//! which stretches of the device hold them, and what addresses mean.
+//! btrfs (Btrfs on-disk format, btrfs.readthedocs.io): each node contains the identity of the file system and its own
+//! address. Chunks map these addresses to ranges of the device.
 
 use crate::bytes::{u16_le, u32_le, u64_le};
 use crate::ranges::{Known, Stamp};
@@ -49,7 +49,7 @@ const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
 pub(crate) struct Room {
     chunks: u64,
     bytes_max: u64,
-    /// Nodes of which the rest is still to come: their first byte, and what there is.
+    /// Nodes that were read in part: their first byte, and the bytes read so far.
     parts: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -63,7 +63,7 @@ impl Room {
         self.chunks * CHUNK_BYTES + self.parts.iter().map(|(_, part)| part.capacity() as u64).sum::<u64>()
     }
 
-    /// Whether there is room for another chunk, which is then taken.
+    /// Reserves room for another chunk. Returns whether there was room.
     fn takes_chunk(&mut self) -> bool {
         let fits = (self.chunks + 1) * CHUNK_BYTES <= self.bytes_max / 2;
         self.chunks += u64::from(fits);
@@ -101,11 +101,11 @@ pub(crate) struct Btrfs {
     node_bytes: u64,
     device: u64,
     identity: [u8; 16],
-    /// The identity that its nodes bear.
+    /// The identity that its nodes contain.
     nodes: [u8; 16],
     chunk_root: u64,
     generation: u64,
-    /// The chunks that the superblock tells of, and what they are.
+    /// The chunks listed in the superblock, and their kinds.
     system: Vec<(Chunk, u64)>,
     /// By their first address.
     chunks: Vec<Chunk>,
@@ -152,7 +152,7 @@ impl Btrfs {
         (self.identity, self.bytes, self.nodes) == (other.identity, other.bytes, other.nodes)
     }
 
-    /// Notes what is known of every file system.
+    /// Records the ranges that are the same in every file system.
     pub(crate) fn begin(&mut self, view: &mut View<'_>) {
         let superblock = self.start + SUPERBLOCK_AT;
         view.learn(superblock..superblock + SUPERBLOCK_BYTES as u64, Known::Is(Found::Metadata));
@@ -177,7 +177,7 @@ impl Btrfs {
         places.into_iter().flatten().take(1).collect()
     }
 
-    /// Looks at a block, or a piece of one.
+    /// Reads a block, or a piece of one.
     pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at).map(|(_, known)| known.found());
         let (first, part) = if block.get(32..48) == Some(&self.nodes) && self.bears(block, at) {

@@ -15,7 +15,7 @@ const BLOCK_SHIFT_MAX: u32 = 6;
 const META_BG: u32 = 0x10;
 const HAS_64BIT: u32 = 0x80;
 const SPARSE_SUPER: u32 = 1;
-/// Below the first inode of a file, only the root is one that lists files.
+/// Number of the first inode of ordinary files. Of those below, only the root directory lists files.
 const FIRST_INODE: u64 = 11;
 const ROOT_INODE: u64 = 2;
 /// Inode flags.
@@ -24,7 +24,7 @@ const INLINE_DATA: u32 = 0x1000_0000;
 /// Where an inode's map of blocks is, and its length.
 const MAP_AT: usize = 0x28;
 const MAP_BYTES: usize = 60;
-/// Numbers in it that name blocks of data; the next ones name blocks of numbers.
+/// Number of direct entries, which refer to data blocks. The entries behind them refer to indirect blocks.
 const DIRECT: usize = 12;
 const MODE_KIND: u16 = 0xF000;
 const DIRECTORY: u16 = 0x4000;
@@ -33,10 +33,10 @@ const EXTENT_MAGIC: u16 = 0xF30A;
 const EXTENT_BYTES: usize = 12;
 /// Lengths above this are of extents that are not written yet.
 const EXTENT_LEN_MAX: u16 = 1 << 15;
-/// The tail of a directory's block that bears a checksum.
+/// The tail of a directory's block that has a checksum.
 const TAIL_BYTES: usize = 12;
 const TAIL_KIND: u8 = 0xDE;
-/// Groups at most: those of 64 TiB at 4 KiB, and of what RAM allows.
+/// Maximum number of groups: enough for 64 TiB with blocks of 4 KiB. Larger file systems are not recognized.
 const GROUPS_MAX: u64 = 1 << 19;
 
 /// A file system.
@@ -130,7 +130,7 @@ impl Ext {
         Some(self.at(first)..self.at(end))
     }
 
-    /// Notes what is known of every file system.
+    /// Records the ranges that are the same in every file system.
     pub(crate) fn begin(&self, view: &mut View<'_>) {
         view.learn(self.start..self.at(self.first_block + 1), Known::Is(Found::Metadata));
         let descriptors = self.descriptors();
@@ -173,7 +173,7 @@ impl Ext {
         self.block_bytes
     }
 
-    /// Looks at a block, or a piece of one.
+    /// Reads a block, or a piece of one.
     pub(crate) fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let Some((start, known)) = view.ranges.find(at) else { return Self::by_itself(block) };
         match known {
@@ -192,7 +192,7 @@ impl Ext {
         Some(known.found())
     }
 
-    /// Reads what a block at `at` holds, or will hold, if it says anything of others.
+    /// Reads the content, present or future, of the block at `at`, if it describes other blocks.
     fn read_known(&self, at: u64, block: &[u8], view: &mut View<'_>) {
         if let Some((start, known)) = view.ranges.find(at) {
             self.read_table(at, block, (start, known), view);
@@ -322,7 +322,7 @@ impl Ext {
         }
     }
 
-    /// What a block says of which nothing is known.
+    /// Classifies a block by its content alone.
     fn by_itself(block: &[u8]) -> Option<Found> {
         let tail = block.len().checked_sub(TAIL_BYTES).and_then(|at| block.get(at..))?;
         let is_tail = u32_le(tail, 0) == Some(0)

@@ -1,5 +1,5 @@
-//! ext4's journal (jbd2: fs/jbd2, "Journal Block Device 2" on-disk format): inodes are there some seconds after the data that they
-//! describe, and long before they get to their place.
+//! ext4's journal (jbd2: fs/jbd2, "Journal Block Device 2" on-disk format): inodes are written to the journal some
+//! seconds after the data that they describe, and long before they are written to their final location.
 
 use crate::bytes::{joined, u16_be, u32_be};
 use std::collections::HashMap;
@@ -18,15 +18,15 @@ const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
 const IS_LAST: u32 = 8;
 const UUID_BYTES: usize = 16;
-/// Copies that are waited for.
+/// Maximum number of copies that are expected.
 const COPIES_MAX: usize = 4096;
 
 /// What is known of a journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
     features: u32,
-    /// The newest transaction that was seen, or the oldest that is needed. What the journal holds of older ones is left over from its last
-    /// round: its copies were overtaken in their places.
+    /// The newest transaction that was seen, or the oldest that is needed. Older transactions in the journal are left
+    /// over from its last round: the blocks at their final location are newer than these copies.
     newest: Option<u32>,
     /// By the byte of the volume where a copy will be: the block that it is of.
     copies: HashMap<u64, u64>,
@@ -40,7 +40,7 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Looks at a block of the journal at byte `at`; gives the block of the file system that it is a copy of.
+    /// Looks at a block of the journal at byte `at`; returns the block of the file system that it is a copy of.
     pub(crate) fn look(&mut self, at: u64, block: &[u8]) -> Option<u64> {
         let copy_of = self.copies.remove(&at);
         if u32_be(block, 0) != Some(MAGIC) {

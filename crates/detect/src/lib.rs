@@ -1,9 +1,10 @@
-//! What the blocks of a volume say of themselves: which of them a file system keeps for itself, and how large the file is whose data
-//! others hold. Differentiated Storage Services (SOSP 2011, §4) has the file system say so; here nobody needs to be asked, since
-//! inodes pass by on their way to and from the disk.
+//! Classifies the blocks of a volume by their content: which blocks are file-system metadata, and, for data blocks, how
+//! large the file is that they belong to. In Differentiated Storage Services (SOSP 2011, §4) the file system passes
+//! this information with each request. Here no change to the client is needed: the detector reads the inodes that are
+//! read and written through the cache.
 //!
-//! The bytes are a client's: whatever they are, nothing here panics, and nothing grows beyond the RAM that it was given. What they
-//! claim concerns their own volume only.
+//! The bytes come from a client and are not trusted: whatever they are, this crate does not panic, and it does not use
+//! more RAM than it was given. They can only affect the classification of their own volume.
 #![forbid(unsafe_code)]
 
 mod btrfs;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use xfs::Xfs;
 
-/// The smallest piece of a volume that is told apart, in bytes.
+/// The smallest piece of a volume that is distinguished, in bytes.
 pub const PIECE_BYTES: u64 = 1 << 10;
 
 /// The part of the RAM that chunks and nodes of btrfs may take.
@@ -37,7 +38,7 @@ const SCAN_PART: u64 = 16;
 /// What a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Found {
-    /// The file system's own, but for the next two: superblocks, bitmaps, inodes, trees.
+    /// Metadata of the file system other than directories and journal: superblocks, bitmaps, inodes, trees.
     Metadata,
     /// Directories.
     Directory,
@@ -47,7 +48,7 @@ pub enum Found {
     File(u64),
 }
 
-/// What a piece of a volume told.
+/// What was learned from a piece of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sighting {
     /// What it is, if that is known. Of several blocks, what comes first in [`Found`].
@@ -56,7 +57,7 @@ pub struct Sighting {
     pub learned: Vec<(Range<u64>, Found)>,
 }
 
-/// What a detector did.
+/// Counters of a detector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// File systems that were found.
@@ -65,7 +66,7 @@ pub struct Counters {
     pub inodes: u64,
     /// Stretches of the volume of which it is known what they are.
     pub ranges: u64,
-    /// Stretches that were not remembered for want of RAM.
+    /// Stretches that were not remembered for lack of RAM.
     pub forgotten: u64,
     /// RAM in bytes.
     pub ram_bytes: u64,
@@ -114,7 +115,7 @@ impl System {
         }
     }
 
-    /// Looks at a block, or a piece of one.
+    /// Reads a block, or a piece of one.
     fn look(&mut self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         match self {
             Self::Ext(ext) => ext.look(at, block, view),
@@ -125,18 +126,19 @@ impl System {
     }
 }
 
-/// What a file system's part may be told and asked.
+/// What the code of a file system may read and change in the detector.
 struct View<'a> {
     ranges: &'a mut Ranges,
     learned: &'a mut Vec<(Range<u64>, Found)>,
     inodes: &'a mut u64,
     room: &'a mut Room,
     scan: Option<&'a mut Scan>,
-    /// How old what is read now is.
+    /// The age of the block that is being read.
     stamp: Stamp,
 }
 
-/// Whether two files' sizes are so close, or two blocks so alike, that it is no news: a file that grows would be told again and again.
+/// Whether two classifications are so close that the change is not reported. Otherwise a growing file would be reported
+/// again and again.
 const fn is_alike(was: Found, is: Found) -> bool {
     match (was, is) {
         (Found::File(was), Found::File(is)) => (was | 1).ilog2() == (is | 1).ilog2(),
@@ -167,7 +169,7 @@ impl View<'_> {
 }
 
 impl Detector {
-    /// With so much RAM at most, in bytes.
+    /// A detector that uses at most `ram_bytes_max` bytes of RAM.
     #[must_use]
     pub fn new(ram_bytes_max: u64) -> Self {
         let room = ram_bytes_max / ROOM_PART;
@@ -209,8 +211,8 @@ impl Detector {
         !self.systems.is_empty()
     }
 
-    /// Where something is that is worth reading to begin with: partition tables, superblocks, and what describes the file system. In
-    /// bytes of the volume.
+    /// The ranges to read first: partition tables, superblocks, and the blocks that describe the file system. In bytes
+    /// of the volume.
     #[must_use]
     pub fn worth_reading(&self) -> Vec<Range<u64>> {
         if self.systems.is_empty() {
@@ -225,8 +227,8 @@ impl Detector {
         self.systems.values().flat_map(of).collect()
     }
 
-    /// Begins to collect what of the volume, of so many bytes, must be read so that all its files are known: see
-    /// [`next_to_scan`](Self::next_to_scan).
+    /// Begins a scan of a volume of `volume_bytes` bytes: collects the ranges that must be read so that all files are
+    /// known. See [`next_to_scan`](Self::next_to_scan).
     pub fn scan(&mut self, volume_bytes: u64) {
         let room = self.ram_bytes_max / SCAN_PART;
         self.ranges.limit(self.ram_bytes_max - room);
@@ -236,8 +238,8 @@ impl Detector {
         self.scan = Some(scan);
     }
 
-    /// What to [`look`](Self::look) at next, in bytes of the volume, maybe beyond its end. `None`: all has been looked at, or nobody
-    /// asked for it.
+    /// The next range to pass to [`look`](Self::look), in bytes of the volume; it may lie beyond its end. `None`: the
+    /// scan is complete, or none was begun.
     pub fn next_to_scan(&mut self) -> Option<Range<u64>> {
         let next = self.scan.as_mut()?.next();
         if next.is_none() {
@@ -247,13 +249,13 @@ impl Detector {
         next
     }
 
-    /// Bytes that are still to be scanned, as far as is known.
+    /// Bytes that are still to be scanned, as far as known.
     #[must_use]
     pub fn bytes_to_scan(&self) -> u64 {
         self.scan.as_ref().map_or(0, Scan::bytes_left)
     }
 
-    /// What it did.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters {

@@ -23,7 +23,7 @@ const LAST: u32 = u32::MAX;
 const TABLE: u64 = 0;
 const LOG: u64 = 2;
 const OWN: u64 = 24;
-/// Records that are read to begin with.
+/// Number of records that are read first.
 const BEGIN_RECORDS: u64 = 16;
 
 /// A file system.
@@ -73,7 +73,7 @@ impl Ntfs {
         self.serial == other.serial && self.clusters == other.clusters
     }
 
-    /// Notes what is known of every file system.
+    /// Records the ranges that are the same in every file system.
     pub(crate) fn begin(&self, view: &mut View<'_>) {
         view.learn(self.first_records(), Known::Inodes { first: 0 });
         let clusters = (4 * self.record_bytes).div_ceil(self.cluster_bytes);
@@ -102,7 +102,7 @@ impl Ntfs {
         self.cluster_bytes.max(self.record_bytes)
     }
 
-    /// Looks at a block, or a piece of one.
+    /// Reads a block, or a piece of one.
     pub(crate) fn look(&self, at: u64, block: &[u8], view: &mut View<'_>) -> Option<Found> {
         let known = view.ranges.find(at);
         if let Some((from, Known::Inodes { first })) = known {
@@ -225,7 +225,8 @@ fn sized(number: u8, unit: u64) -> Option<u64> {
     }
 }
 
-/// The first run of a list: how many clusters, how far from the last one's first, if they are anywhere; and the list's rest.
+/// The first run of a list: the number of clusters, the distance from the first cluster of the previous run (`None`: a
+/// hole), and the rest of the list.
 fn run(pairs: &[u8]) -> Option<(u64, Option<i64>, &[u8])> {
     let (header, rest) = pairs.split_first()?;
     let (count_bytes, step_bytes) = (usize::from(header & 0xF), usize::from(header >> 4));

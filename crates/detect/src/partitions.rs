@@ -81,7 +81,7 @@ impl Partitions {
         starts.filter(|start| *start < range.end && start.saturating_add(SUPERBLOCK_END) > range.start).collect()
     }
 
-    /// What tells of file systems.
+    /// The ranges that hold partition tables and superblocks.
     pub(crate) fn worth_reading(&self) -> Vec<Range<u64>> {
         let starts = std::iter::once(0).chain(self.starts.iter().copied());
         // At the start of the volume, GPT's whole table, too.

@@ -1,4 +1,4 @@
-//! What stretches of a volume are.
+//! The classification of ranges of a volume.
 
 use crate::{Found, PIECE_BYTES};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::ops::Range;
 const RANGE_BYTES: u64 = 96;
 /// Pieces that are looked at with one look-up, at most.
 const WINDOW_PIECES: u64 = 64;
-/// Newer stretches that an older one is put between, at most.
+/// Maximum number of newer ranges around which an older range is split.
 const NEWER_MAX: usize = 64;
 
 /// What is known of a stretch.
@@ -16,7 +16,7 @@ const NEWER_MAX: usize = 64;
 pub(crate) enum Known {
     /// What it is.
     Is(Found),
-    /// The file system's own: it says where data of that kind are.
+    /// A metadata block that says where data of kind `of` are.
     Node { of: Found, form: Form },
     /// Inodes, from that number on.
     Inodes { first: u64 },
@@ -74,12 +74,12 @@ impl Ranges {
         ranges
     }
 
-    /// From now on no stretch is added that would not fit into so many bytes.
+    /// Sets the RAM limit: from now on a range is not added if it would exceed the limit.
     pub(crate) fn limit(&mut self, ram_bytes_max: u64) {
         self.len_max = usize::try_from(ram_bytes_max / RANGE_BYTES).unwrap_or(usize::MAX);
     }
 
-    /// What file systems keep for themselves, in bytes.
+    /// The ranges of file-system metadata, in bytes.
     pub(crate) fn own(&self) -> impl Iterator<Item = Range<u64>> {
         let own = self.by_start.iter().filter(|(_, held)| held.known.found() == Found::Metadata);
         own.map(|(first, held)| first * PIECE_BYTES..held.end.saturating_mul(PIECE_BYTES))
@@ -97,7 +97,7 @@ impl Ranges {
         self.by_start.len() as u64 * RANGE_BYTES
     }
 
-    /// Says that the pieces of a stretch are looked at next: one look-up is then enough for all of them.
+    /// Announces that the pieces of a range are classified next. One look-up is then enough for all of them.
     pub(crate) fn open(&mut self, range: Range<u64>) {
         let start = range.start / PIECE_BYTES;
         let end = range.end.div_ceil(PIECE_BYTES).min(start.saturating_add(WINDOW_PIECES));

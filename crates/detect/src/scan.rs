@@ -35,12 +35,12 @@ impl Scan {
         self.todo.len() as u64 * RUN_BYTES
     }
 
-    /// Stretches that are not read for want of RAM.
+    /// Stretches that are not read for lack of RAM.
     pub(crate) const fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Bytes that are still to be read, as far as is known.
+    /// Bytes that are still to be read, as far as known.
     pub(crate) fn bytes_left(&self) -> u64 {
         let windows: u64 = self.todo.iter().map(|(first, end)| end - first).sum();
         windows.min(self.left) * WINDOW_BYTES

@@ -1,12 +1,13 @@
-//! What the C library's allocator may keep for itself.
+//! Limits the free memory that the C library's allocator keeps.
 
-/// Arenas: threads share them, so that what is free in one is not out of reach for most threads.
+/// Number of arenas: threads share them, so that most threads can use the free memory of an arena.
 const ARENAS: i32 = 8;
-/// Memory from this size on is given back to the system as soon as it is free. Without this the limit grows to 32 MiB.
+/// Memory from this size on is returned to the system as soon as it is free. Without this setting, the limit grows to
+/// 32 MiB.
 const GIVEN_BACK_BYTES: i32 = 1 << 20;
 
-/// Bounds what the allocator keeps beyond what is in use. To be called before other threads start; other allocators than glibc's are
-/// left as they are.
+/// Limits the unused memory that the allocator keeps. To be called before other threads start; allocators other than
+/// glibc's are not changed.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "no safe wrapper exists")]
 pub fn limit_allocator() {

@@ -1,4 +1,4 @@
-//! The engine's pooled buffers as the runtime wants them: owned by a request until the kernel has answered.
+//! The engine's pooled buffers in the form that the runtime requires: owned by a request until the kernel has answered.
 
 use compio_buf::{IoBuf, IoBufMut, SetLen};
 use nitro_port::buf::BufMut;
@@ -12,7 +12,7 @@ pub(crate) struct IoBuffer {
 
 impl IoBuffer {
     /// # Panics
-    /// If `begin` lies past the end of `buf`.
+    /// If `begin` is beyond the end of `buf`.
     pub(crate) fn new(buf: BufMut, begin: usize) -> Self {
         assert!(begin <= buf.len(), "a read may not begin past the end of its buffer");
         Self { buf, begin }

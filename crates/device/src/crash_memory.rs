@@ -1,4 +1,4 @@
-//! Memory that outlives the process: a file, mapped and shared.
+//! Memory that survives the process: a shared mapping of a file.
 
 use crate::error::Error;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -7,13 +7,13 @@ use rustix::io::{Errno, retry_on_intr};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-/// Maps `words` words of the file at `path`, which is made if it is not there, until the process ends. What is stored in them is
-/// there when the file is mapped again, also after the process was killed; where the file is in RAM (tmpfs), until the machine
-/// restarts. A file of another size is made anew, with zeroes.
+/// Maps `words` words of the file at `path` until the process ends; the file is created if it does not exist. Stored
+/// values are there when the file is mapped again, also after the process was killed; if the file is in RAM (tmpfs),
+/// until the machine restarts. A file of another size is replaced by one with zeroes.
 ///
 /// # Errors
-/// What the operating system says; [`ErrorKind::NotADevice`](crate::ErrorKind::NotADevice) where the path leads to a link, or to
-/// anything but a file that belongs to this user alone.
+/// What the operating system says; [`ErrorKind::NotADevice`](crate::ErrorKind::NotADevice) if the path is a link, or
+/// not a file that is accessible only to this user.
 pub fn map_words(path: &Path, words: usize) -> Result<&'static [AtomicU64], Error> {
     let fail = |e: Errno| Error::from_io(e, "map", path.display());
     let len = words * size_of::<AtomicU64>();

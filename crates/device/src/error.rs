@@ -1,4 +1,4 @@
-//! Errors of setting things up: opening devices, listening, starting reactors. Requests fail with the engine's
+//! Errors of set-up: opening devices, listening, starting reactors. Requests fail with the engine's
 //! [`DeviceError`](nitro_port::DeviceError) instead.
 
 use std::fmt;
@@ -37,11 +37,11 @@ impl ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {subject}: {}", kind.as_str())]
 pub struct Error {
-    /// Why.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// What was tried: `open`, `create`, `listen on`, `start`.
+    /// The operation: `open`, `create`, `listen on`, `start`.
     pub operation: &'static str,
-    /// On what: a path, an address or a thread's name.
+    /// Its subject: a path, an address or a thread's name.
     pub subject: String,
     /// The operating system's error, if there is one.
     #[source]

@@ -1,6 +1,7 @@
 //! Event counters (`eventfd`(2)) that are shared with other processes, by which a virtual machine and its device notify each other.
 //!
-//! Others may set and clear `O_NONBLOCK`, and may read and write at any time: nothing here ever makes the reactor's thread wait.
+//! Other processes may set and clear `O_NONBLOCK`, and may read and write at any time: no operation here blocks the
+//! reactor's thread.
 
 use crate::runtime::Lent;
 use compio::driver::op::{Interest, PollOnce, Write};
@@ -12,7 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
-/// For `preadv2`: read from where the file is.
+/// For `preadv2`: read at the file's position.
 const NO_OFFSET: u64 = u64::MAX;
 
 /// Waits until the counter is above zero, and resets it.
@@ -33,7 +34,7 @@ pub async fn wait(event: &Arc<OwnedFd>) -> io::Result<()> {
     }
 }
 
-/// Adds one to the counter. Takes for ever if it is full and nobody reads it.
+/// Adds one to the counter. Waits without a limit if the counter is full and is not read.
 ///
 /// # Errors
 /// What the operating system says.

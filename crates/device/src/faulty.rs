@@ -1,7 +1,7 @@
 //! A device that fails on command, around any other.
 //!
-//! Faults are described by [`Fault`] and injected through [`Faults`] at any time, also while requests are under way.
-//! Chance comes from a seed, so that a failing test can be run again.
+//! Faults are described by [`Fault`] and injected through [`Faults`] at any time, also while requests are in progress.
+//! Random decisions depend on a seed, so that a failing test can be repeated.
 
 use bytes::Bytes;
 use nitro_port::buf::BufMut;
@@ -20,13 +20,13 @@ pub enum Effect {
     Fail(ErrorKind),
     /// One bit of the data read is wrong. Without effect on other requests.
     FlipBit,
-    /// The request does not go on until the fault is removed.
+    /// The request waits until the fault is removed.
     Hang,
     /// The request waits this long first.
     Delay(Duration),
 }
 
-/// A fault: which requests it meets, and what it does to them.
+/// A fault: the requests that it affects, and its effect.
 #[derive(Debug, Clone)]
 pub struct Fault {
     effect: Effect,
@@ -37,34 +37,34 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that meets every request.
+    /// A fault that affects every request.
     #[must_use]
     pub fn new(effect: Effect) -> Self {
         Self { effect, operation: None, range: 0..u64::MAX, remaining: None, probability: 1.0 }
     }
 
-    /// Meets only this operation.
+    /// Affects only this operation.
     #[must_use]
     pub fn on(mut self, operation: Operation) -> Self {
         self.operation = Some(operation);
         self
     }
 
-    /// Meets only requests that touch these bytes. A flush touches all.
+    /// Affects only requests that touch these bytes. A flush touches all bytes.
     #[must_use]
     pub fn within(mut self, range: Range<u64>) -> Self {
         self.range = range;
         self
     }
 
-    /// Meets only the next `count` requests that it would otherwise meet.
+    /// Affects only the next `count` matching requests.
     #[must_use]
     pub fn times(mut self, count: u64) -> Self {
         self.remaining = Some(count);
         self
     }
 
-    /// Meets a request with this probability, from 0 to 1.
+    /// Affects a request with this probability, from 0 to 1.
     #[must_use]
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = probability;
@@ -79,11 +79,11 @@ impl Fault {
     }
 }
 
-/// Names an injected fault.
+/// The identity of an injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultId(u64);
 
-/// How many requests came, and how many of them met a fault.
+/// Counters of requests and of faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads.
@@ -109,7 +109,7 @@ struct State {
     hanging: Vec<Waker>,
 }
 
-/// What a request meets.
+/// The faults of a request.
 #[derive(Default)]
 struct Verdict {
     delay: Duration,
@@ -171,12 +171,12 @@ impl Faults {
         id
     }
 
-    /// Removes a fault, and lets the requests go on that hang by it.
+    /// Removes a fault, and lets the requests that it delays continue.
     pub fn remove(&self, id: FaultId) {
         self.retain(|other| other != id);
     }
 
-    /// Removes every fault, and lets every hanging request go on.
+    /// Removes all faults, and lets all delayed requests continue.
     pub fn clear(&self) {
         self.retain(|_| false);
     }
@@ -189,13 +189,13 @@ impl Faults {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// What has happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.state.lock().counters
     }
 
-    /// Ends when the fault is removed.
+    /// Waits until the fault is removed.
     async fn removed(&self, id: FaultId) {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -217,7 +217,7 @@ pub struct FaultyDevice<D, C> {
 }
 
 impl<D: Device, C: Clock> FaultyDevice<D, C> {
-    /// Wraps `inner`, at first without faults. `seed` decides what happens by chance.
+    /// Wraps `inner`, at first without faults. `seed` determines all random decisions.
     pub fn new(inner: D, clock: C, seed: u64) -> Self {
         let state = State {
             faults: Vec::new(),
@@ -240,7 +240,7 @@ impl<D: Device, C: Clock> FaultyDevice<D, C> {
         &self.inner
     }
 
-    /// Lets a request meet its faults; `Ok` if it may go on, with the number of bits to flip.
+    /// Applies the faults to a request; `Ok` if it may continue, with the number of bits to flip.
     async fn meet(&self, operation: Operation, offset: u64, len: u64) -> Result<u32, DeviceError> {
         let verdict = {
             let mut state = self.faults.state.lock();

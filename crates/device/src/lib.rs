@@ -1,5 +1,5 @@
-//! Nitro's devices: the ports made of real files and block devices (io_uring), of RAM, and of devices that are
-//! faulty or slow on purpose; and the runtime and sockets they run on.
+//! Nitro's devices: implementations of the device interfaces on files and block devices (io_uring), in RAM, and with
+//! deliberate faults or delays; also the runtime and the sockets.
 //!
 //! This is the only crate with `unsafe` code, fenced into the modules `allocator`, `buffer`, `crash_memory`, `ioctl`, `runtime`
 //! `net::credentials` and `net::passed`, and the only one besides the

@@ -1,5 +1,5 @@
-//! Waiting for what a process that was just killed still holds: the kernel lets go of files and sockets that an io_uring has
-//! requests on a moment after the process is gone.
+//! Waits for resources of a process that was just killed: the kernel releases files and sockets with requests in an
+//! io_uring a moment after the end of the process.
 
 use std::time::Duration;
 

@@ -49,7 +49,7 @@ impl Reactor {
     /// for (`DEFER_TASKRUN`, Linux 6.1), else a plain ring, else `epoll` and threads where io_uring is forbidden.
     ///
     /// # Errors
-    /// When even polling cannot be set up, for want of file descriptors or memory.
+    /// When even polling cannot be set up, for lack of file descriptors or memory.
     pub fn new() -> Result<Self, Error> {
         let mut deferred = proactor();
         // The flag tells that completions wait: without, a poll that need not sleep would leave them there.
@@ -87,7 +87,7 @@ impl Reactor {
     }
 }
 
-/// Wakes the reactor now and then.
+/// Wakes the reactor from time to time.
 async fn heartbeat() -> Infallible {
     loop {
         compio::time::sleep(HEARTBEAT).await;
@@ -175,7 +175,7 @@ impl Request {
         Self(())
     }
 
-    /// Those of this thread that are under way.
+    /// Those of this thread that are in progress.
     fn count() -> usize {
         REQUESTS.get()
     }

@@ -1,4 +1,4 @@
-//! One cache: the manager, its flash, and what is shared by all volumes in front of which it stands.
+//! One cache: the manager, its flash, and the state that all its volumes share.
 
 mod fetch;
 mod make;
@@ -52,37 +52,37 @@ pub struct Cache<F, C> {
     pub(crate) flash: F,
     pub(crate) clock: C,
     pub(crate) superblock: Superblock,
-    /// Whether the copy at the device's start is whole, and no older than the other.
+    /// Whether the copy at the device's start is valid, and not older than the other copy.
     pub(crate) first_superblock_whole: AtomicBool,
     pub(crate) manager: Mutex<CacheManager>,
     pub(crate) resident: Resident,
     pub(crate) queue: InsertQueue,
-    /// Held while an extent gets its place, or room is made.
+    /// Held while an extent is appended to an open WEU, or room is made.
     pub(crate) lanes: futures_util::lock::Mutex<Lanes>,
     pub(crate) ram: Mutex<RamCache<Bytes>>,
     pub(crate) ahead: Mutex<Ahead<Kept>>,
     pub(crate) watch: Watch,
-    /// How often the cache has been started, this time included.
+    /// How often the cache has been started, including this start.
     pub(crate) start: u32,
-    /// The start in which each WEU was filled: it is mixed into checksums.
+    /// The start in which each WEU was filled; it is part of checksums.
     starts: RwLock<Vec<u32>>,
-    /// Slots of the cache; fewer than in `superblock`, or more, once it has been resized.
+    /// Slots of the cache; after a resize, fewer or more than in `superblock`.
     pub(crate) weu_count: AtomicU32,
-    /// Slots from this number on are being given up.
+    /// Slots from this number on are being removed by a resize.
     pub(crate) weu_limit: AtomicU32,
     /// The size is being changed.
     pub(crate) resizing: AtomicBool,
-    /// Who fills a slot that is being given up shall close it.
+    /// A slot that is being removed is open and has to be closed.
     pub(crate) seal_wanted: Event,
     pub(crate) dirty_queue: InsertQueue,
     pub(crate) dirty_open: Mutex<DirtyOpen>,
-    /// What each volume may have dirty.
+    /// The shares of volumes in the room for dirty data.
     pub(crate) shares: Shares,
     pub(crate) ledger: Ledger,
-    /// How the journal's room is divided.
+    /// The division of the journal's space.
     pub(crate) budget: Budget,
     pub(crate) log: Option<WriteLog<F>>,
-    /// What the write log brought back at the start, by volume, until it is in the cache.
+    /// Contents restored from the write log at the start, by volume, until they are inserted.
     pub(crate) replayed: HashMap<ObjectId, Arc<Flights>>,
     pub(crate) commits: Commits,
     pub(crate) regions: Regions,
@@ -90,44 +90,45 @@ pub struct Cache<F, C> {
     pub(crate) volumes: Registry,
     /// Held while pins change.
     pub(crate) pinning: futures_util::lock::Mutex<()>,
-    /// What a restart has yet to bring back.
+    /// The state from which a restart still has to restore clean entries.
     pub(crate) recovery: Mutex<Option<State>>,
     witness: Mutex<Option<Witness>>,
     pub(crate) classifiers: Classifiers,
     pub(crate) spending: Spending,
-    /// The journal has failed, and it is known elsewhere.
+    /// The journal has failed, and the witness has recorded it.
     outlived: AtomicBool,
     /// Dirty extents need room.
     pub(crate) destage_wanted: Event,
-    /// There may be room again.
+    /// There may be room for dirty extents again.
     pub(crate) room: Event,
     pub(crate) zero_fingerprint: Fingerprint,
     pub(crate) zero_extent: Bytes,
-    /// What the cache did.
+    /// The counters of the cache.
     pub metrics: CacheMetrics,
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// The part of the device for an index of fingerprints on flash, if it was made with one: offset and length in bytes.
-    /// The cache itself neither reads nor writes it.
+    /// The part of the device for an index of fingerprints on flash, if the cache was created with one: offset and
+    /// length in bytes. The cache itself neither reads nor writes it.
     pub fn index_area(&self) -> Option<Area> {
         self.superblock.index
     }
 
-    /// Whether a journal is kept: the cache is not passed by from the start. It may have failed since.
+    /// Whether there is a journal: false for a cache that is pass-through from the start. The journal may have failed
+    /// since.
     pub(crate) fn is_journaling(&self) -> bool {
         self.commits.is_there()
     }
 
-    /// Has `witness` called once when the journal fails, with the reason. It is to make durable, elsewhere than on the
-    /// cache device, that this cache must next be opened with
-    /// [`distrust_clean`](crate::EngineSettings::distrust_clean), and to say whether it did: without, volumes in
-    /// write-through refuse to write from then on, since the cache could not be told of it.
+    /// Sets a function that is called once when the journal fails, with the reason. It has to record durably, outside
+    /// the cache device, that this cache must next be opened with
+    /// [`distrust_clean`](crate::EngineSettings::distrust_clean), and returns whether it succeeded. If it did not,
+    /// volumes in write-through refuse writes from then on, because the cache cannot record them.
     pub fn set_witness(&self, witness: impl Fn(&str) -> bool + Send + Sync + 'static) {
         *self.witness.lock() = Some(Box::new(witness));
     }
 
-    /// Nothing can be made durable on the cache device any more.
+    /// Notes that nothing can be made durable on the cache device any more.
     pub(crate) fn fail(&self, error: &dyn std::fmt::Display) {
         let reason = error.to_string();
         let witness = self.witness.lock().take();
@@ -140,10 +141,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.room.notify(usize::MAX);
     }
 
-    /// Whether origins may be written to without the journal's knowing of it.
+    /// Checks that origins may be written to without a record in the journal.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: the journal has failed, and nobody would know it after a restart.
+    /// [`Error::Poisoned`]: the journal has failed, and a restart would not find out about it.
     pub(crate) fn check_outlived(&self) -> Result<(), Error> {
         match self.ledger.failed() {
             Some(reason) if !self.outlived.load(Ordering::SeqCst) => Err(Error::Poisoned { reason }),
@@ -156,7 +157,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.flash.geometry().block_bytes.max(SECTOR_BYTES)
     }
 
-    /// Notes when a WEU was filled, before anything is read of that filling.
+    /// Notes in which start a WEU was filled, before that filling is read.
     pub(crate) fn set_start(&self, weu: WeuId, start: u32) {
         if let Some(known) = self.starts.write().get_mut(weu.0 as usize) {
             *known = start;
@@ -168,7 +169,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.starts.read().get(weu.0 as usize).map(|start| start & 0xFF_FFFF)
     }
 
-    /// Whether a place still holds what was put there.
+    /// Whether a content place still holds the content that was stored there.
     pub fn holds(&self, place: &ContentPlace) -> bool {
         let manager = self.manager.lock();
         self.start_of(place.weu) == Some(place.start) && manager.is_current(place.weu, place.generation)
@@ -183,12 +184,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.weu_count.load(Ordering::SeqCst)
     }
 
-    /// Whether a slot is being given up.
+    /// Whether a slot is being removed by a resize.
     pub(crate) fn is_given_up(&self, weu: WeuId) -> bool {
         weu.0 >= self.weu_limit.load(Ordering::SeqCst)
     }
 
-    /// The settings it was made with.
+    /// The settings it was created with.
     pub fn settings(&self) -> &EngineSettings {
         &self.settings
     }
@@ -198,18 +199,18 @@ impl<F: Device, C: Clock> Cache<F, C> {
         &self.flash
     }
 
-    /// From now on each class of I/O gets what it deserves.
+    /// Sets the policies of classes of I/O.
     pub fn set_classes(&self, classes: Classes) {
         self.manager.lock().set_classes(classes);
     }
 
-    /// Ends the insertion workers once they have done what is queued, and refuses further work.
+    /// Ends the insertion workers after they have processed their queues, and refuses further work.
     pub fn close(&self) {
         self.queue.close();
         self.dirty_queue.close();
     }
 
-    /// Ends when nothing waits for insertion.
+    /// Waits until no extent waits for insertion.
     pub async fn settled(&self) {
         self.queue.drained().await;
         self.dirty_queue.drained().await;
@@ -237,12 +238,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Place { epoch: self.superblock.epoch, start, weu, generation, offset }
     }
 
-    /// The largest origin whose extents all have a number, in bytes.
+    /// The size of the largest origin whose extents can all be numbered, in bytes.
     pub fn origin_bytes_max(&self) -> u64 {
         (ExtentIndex::MAX.0 + 1).saturating_mul(self.extent_bytes() as u64)
     }
 
-    /// Whether an origin of that size can be served.
+    /// Checks that an origin of this size can be served.
     ///
     /// # Errors
     /// [`Error::TooLarge`].
@@ -282,8 +283,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Does something to the manager that may make it note forgotten extents, as soon as there is room for `bytes` bytes of
-    /// records: [`FORGET_BYTES`] for each extent. The future must not be held up by what a commit waits for.
+    /// Runs an operation of the manager that may note dropped extents, as soon as there is room for `bytes` bytes of
+    /// records: [`FORGET_BYTES`] for each extent. Nothing that a commit waits for may delay the future.
     pub(crate) async fn telling<T>(&self, bytes: usize, change: impl FnOnce(&mut CacheManager) -> T) -> T {
         self.ledger.tell(bytes as u64, |room| room.noting(&mut self.manager.lock(), change)).await
     }

@@ -1,4 +1,5 @@
-//! Classes that the blocks of a volume tell: whoever knows file systems says what an extent is, when it comes to be cached.
+//! Classes from the blocks of a volume: a classifier that knows file systems determines the class of an extent when the
+//! extent is about to be cached.
 
 use crate::cache::Cache;
 use crate::volume::Volume;
@@ -11,27 +12,27 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Extents that are looked for under one hold of the manager's lock.
+/// Extents looked up under one lock of the manager.
 const EXTENTS_PER_HOLD: u64 = 64;
-/// Extents that one look gives another class, at most: the others keep theirs until they are stored again.
+/// Maximum number of extents that one look reclassifies: the others keep their class until they are stored again.
 const EXTENTS_PER_LOOK: u64 = 1 << 14;
 
-/// What is known of a volume's bytes, and its class.
+/// A range of a volume and its class.
 pub type Learned = (Range<u64>, ClassId);
 
-/// Somebody who knows what blocks are.
+/// Determines the classes of blocks.
 pub trait Classifier: Send + Sync {
-    /// Looks at bytes of the volume that were read or written; gives their class, if it is known. Adds what was learned of other
-    /// bytes. Called off the path of requests, by several threads.
+    /// Examines bytes of the volume that were read or written, and returns their class, if it is known. Adds the
+    /// classes that it learned for other bytes. Several threads call it, off the path of requests.
     fn look(&self, offset: u64, bytes: &[u8], learned: &mut Vec<Learned>) -> Option<ClassId>;
 }
 
-/// Those of all volumes.
+/// The classifiers of all volumes.
 #[derive(Default)]
 pub(crate) struct Classifiers(RwLock<BTreeMap<ObjectId, Arc<dyn Classifier>>>);
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Where an extent comes from, with its class: the request's, if that says any, else what its bytes say.
+    /// The provenance of an extent with its class: that of the request, otherwise the class of its bytes.
     pub(crate) fn classified(&self, key: ExtentKey, from: Provenance, bytes: &[u8]) -> Provenance {
         let Some(classifier) = self.classifiers.0.read().get(&key.object()).cloned() else { return from };
         // Says nothing, and is stored once for all.
@@ -45,7 +46,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if from.class.is_classified() { from } else { Provenance { class: found.unwrap_or_default(), ..from } }
     }
 
-    /// Gives what is cached of a volume the classes that were learned.
+    /// Applies the learned classes to the cached extents of a volume.
     fn reclassify(&self, object: ObjectId, learned: &[Learned]) {
         let extent_bytes = u64::from(self.settings.manager.extent_bytes);
         let mut left = EXTENTS_PER_LOOK;
@@ -66,7 +67,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Asks that classifier of the volume's blocks from now on; `None`: nobody.
+    /// Sets the classifier of the volume's blocks; `None`: no classifier.
     pub fn classify_by(&self, classifier: Option<Arc<dyn Classifier>>) {
         let mut known = self.cache.classifiers.0.write();
         match classifier {
@@ -75,7 +76,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         };
     }
 
-    /// Gives what is cached of the volume the classes that were learned.
+    /// Applies the learned classes to the cached extents of the volume.
     pub fn reclassify(&self, learned: &[Learned]) {
         self.cache.reclassify(self.object(), learned);
     }

@@ -3,19 +3,19 @@
 use nitro_port::codec::FingerprintHash;
 use nitro_units::Fingerprint;
 
-/// A group of volumes whose equal contents are stored once. What one volume wrote shows in the time that another's requests take; between
-/// domains it does not.
+/// A group of volumes whose equal contents are stored once. Within a domain, the response times of one volume may
+/// reveal the contents of another; between domains they do not.
 ///
-/// The indexes know a content by its fingerprint mixed with its volume's domain. On flash stands the plain fingerprint: the domain is
-/// that which the cache's registry has for the volume when the entry is read again. A volume that changes its domain loses duplicates,
-/// nothing else.
+/// The indexes identify content by its fingerprint mixed with its volume's domain. The flash holds the plain
+/// fingerprint: when an entry is read again, the domain comes from the volume's entry in the cache's registry. A volume
+/// that changes its domain loses only duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DedupDomain([u8; Self::BYTES]);
 
 impl DedupDomain {
     /// Bytes of a domain on flash.
     pub const BYTES: usize = 16;
-    /// Of all volumes that name none.
+    /// The domain of all volumes without a name of a domain.
     pub const SHARED: Self = Self([0; Self::BYTES]);
     const CONTEXT: &str = "Nitro: the name of a domain of deduplication";
 
@@ -51,12 +51,12 @@ impl DedupDomain {
     }
 }
 
-/// A content's fingerprint, and by what the indexes know it.
+/// A content's fingerprint, plain and as used in the indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named {
     /// The hash of the bytes.
     pub(crate) plain: Fingerprint,
-    /// The same, mixed with the domain of the volume that has it.
+    /// The hash mixed with the domain of the volume.
     pub(crate) within: Fingerprint,
 }
 

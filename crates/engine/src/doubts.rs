@@ -1,12 +1,15 @@
-//! Doubts: the extents whose cached contents may be outdated if the program is killed, in memory that outlives it.
+//! Doubts: the extents whose cached contents may be outdated if the program is killed, recorded in memory that survives
+//! the program.
 //!
-//! A write to the origin makes what is cached of its extents void, but the journal has that only with the next commit. Until
-//! then the extents are *doubtful*. They are entered in one of two tables (bits, by the hash of the extent's key) before the
-//! origin is written to. [`Cache::settle_doubts`] turns to the other table, repeats there what is still being written, writes
-//! the journal, and only then clears the first: so an extent that is in neither table is in the journal as it is.
+//! A write to the origin makes the cached content of its extents void, but the journal records this only with the next
+//! commit. Until then the extents are *doubtful*. Before the origin is written to, they are entered in one of two
+//! tables (bits, by the hash of the extent's key). [`Cache::settle_doubts`] switches to the other table, enters there
+//! the extents that are still being written, writes the journal, and only then clears the first table. Therefore the
+//! journal is correct for an extent that is in neither table.
 //!
-//! After a kill, where all that was written is still there, a restart distrusts the extents in the tables. After a power cut,
-//! the tables do not count, and it distrusts all of the regions that the journal has as open (`volume/regions.rs`).
+//! After a kill, all writes are still there, and a restart distrusts the extents in the tables. After a power cut, the
+//! tables are not used, and a restart distrusts all extents of the write-intent regions that are open in the journal
+//! (`volume/regions.rs`).
 
 use crate::cache::Cache;
 use crate::format::superblock::{IDENTITY_BYTES, Superblock};
@@ -18,13 +21,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory that outlives the program, but not necessarily the machine: shared memory, or a file that is mapped.
+/// Memory that survives the program, but not necessarily a restart of the machine: shared memory, or a mapped file.
 #[derive(Clone, Copy)]
 pub struct CrashMemory {
-    /// Zeroes, or what an earlier start of the cache left there; at least [`WORDS_MIN`](Self::WORDS_MIN). Nobody else may use it.
+    /// Zeroes, or the content from an earlier start of the cache; at least [`WORDS_MIN`](Self::WORDS_MIN) words. Only
+    /// this cache may use it.
     pub words: &'static [AtomicU64],
-    /// Names the state of the machine: equal in two starts only if everything that the earlier one had written, be it flushed or
-    /// not, to the cache device, to the origins and to `words` is still there in the later one.
+    /// Identifies the state of the machine. It may be equal in two starts only if all writes of the earlier start to
+    /// the cache device, to the origins and to `words`, flushed or not, are still there in the later one.
     pub identity: [u8; IDENTITY_BYTES],
 }
 
@@ -56,7 +60,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"NITRODBT");
 const HEADER_WORDS: usize = 8;
 const START_WORD: usize = 4;
 const ALL_WORDS: [usize; 2] = [5, 6];
-/// A write of more extents than these makes all doubtful.
+/// A write of more extents than this makes all extents doubtful.
 const EXTENTS_MAX: u64 = 1 << 16;
 
 /// The two tables.
@@ -115,7 +119,7 @@ impl Tables {
         }
     }
 
-    /// Adds what the second table has to the first.
+    /// Adds the bits of the second table to the first.
     fn merge(&self) {
         for (into, from) in self.table(0).iter().zip(self.table(1)) {
             into.fetch_or(from.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -133,11 +137,11 @@ pub(crate) enum Before {
     Nothing,
     /// They are in the memory.
     Outlived,
-    /// They are not: all extents of open regions are doubtful.
+    /// They are lost: all extents of open write-intent regions are doubtful.
     Lost,
 }
 
-/// The write of some extents, until it has ended.
+/// A write in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoubtId(u64);
 
@@ -145,9 +149,9 @@ pub(crate) struct DoubtId(u64);
 struct State {
     /// The table that is being filled.
     current: usize,
-    /// The other one is not clear.
+    /// The other table is not empty.
     other_holds: bool,
-    /// Something was entered, or a write has ended, since the tables changed places.
+    /// Extents were entered, or a write has ended, since the tables were switched.
     news: bool,
     next: u64,
     under_way: BTreeMap<u64, (ObjectId, Range<u64>)>,
@@ -165,7 +169,8 @@ impl Doubts {
         Self { tables: memory.and_then(Tables::new), ..Self::default() }
     }
 
-    /// Whether the memory is what the start left that wrote this superblock, and nothing else is lost since.
+    /// The doubts of the last start: whether the memory is that of the start that wrote this superblock, and no writes
+    /// were lost since.
     pub(crate) fn outlived(memory: Option<CrashMemory>, superblock: &Superblock) -> bool {
         let Some((memory, tables)) = memory.and_then(|memory| Some((memory, Tables::new(memory)?))) else {
             return false;
@@ -176,8 +181,8 @@ impl Doubts {
             && found.zip(Tables::header(superblock)).all(|(found, expected)| found == expected)
     }
 
-    /// Begins to keep the doubts of the start that has written `superblock`. Those of the start before count on until this
-    /// start's journal has what became of them.
+    /// Begins to record the doubts of the start that has written `superblock`. The doubts of the previous start remain
+    /// until this start's journal has a record of their result.
     pub(crate) fn begin(&self, superblock: &Superblock, before: Before) {
         let Some(tables) = self.tables else { return };
         // Until the header is complete, no start believes the memory.
@@ -204,7 +209,7 @@ impl Doubts {
         self.tables.is_none_or(|tables| tables.contains(0, key))
     }
 
-    /// Some extents are about to change at the origin. Until [`leave`](Self::leave), they are doubtful.
+    /// Notes that some extents are about to change at the origin. They are doubtful until [`leave`](Self::leave).
     pub(crate) fn enter(&self, object: ObjectId, extents: &Range<u64>) -> Option<DoubtId> {
         let tables = self.tables?;
         let (id, current) = {
@@ -220,15 +225,15 @@ impl Doubts {
         Some(DoubtId(id))
     }
 
-    /// The change has ended, and what was cached of the extents is forgotten.
+    /// Notes that the change has ended, and that the cached content of the extents was dropped.
     pub(crate) fn leave(&self, id: DoubtId) {
         let mut state = self.state.lock();
         state.under_way.remove(&id.0);
         state.news = true;
     }
 
-    /// Has the tables change places, unless there is something in the other one or nothing to settle. Says which table may be
-    /// cleared after a commit.
+    /// Switches the tables, unless the other one is not empty or there is nothing to settle. Returns the table that may
+    /// be cleared after a commit.
     fn turn(&self) -> Option<usize> {
         let tables = self.tables?;
         let (current, under_way) = {
@@ -256,7 +261,7 @@ impl Doubts {
         }
     }
 
-    /// Whether anything is to be settled.
+    /// Whether there is anything to settle.
     pub(crate) fn has_news(&self) -> bool {
         let state = self.state.lock();
         self.tables.is_some() && (state.news || state.other_holds)
@@ -264,10 +269,10 @@ impl Doubts {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Has the journal know what became of doubtful extents, and clears them away. To be called by one task.
+    /// Records the result of doubtful extents in the journal, and clears their table. Only one task may call it.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned): the journal has failed; they stay.
+    /// [`Error::Poisoned`](crate::Error::Poisoned): the journal has failed; the extents stay doubtful.
     pub(crate) async fn settle_doubts(&self) -> Result<(), crate::Error> {
         // While entries are still being read, what the last start left doubtful is needed.
         if self.is_restoring() || !self.is_journaling() {

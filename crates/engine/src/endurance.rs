@@ -1,5 +1,5 @@
-//! The SSD's life: how much is written to it, and a budget for that. Once a minute what was written is compared with the budget, and
-//! the cache manager is told how sparing it has to be.
+//! The wear of the SSD: the bytes written to it, and a budget for them. Once a minute, the bytes written are compared
+//! with the budget, and the cache manager is told how much to restrain writes.
 
 use crate::cache::Cache;
 use nitro_cache::{Budget, Thrift};
@@ -8,29 +8,30 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Time between two looks.
+/// Time between two comparisons.
 const STEP: Duration = Duration::from_secs(60);
 const DAY: f64 = 24.0 * 3600.0;
 
-/// What the SSD is to endure.
+/// The endurance of the SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endurance {
-    /// Bytes that may be written to it in a day. What is not written is saved, up to one day's; a new cache begins with as much.
+    /// Bytes that may be written to it in a day. Unused bytes are saved, up to the budget of a day; a new cache starts
+    /// with the budget of a day.
     pub bytes_per_day: u64,
-    /// Bytes that it is rated for in all.
+    /// Total bytes for which it is rated.
     pub rated_bytes: u64,
 }
 
-/// How an SSD's life goes.
+/// The wear of an SSD.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EnduranceStatus {
     /// Bytes written in a day, at the mean rate of the last day, or of the time since the start.
     pub written_per_day: f64,
-    /// What was configured.
+    /// The configured endurance.
     pub endurance: Option<Endurance>,
-    /// Bytes that may be written beyond the daily ones; negative: so many were written too much.
+    /// Unused budget, which may be written in addition; negative: the budget is exceeded by so many bytes.
     pub saved_bytes: f64,
-    /// From 1, nothing is refused to spare writes, down to nearly 0.
+    /// How much the write budget restrains insertion: from 1 (nothing is refused) to nearly 0.
     pub openness: f64,
 }
 
@@ -57,12 +58,12 @@ impl Rate {
 struct State {
     budget: Option<(Endurance, Budget)>,
     rate: Rate,
-    /// When, and after how many bytes written, that was last looked at.
+    /// The time of the last comparison.
     at: Duration,
     written: u64,
 }
 
-/// Of one cache.
+/// The write budget of one cache.
 #[derive(Debug)]
 pub(crate) struct Spending {
     state: Mutex<State>,
@@ -70,7 +71,7 @@ pub(crate) struct Spending {
 }
 
 impl Spending {
-    /// From `now` on; `is_new`: the cache is empty, and may be filled with what a day may bring.
+    /// Starts at `now`; `is_new`: the cache is empty, and starts with the budget of a day.
     pub(crate) fn new(endurance: Option<Endurance>, is_new: bool, now: Duration) -> Self {
         let budget = endurance.map(|endurance| {
             let day = endurance.bytes_per_day;
@@ -80,19 +81,20 @@ impl Spending {
         Self { state: Mutex::new(state), sparing: AtomicBool::new(false) }
     }
 
-    /// From now on, another budget, of which nothing is saved yet.
+    /// Sets another budget, with nothing saved yet.
     pub(crate) fn set(&self, endurance: Option<Endurance>) {
         let budget = endurance.map(|endurance| (endurance, Budget::new(0, endurance.bytes_per_day)));
         self.state.lock().budget = budget;
         self.sparing.store(false, Relaxed);
     }
 
-    /// Whether writes are spared at the moment.
+    /// Whether writes are restrained at present.
     pub(crate) fn is_sparing(&self) -> bool {
         self.sparing.load(Relaxed)
     }
 
-    /// After `written` bytes in all; how sparing the cache is to be from now on, if it is time to say so.
+    /// Compares the total of `written` bytes with the budget; returns how much to restrain writes, if a step has
+    /// passed.
     fn step(&self, now: Duration, written: u64) -> Option<Thrift> {
         let mut state = self.state.lock();
         let elapsed = now.saturating_sub(state.at);
@@ -123,14 +125,14 @@ impl Spending {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Keeps what is written within the budget; to be called every second or so.
+    /// Keeps the bytes written within the budget; to be called about every second.
     pub(crate) fn watch_spending(&self) {
         if let Some(thrift) = self.spending.step(self.clock.now(), self.metrics.ssd_written_bytes()) {
             self.manager.lock().set_thrift(thrift);
         }
     }
 
-    /// How the SSD's life goes.
+    /// The wear of the SSD.
     pub fn endurance(&self) -> EnduranceStatus {
         self.spending.status(self.clock.now(), self.metrics.ssd_written_bytes())
     }

@@ -22,9 +22,9 @@ pub enum ErrorKind {
     Setting,
     /// The cache device holds something that this program does not understand.
     Format,
-    /// Writes are refused since an earlier one may be lost.
+    /// Writes are refused because an earlier one may be lost.
     Poisoned,
-    /// The newest content was in the cache alone, and is lost there.
+    /// The newest content was only in the cache, and is lost.
     Lost,
     /// The write log is not the one that belongs to the cache.
     Log,
@@ -55,10 +55,10 @@ pub enum Error {
     /// The origin failed.
     #[error("origin: {0}")]
     Origin(#[source] DeviceError),
-    /// The cache has no room for a write until more is destaged, and the origin refuses that.
+    /// The cache has no room for a write until more data are destaged, and the origin refuses them.
     #[error("the cache's room for dirty data of the volume is used up, and destage fails: {0}")]
     Destage(#[source] DeviceError),
-    /// The cache device failed, in an operation that cannot do without it.
+    /// The cache device failed in an operation that requires it.
     #[error("cache device: {0}")]
     Flash(#[source] DeviceError),
     /// The origin has more extents than a cache can number.
@@ -68,7 +68,7 @@ pub enum Error {
     TooLarge {
         /// The origin's size.
         size_bytes: u64,
-        /// The largest that there may be.
+        /// The maximum size.
         size_bytes_max: u64,
     },
     /// A setting cannot be used.
@@ -77,8 +77,8 @@ pub enum Error {
     /// The cache device holds something that this program does not understand.
     #[error("cache device: {0}")]
     Format(#[from] FormatError),
-    /// The journal of the cache was damaged by its device: what it said last is lost, and with it perhaps where dirty
-    /// extents are. Nothing else of the cache may be believed.
+    /// The journal of the cache was damaged by its device: its last records are lost, perhaps with the locations of
+    /// dirty extents. The rest of the cache must not be trusted.
     #[error("the cache's journal is damaged: {batches} batches that had been durable cannot be read")]
     Damaged {
         /// Batches that are missing at its end.
@@ -87,38 +87,38 @@ pub enum Error {
     /// The log device failed.
     #[error("log device: {0}")]
     Log(#[source] DeviceError),
-    /// The log device holds something that this program does not understand.
+    /// The log device holds data in an unknown format.
     #[error("log device: {0}")]
     LogFormat(#[source] FormatError),
-    /// The cache was used with a write log that was not given.
+    /// The cache was used with a write log that is missing.
     #[error(
         "the cache was used with the write log {}, which may hold writes that are nowhere else, and {}",
         uuid_text(uuid), if *another { "this log device is another one" } else { "no log device is given" }
     )]
     LogMissing {
-        /// Names the log.
+        /// The identity of the log.
         uuid: [u8; 16],
-        /// Another device was given.
+        /// Another device was given instead.
         another: bool,
     },
     /// The log device belongs to another cache.
     #[error("the log device holds the write log of another cache, {}", uuid_text(cache_uuid))]
     LogForeign {
-        /// Names that cache.
+        /// The identity of that cache.
         cache_uuid: [u8; 16],
     },
     /// The write log was damaged by its device: writes that had been acknowledged cannot be read there.
     #[error("the write log is damaged: writes that had been durable cannot be read")]
     LogDamaged,
-    /// Something that was to make data durable failed: what was acknowledged before may be lost, so nothing more is
-    /// acknowledged until the volume is opened again.
+    /// An operation that makes data durable failed: acknowledged writes may be lost, so no write is acknowledged until
+    /// the volume is opened again.
     #[error("writes are refused: {reason}")]
     Poisoned {
         /// What failed.
         reason: Arc<str>,
     },
-    /// The newest content of an extent was in the cache alone, and cannot be read there. Writing the whole extent heals
-    /// it.
+    /// The newest content of an extent was only in the cache, and cannot be read there. A write of the whole extent
+    /// removes the error.
     #[error(
         "the {len} bytes at {offset} were dirty in the cache and are lost there; they are readable again once overwritten"
     )]

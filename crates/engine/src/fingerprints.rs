@@ -1,10 +1,10 @@
-//! The port of fingerprint indexes that are larger than RAM. What is in the manager's own index, in RAM, is not asked of
-//! them; what they say is believed only if the place that they name still is what it was.
+//! The interface of fingerprint indexes that are larger than RAM. They are searched only for fingerprints that are not
+//! in the manager's index in RAM. Their answers are used only if the content place that they name is still valid.
 
 use nitro_units::{Fingerprint, Generation, WeuId};
 use std::future::Future;
 
-/// Where content of a fingerprint was put.
+/// The position where content of a fingerprint is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentPlace {
     /// The WEU.
@@ -13,7 +13,7 @@ pub struct ContentPlace {
     pub entry: u16,
     /// The filling of the WEU.
     pub generation: Generation,
-    /// The start of the cache in which it was filled, modulo 2²⁴: a crash may give a generation twice.
+    /// The start of the cache in which it was filled, modulo 2²⁴: after a crash, a generation may be used twice.
     pub start: u32,
 }
 
@@ -26,7 +26,7 @@ impl ContentPlace {
         Self { weu, entry, generation, start: start & Self::START_MASK }
     }
 
-    /// As the value of an index.
+    /// Encodes the place as the value of an index.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -37,7 +37,7 @@ impl ContentPlace {
         bytes
     }
 
-    /// From the value of an index. Any bytes name some place.
+    /// Decodes the value of an index. Any bytes are a place.
     #[must_use]
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
@@ -50,15 +50,15 @@ impl ContentPlace {
     }
 }
 
-/// An index of fingerprints on flash. Failing is its own affair: it then knows nothing.
+/// An index of fingerprints on flash. It handles its own failures: it then finds nothing.
 pub trait FingerprintIndex {
-    /// Whether there is one at all.
+    /// Whether there is an index.
     const IS_THERE: bool = true;
 
-    /// Where content of that fingerprint was put last, as far as it is known.
+    /// The last known place of content with this fingerprint.
     fn find(&self, fingerprint: &Fingerprint) -> impl Future<Output = Option<ContentPlace>>;
 
-    /// Notes where content of that fingerprint is.
+    /// Notes the place of content with this fingerprint.
     fn note(&self, fingerprint: &Fingerprint, place: ContentPlace) -> impl Future<Output = ()>;
 }
 

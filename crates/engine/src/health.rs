@@ -1,5 +1,5 @@
-//! Whether the cache device can be trusted. In write-through the origin has everything, so a cache device that starts
-//! failing becomes pass-through: it is neither read nor written any more, and the volumes go on.
+//! The health of the cache device. In write-through the origin has all data, so a failing cache device becomes
+//! pass-through: it is neither read nor written any more, and the volumes are served from their origins.
 
 use nitro_port::DeviceError;
 use serde::Serialize;
@@ -11,16 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub enum Health {
     /// In use.
     Caching,
-    /// Given up after repeated errors; volumes are served by their origins alone.
+    /// Not used any more after repeated errors; volumes are served from their origins.
     PassThrough,
-    /// Given up while extents were dirty: reads of those go on as far as the device answers; writes in write-back are
-    /// refused.
+    /// Failed while extents were dirty: these are read as far as the device answers; writes in write-back are refused.
     Failed,
 }
 
-/// Failed reads in a row after which the device is given up.
+/// Failed reads in a row after which the device is not used any more.
 const READ_ERRORS_MAX: u32 = 16;
-/// Failed writes in a row after which the device is given up.
+/// Failed writes in a row after which the device is not used any more.
 const WRITE_ERRORS_MAX: u32 = 3;
 
 /// Watches a cache device.
@@ -62,12 +61,12 @@ impl Watch {
         }
     }
 
-    /// Does without the device from the start.
+    /// Does not use the device from the start.
     pub(crate) fn leave_out(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the device up, with one line in the log.
+    /// Stops using the device, with one line in the log.
     pub(crate) fn give_up(&self, reason: &dyn std::fmt::Display) {
         if !self.given_up.swap(true, Ordering::Relaxed) {
             tracing::error!("the cache is given up ({reason}): volumes are served by their origins alone from now on");

@@ -1,9 +1,9 @@
-//! Extents that are kept beyond the request that brought them: in queues, on their way into the cache, read ahead.
+//! Extents that are kept beyond their request: in queues, waiting for insertion, or read ahead.
 //!
-//! Such an extent is often a part of larger memory, a request's payload or what one read of the origin brought, and keeps all of it
-//! alive. Whoever keeps extents therefore counts the memory, once for all extents of a request, until the last of them is let go
-//! ([`Room`]). Whoever keeps one for long, or cannot tell for how long, takes it in memory of its own ([`Kept::detached`],
-//! [`Kept::for_reply`]).
+//! Such an extent is often a part of a larger buffer (a request's payload, or the result of one read of the origin) and
+//! keeps the whole buffer alive. Code that keeps extents therefore counts the memory, once for all extents of a
+//! request, until the last of them is dropped ([`Room`]). Code that keeps an extent for a long or unknown time copies
+//! it to its own memory ([`Kept::detached`], [`Kept::for_reply`]).
 
 use bytes::Bytes;
 use event_listener::Event;
@@ -12,7 +12,7 @@ use nitro_port::buf::{held_bytes, is_zero};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A reply keeps at most so many times the memory that it is long.
+/// A reply keeps at most this multiple of its length in memory.
 const REPLY_PINS_MAX: u64 = 4;
 
 /// Bytes of `part`, which keeps `pins` bytes of memory alive, for a reply that a client may be slow to take.
@@ -42,7 +42,7 @@ impl Kept {
         Self { bytes, pins }
     }
 
-    /// All extents of what one read of the origin brought.
+    /// All extents of one read of the origin.
     pub(crate) fn parts(extents: &[Bytes], zero_extent: &Bytes) -> Vec<Self> {
         let pins = extents.iter().map(|extent| extent.len() as u64).sum();
         extents.iter().map(|extent| Self::part(extent.clone(), pins, zero_extent)).collect()
@@ -67,8 +67,8 @@ impl Kept {
     }
 }
 
-/// Settles how extents of one request are kept: those that are parts of its memory stay so, unless they are less than half of it.
-/// Gives the bytes that they keep alive together.
+/// Decides how the extents of one request are kept: extents that are parts of its memory are not copied, unless they
+/// are less than half of it. Returns the bytes that they keep alive together.
 pub(crate) fn settle<'a>(kept: impl Iterator<Item = &'a mut Kept>) -> u64 {
     let (mut parts, mut own, mut overhead) = (Vec::new(), 0, 0);
     for extent in kept {
@@ -84,12 +84,12 @@ pub(crate) fn settle<'a>(kept: impl Iterator<Item = &'a mut Kept>) -> u64 {
     overhead + own + used
 }
 
-/// Memory that is held of a bound.
+/// A counter of memory with a limit.
 #[derive(Debug)]
 pub(crate) struct Meter {
     held: AtomicU64,
     bytes_max: u64,
-    /// At most half of the bound is held.
+    /// At most half of the limit is in use.
     pub(crate) roomy: Event,
 }
 

@@ -1,9 +1,9 @@
-//! Nitro's engine: moves the bytes as the cache manager (`nitro-cache`) decides.
+//! Nitro's engine: it moves the data according to the decisions of the cache manager (`nitro-cache`).
 //!
-//! The engine is generic over its ports ([`Device`](nitro_port::Device), [`Clock`](nitro_port::Clock)) and names no async runtime, so that the
-//! same code runs on io_uring in the server and on a deterministic executor with simulated devices in tests. The host
-//! polls [`Cache::insertion_worker`], [`Cache::journal_worker`], [`Volume::readahead_worker`] and
-//! [`Volume::destage_worker`] wherever it likes.
+//! The engine is generic over its ports ([`Device`](nitro_port::Device), [`Clock`](nitro_port::Clock)) and names no
+//! async runtime, so that the same code runs on io_uring in the server and on a deterministic executor with simulated
+//! devices in tests. The host polls [`Cache::insertion_worker`], [`Cache::journal_worker`],
+//! [`Volume::readahead_worker`] and [`Volume::destage_worker`] on threads of its choice.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -8,7 +8,7 @@ use nitro_port::{Clock, Device};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The settings that may change, as they are at a moment.
+/// The present values of the settings that may change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LiveSettings {
     /// See [`EngineSettings::compression`]: of what is inserted from now on.
@@ -23,12 +23,12 @@ pub struct LiveSettings {
     pub dirty_wait: Duration,
     /// See [`EngineSettings::origin_timeout`].
     pub origin_timeout: Option<Duration>,
-    /// See [`EngineSettings::endurance`]: another budget begins with nothing saved.
+    /// See [`EngineSettings::endurance`]: a new budget starts with nothing saved.
     pub endurance: Option<Endurance>,
 }
 
 impl LiveSettings {
-    /// Those among a cache's settings.
+    /// The live part of a cache's settings.
     #[must_use]
     pub fn of(settings: &EngineSettings) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl LiveSettings {
     }
 }
 
-/// Where all threads find them.
+/// The shared live settings.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// Its place among [`COMPRESSIONS`].
@@ -128,7 +128,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Changes them. Requests under way may yet go by those before.
+    /// Changes them. Requests in progress may still use the old values.
     pub fn set_live(&self, to: &LiveSettings) {
         self.live.set(to);
         if self.endurance().endurance != to.endurance {

@@ -1,4 +1,4 @@
-//! The engine's metrics: names, units and meanings stand here and nowhere else.
+//! The engine's metrics: names, units and meanings are defined only here.
 
 use hdrhistogram::Histogram;
 use nitro_units::ClassId;
@@ -46,11 +46,11 @@ impl Counter {
 }
 
 counters! {
-    /// What a cache did.
+    /// Counters of a cache.
     CacheMetrics / CacheCounters {
         /// Extents answered from the RAM cache.
         ram_hits,
-        /// Extents answered from data on its way into the cache.
+        /// Extents answered from data that wait for insertion.
         pending_hits,
         /// Extents answered from data read ahead.
         readahead_hits,
@@ -68,11 +68,11 @@ counters! {
         ssd_written_superblock_bytes,
         /// Bytes of the journal written to the cache device.
         ssd_written_journal_bytes,
-        /// Commits: flushes of the cache device that made writes, or what the journal was told, durable.
+        /// Commits: flushes of the cache device that made data or journal records durable.
         commits,
-        /// Snapshots with which the journal began anew.
+        /// Journal snapshots, each of which begins another half of the journal.
         journal_snapshots,
-        /// Write-intent regions opened: each had a write wait for a commit.
+        /// Write-intent regions opened: for each, a write waited for a commit.
         regions_opened,
         /// Times that a dirty extent had to wait for room in the cache.
         dirty_stalls,
@@ -84,9 +84,9 @@ counters! {
         flash_index_duplicates,
         /// Extents whose bytes were compared with those of the same fingerprint (`verify_duplicates`).
         duplicates_compared,
-        /// Of those, extents that had other bytes: they were stored separately.
+        /// Compared extents that had different bytes: they were stored separately.
         duplicate_mismatches,
-        /// Stored extents whose checksum or encoding was wrong; each was served by the origin.
+        /// Stored extents with a wrong checksum or encoding; each was read from the origin.
         corrupt_extents,
         /// Stored extents whose WEU was refilled while they were being read.
         outrun_reads,
@@ -113,7 +113,7 @@ impl CacheMetrics {
 }
 
 counters! {
-    /// What a volume did.
+    /// Counters of a volume.
     VolumeMetrics / VolumeCounters {
         /// Read requests.
         reads,
@@ -123,23 +123,23 @@ counters! {
         read_hit_extents,
         /// Extents of read requests that came from the origin.
         read_miss_extents,
-        /// Of those that came from the origin, extents that were known to have content that is cached: their recipe was read.
+        /// Extents of read requests that were found in the cache by the origin's recipe.
         recipe_hit_extents,
-        /// Extents that a read looked for in vain: the cache never had them, or has forgotten that.
+        /// Missed extents: the cache never had them, or does not remember them.
         missed_cold,
-        /// Of those that the cache had lately: their units were evicted.
+        /// Missed extents whose units were evicted.
         missed_evicted,
-        /// They were overwritten or trimmed, and what took their place is not cached.
+        /// Missed extents that were overwritten or trimmed, and whose new content is not cached.
         missed_overwritten,
-        /// The policy of admission refused them.
+        /// Missed extents that the policy of admission refused.
         missed_refused,
-        /// They came when there was no room on the way to the SSD.
+        /// Missed extents that were dropped because the insertion queue was full.
         missed_dropped,
-        /// Others changed the volume, or their bytes could not be read.
+        /// Missed extents that were invalidated: another program changed the volume, or their bytes could not be read.
         missed_invalidated,
-        /// They are part of a sequential stream, which is kept off the SSD.
+        /// Missed extents of a sequential stream, which is kept off the SSD.
         missed_stream,
-        /// Extents that joined a read of the origin already under way.
+        /// Extents that joined a read of the origin already in progress.
         read_joined_extents,
         /// Extents read ahead of sequential streams.
         readahead_extents,
@@ -177,7 +177,7 @@ counters! {
 }
 
 counters! {
-    /// What requests of one class asked of a volume.
+    /// Counters of the requests of one class to a volume.
     ClassMetrics / ClassCounters {
         /// Read requests.
         reads,
@@ -194,7 +194,7 @@ counters! {
     }
 }
 
-/// What a volume was asked for, by class.
+/// Counters of the requests to a volume, by class.
 #[derive(Debug, Default)]
 pub(crate) struct ClassesMetrics([ClassMetrics; ClassId::COUNT]);
 

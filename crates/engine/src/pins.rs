@@ -1,4 +1,4 @@
-//! Pins of extents: kept in the journal, so that they outlive a restart.
+//! Pins of extents: they are stored in the journal, so that they survive a restart.
 
 use crate::cache::Cache;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use nitro_units::{ExtentIndex, ObjectId};
 use std::fmt;
 use std::ops::Range;
 
-/// Steps after which others on the thread run.
+/// Steps after which other tasks of the thread run.
 const STEPS_PER_TURN: usize = 16;
 
 /// Why extents are not pinned.
@@ -21,7 +21,7 @@ pub enum PinError {
     Ranges(usize),
     /// The journal has no room for more of them.
     Room,
-    /// More would be promised than the cache can keep.
+    /// The pins would exceed what the cache can guarantee.
     Promised(nitro_cache::class::ClassError),
     /// It could not be made durable.
     Journal(Error),
@@ -42,11 +42,12 @@ impl fmt::Display for PinError {
 impl std::error::Error for PinError {}
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Pins extents of a volume that the cache knows, by their numbers, or unpins them: once they are cached, they stay. Durable when it
-    /// ends. What is not cached yet is when it is read or written next.
+    /// Pins or unpins extents of a volume that the cache knows, by their numbers: pinned extents stay cached. The
+    /// change is durable when this returns. Pinned extents that are not cached yet are inserted when they are read or
+    /// written next.
     ///
     /// # Errors
-    /// [`PinError`]; but for [`PinError::Journal`], nothing has changed.
+    /// [`PinError`]; nothing has changed, except after [`PinError::Journal`].
     pub async fn pin(&self, object: ObjectId, extents: Range<u64>, pinned: bool) -> Result<(), PinError> {
         if extents.start >= extents.end || extents.end > ExtentIndex::MAX.0 {
             return Err(PinError::Range);
@@ -82,7 +83,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.sync().await.map_err(PinError::Journal)
     }
 
-    /// What is pinned of a volume, by the numbers of its extents.
+    /// The pinned ranges of a volume, by the numbers of its extents.
     pub fn pins(&self, object: ObjectId) -> PinRanges {
         self.volumes.pins(object)
     }

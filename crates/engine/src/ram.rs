@@ -1,4 +1,4 @@
-//! The RAM that a cache may take, by what takes it. The program adds its own parts, and prints all of them.
+//! The maximum RAM of a cache, by component. The program adds its own components, and prints all of them.
 
 use crate::cache::Cache;
 use crate::settings::EngineSettings;
@@ -12,23 +12,23 @@ use serde::Serialize;
 const WEUS_IN_RAM: u64 = 8;
 /// An entry of a write-evict unit in RAM: its header, and where its payload is.
 const WEU_ENTRY_BYTES: u64 = 192;
-/// A dirty extent in the manager's list, and its fingerprint where the origin goes by them.
+/// A dirty extent in the manager's list, and its fingerprint if the origin uses fingerprints.
 const DIRTY_EXTENT_BYTES: u64 = 128;
 /// A volume's counters, latencies and tables.
 const VOLUME_BYTES: u64 = 1 << 20;
 
-/// Something that takes RAM.
+/// A component that takes RAM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RamPart {
     /// What it is.
     pub name: &'static str,
-    /// The most that it takes, in bytes.
+    /// Its maximum, in bytes.
     pub bytes: u64,
 }
 
 impl EngineSettings {
-    /// The most RAM that a cache with these settings takes, beside what the requests themselves hold: by what takes it, in bytes. The
-    /// cache has write-evict units of `cache_bytes` in all.
+    /// The maximum RAM of a cache with these settings, by component, in bytes, in addition to the data of requests. The
+    /// cache has write-evict units of `cache_bytes` in total.
     #[must_use]
     pub fn ram_parts(&self, cache_bytes: u64) -> Vec<RamPart> {
         let manager = nitro_cache::Settings { cache_bytes, ..self.manager };
@@ -56,8 +56,8 @@ impl EngineSettings {
         .into()
     }
 
-    /// The most RAM that a volume takes beside its cache and what the requests hold, in bytes: destage, reading ahead, requests that
-    /// were given up, counters.
+    /// The maximum RAM of a volume, in bytes, in addition to its cache and the data of requests: destage, read-ahead,
+    /// requests that were given up, counters.
     #[must_use]
     pub fn volume_ram_bytes(&self) -> u64 {
         let readahead = READAHEADS_MAX as u64 * held_bytes(self.manager.streams.readahead_bytes as usize);

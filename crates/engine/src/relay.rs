@@ -1,5 +1,5 @@
-//! Asking an index of fingerprints on another thread: look-ups wait for the flash and take CPU time, of which insertion has none
-//! to spare.
+//! A relay to an index of fingerprints on another thread: look-ups wait for the flash and take CPU time, which
+//! insertion needs.
 
 use crate::fingerprints::{ContentPlace, FingerprintIndex};
 use event_listener::{Event, listener};
@@ -10,9 +10,9 @@ use nitro_units::Fingerprint;
 use parking_lot::Mutex;
 use std::mem::take;
 
-/// Notes that wait for one another; from so many on the other thread is woken for them alone.
+/// Number of waiting notes from which on the other thread is woken for them.
 const NOTES_MIN: usize = 64;
-/// Notes that may wait; beyond it insertion waits.
+/// Maximum number of waiting notes; beyond it, insertion waits.
 const NOTES_MAX: usize = 4096;
 
 enum Request {
@@ -23,13 +23,14 @@ enum Request {
 #[derive(Default)]
 struct State {
     requests: Vec<Request>,
-    /// Notes that the index has not got yet.
+    /// Notes that the index does not have yet.
     notes: usize,
-    /// Somebody answers.
+    /// A thread serves the relay.
     is_served: bool,
 }
 
-/// Where requests to an index wait for the thread that has it. While no thread serves it, nothing is known, or noted.
+/// The queue of requests to an index on another thread. While no thread serves it, look-ups find nothing, and notes are
+/// dropped.
 #[derive(Default)]
 pub struct IndexRelay {
     state: Mutex<State>,
@@ -55,7 +56,7 @@ impl IndexRelay {
         }
     }
 
-    /// Puts the requests to `index`, for as long as it is polled; those that wait for the flash side by side.
+    /// Passes the requests to `index`, as long as it is polled; look-ups run concurrently.
     pub async fn serve(&self, index: &impl FingerprintIndex) {
         let _serving = Serving::new(self);
         let mut under_way: FuturesUnordered<LocalBoxFuture<'_, ()>> = FuturesUnordered::new();
@@ -99,18 +100,18 @@ impl IndexRelay {
         }
     }
 
-    /// Has the notes taken that wait for others.
+    /// Lets waiting notes be processed.
     pub fn wake(&self) {
         self.asked.notify(usize::MAX);
     }
 
-    /// Ends when the index has got all notes; while [`serve`](Self::serve) is polled.
+    /// Waits until the index has all notes; [`serve`](Self::serve) must be polled meanwhile.
     pub async fn settled(&self) {
         self.wake();
         self.wait_for(0).await;
     }
 
-    /// Ends when no more notes wait than that.
+    /// Waits until at most `notes_max` notes wait.
     async fn wait_for(&self, notes_max: usize) {
         loop {
             listener!(self.noted => noted);
@@ -122,7 +123,7 @@ impl IndexRelay {
     }
 }
 
-/// Whoever answers; when it is gone, nobody waits for it.
+/// The serving side; when it is dropped, waiting callers are released.
 struct Serving<'a>(&'a IndexRelay);
 
 impl<'a> Serving<'a> {

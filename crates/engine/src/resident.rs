@@ -1,4 +1,4 @@
-//! Extents of WEUs that are still in RAM: being filled, or on their way to the SSD.
+//! Extents of WEUs that are still in RAM, being filled or written.
 
 use bytes::Bytes;
 use nitro_cache::Location;
@@ -29,14 +29,14 @@ impl Resident {
         }
     }
 
-    /// Takes back the last payload: it got no place.
+    /// Removes the last payload, for which there was no room.
     pub(crate) fn pop(&self, weu: WeuId) {
         if let Some(resident) = self.0.lock().iter_mut().find(|r| r.weu == weu) {
             resident.extents.pop();
         }
     }
 
-    /// The WEU is on the SSD, or given up.
+    /// Removes a WEU that is on the SSD, or could not be written.
     pub(crate) fn close(&self, weu: WeuId) {
         let mut all = self.0.lock();
         let closed = all.iter().position(|r| r.weu == weu).map(|at| all.swap_remove(at));

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 /// Writes of the device at once.
 const WRITES_AT_ONCE: usize = 32;
-/// A smaller size is given up when destage gets nowhere for so long.
+/// Shrinking is cancelled when destage makes no progress for this time.
 const STUCK: Duration = Duration::from_secs(60);
-/// How often to look whether what is in the way has gone.
+/// How often to check whether an obstacle has gone.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// A resize under way.
+/// A resize in progress.
 struct Resizing<'a>(&'a AtomicBool);
 
 impl Drop for Resizing<'_> {
@@ -32,14 +32,14 @@ impl Drop for Resizing<'_> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Changes the size of the part that holds contents to `cache_bytes`, a remainder of less than a write-evict unit left
-    /// out; ends when that is durable. A smaller cache gives up what lies beyond its new end, after destaging it. One that is
-    /// called while another is under way waits for it.
+    /// Changes the size of the part that holds contents to `cache_bytes`, rounded down to write-evict units; the change
+    /// is durable when this returns. When a cache shrinks, dirty data beyond its new end are destaged, and the contents
+    /// there are dropped. A call during another resize waits for its end.
     ///
     /// # Errors
-    /// [`Error::Setting`] with the nearest size that the device and the journal, whose size is fixed when a cache is
-    /// made, have room for; [`Error::Flash`] or [`Error::Poisoned`] where the device fails: the size is then the old one,
-    /// perhaps with less in it.
+    /// [`Error::Setting`] with the nearest size that fits the device and the journal, whose size is fixed when a cache
+    /// is created; [`Error::Flash`] or [`Error::Poisoned`]: the device fails; the size is then the old one, perhaps
+    /// with less content.
     pub async fn resize(&self, cache_bytes: u64) -> Result<(), Error> {
         let manager = Settings { cache_bytes, ..self.settings.manager };
         while self.resizing.swap(true, Ordering::SeqCst) {
@@ -98,7 +98,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Err(SettingError { name, value, reason: reason.to_owned(), nearest }.into())
     }
 
-    /// Makes sure that nothing stands in new slots that could pass for a header.
+    /// Makes sure that new slots contain nothing that could be mistaken for a header.
     async fn wipe(&self, from: u32, to: u32) -> Result<(), Error> {
         let block = self.block_bytes().max(HEAD_BYTES) as usize;
         let zeroes = BufMut::zeroed(block).freeze();
@@ -115,7 +115,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.write_superblock(&Superblock { weu_count, ..self.superblock }).await
     }
 
-    /// Gives up the slots from `limit` on.
+    /// Empties the slots from `limit` on.
     async fn empty_beyond(&self, limit: u32) -> Result<(), Error> {
         self.weu_limit.store(limit, Ordering::SeqCst);
         self.manager.lock().begin_shrink(limit);
@@ -143,7 +143,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Begins to evict a WEU there; `None`: none can be evicted now.
+    /// Begins to evict a WEU from `limit` on; `None`: none can be evicted now.
     fn evict_beyond(&self, limit: u32, room: &Room<'_>) -> Option<WeuId> {
         let mut manager = self.manager.lock();
         let Evicted { weu, generation } = manager.begin_eviction_beyond(limit)?;

@@ -1,4 +1,4 @@
-//! What the engine is configured with, beyond the manager's own settings.
+//! The engine's settings, in addition to the manager's.
 
 use crate::doubts::CrashMemory;
 use crate::endurance::Endurance;
@@ -16,12 +16,12 @@ pub struct EngineSettings {
     pub manager: Settings,
     /// How extents are compressed.
     pub compression: Compression,
-    /// Which hash names contents.
+    /// The hash function of fingerprints.
     pub fingerprint_hash: FingerprintHash,
-    /// Bytes of the cache device for an index of fingerprints on flash, when the cache is made; 0: none.
+    /// Bytes of the cache device for an index of fingerprints on flash, when the cache is created; 0: none.
     pub index_bytes: u64,
-    /// Whether a duplicate is believed only after its bytes were compared with those that are cached: an extent costs a read of the cache
-    /// device more when it is inserted, and what an origin's recipe tells is not believed.
+    /// Whether an extent is treated as a duplicate only after its bytes were compared with the cached ones. The
+    /// insertion of a duplicate then costs a read of the cache device, and recipes of origins are not used.
     pub verify_duplicates: bool,
     /// RAM for whole extents in front of the SSD, in bytes; 0: none.
     pub ram_cache_bytes: u64,
@@ -29,31 +29,33 @@ pub struct EngineSettings {
     pub readahead_ram_bytes: u64,
     /// RAM for extents waiting to be inserted, in bytes; beyond it fills are dropped and counted.
     pub insert_queue_bytes: u64,
-    /// RAM in which clean content waits before it is inserted, in bytes, beside the queue: what is overwritten meanwhile never reaches the
-    /// SSD. Such content is served from there, and lost in a crash. 0: none waits.
+    /// RAM in which clean content waits before it is inserted, in bytes, in addition to the queue: content that is
+    /// overwritten meanwhile never reaches the SSD. Waiting content is served from this RAM, and lost in a crash. 0:
+    /// content does not wait.
     pub staging_bytes: u64,
-    /// How much may be written to the SSD; `None`: as much as brings hits.
+    /// The limit of bytes written to the SSD; `None`: no limit.
     pub endurance: Option<Endurance>,
     /// Tell the SSD of evicted WEUs (TRIM).
     pub discard_evicted: bool,
-    /// At a restart, leave out what is clean: the origins may have changed without the cache's knowing.
+    /// At a restart, drop clean content: the origins may have changed without a record in the cache.
     pub distrust_clean: bool,
     /// RAM for dirty extents waiting to be inserted, in bytes; beyond it writers wait.
     pub dirty_queue_bytes: u64,
-    /// Destage runs while more than this share of the cache, in percent, is dirty or kept by dirty extents.
+    /// Destage runs while more than this share of the cache, in percent, is dirty or pinned by dirty extents.
     pub dirty_start_percent: u8,
     /// Writers wait for destage at this share of the cache, in percent.
     pub dirty_max_percent: u8,
-    /// Destage writes what has been dirty for so long.
+    /// Age at which dirty data are destaged.
     pub dirty_age: Duration,
-    /// A write in write-back for which there is no room waits for so long after destage of its volume began to fail; then it fails
-    /// with the origin's error.
+    /// How long a write in write-back waits for room after destage of its volume began to fail; then it fails with the
+    /// origin's error.
     pub dirty_wait: Duration,
-    /// A request fails that has waited so long, where the origin has owed an answer for as long; `None`: it waits. One that
-    /// changes the origin goes on unseen, since it may yet arrive: until it has ended, nobody reads or writes its extents.
+    /// A request fails if it has waited for this time and the origin has not answered anything for this time; `None`:
+    /// it waits. A request that changes the origin continues in the background, since it may still arrive: until it has
+    /// ended, no other request reads or writes its extents.
     pub origin_timeout: Option<Duration>,
-    /// Where a start that follows a kill of the program finds which extents were being written through; `None`: then it
-    /// distrusts whole regions, as after a power cut.
+    /// The memory in which a start after a kill of the program finds the extents that were being written through;
+    /// `None`: the start distrusts whole write-intent regions, as after a power cut.
     pub crash_memory: Option<CrashMemory>,
 }
 
@@ -87,13 +89,14 @@ impl EngineSettings {
         }
     }
 
-    /// What names contents, if anything does.
+    /// The hash function of fingerprints, if there are any.
     #[must_use]
     pub fn fingerprints(&self) -> Option<FingerprintHash> {
         self.manager.dedup.then_some(self.fingerprint_hash)
     }
 
-    /// What the journal must have room for. Depends on nothing that may change from one start to the next but sizes.
+    /// The quantities for which the journal must have room. They depend only on settings that cannot change between
+    /// starts, and on sizes.
     #[must_use]
     pub fn journal_counts(&self) -> Counts {
         Counts {

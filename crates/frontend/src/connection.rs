@@ -1,7 +1,7 @@
 //! One connection: a reader that takes requests in, the tasks that carry them out, and a writer that sends replies.
 //!
-//! They are parts of one future, which polls each again as long as one of them [changed](Connection::note_change) what another may
-//! wait for. So they need no wakers among themselves.
+//! They are parts of one future, which polls all of them again as long as one [changed](Connection::note_change) state
+//! for which another may wait. Therefore they need no wakers among themselves.
 
 use crate::transport::WriteHalf;
 use crate::{Batch, Cost, OutQueue, Pace, RequestMemory, Share, Turn};
@@ -14,17 +14,17 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Rounds in one poll, so that a client that is always ready leaves other tasks their turn.
+/// Rounds in one poll, so that other tasks run even if a client is always ready.
 const ROUNDS_MAX: usize = 16;
 
-/// What the parts of a connection share, whatever its protocol.
+/// The state that the parts of a connection share, in any protocol.
 #[derive(Debug)]
 pub struct Connection {
     /// Its memory for requests.
     pub share: Share,
     /// How much is done in one poll.
     pub pace: Pace,
-    /// What was done for the client.
+    /// The counters of the client.
     pub counts: Counts,
     queue: RefCell<OutQueue>,
     is_leaving: Cell<bool>,
@@ -43,54 +43,54 @@ impl Count {
     }
 }
 
-/// What was done for a client so far.
+/// Counters of a client so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Requests.
     pub requests: Count,
-    /// Bytes that it was sent.
+    /// Bytes sent to the client.
     pub bytes_read: Count,
-    /// Bytes that it sent.
+    /// Bytes received from the client.
     pub bytes_written: Count,
 }
 
-/// What was done for a client.
+/// Counters of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
     /// Requests.
     pub requests: u64,
-    /// Bytes that it was sent.
+    /// Bytes sent to the client.
     pub bytes_read: u64,
-    /// Bytes that it sent.
+    /// Bytes received from the client.
     pub bytes_written: u64,
 }
 
 /// What a protocol adds to its connections.
 pub trait Protocol {
-    /// How a connection ends, if not by an error.
+    /// The reason for the end of a connection without an error.
     type End;
-    /// What it fails with.
+    /// The error of a connection.
     type Error;
 
     /// The end of a connection that was told to stop.
     const STOPPED: Self::End;
 
-    /// What the connection shares with all others.
+    /// The common state of the connection.
     fn connection(&self) -> &Connection;
 
-    /// Looks in each poll whether others want something of the connection; has itself woken by them. An end: nothing is read or sent any
-    /// more.
+    /// Checks in each poll for requests to the connection, and registers to be woken for them. If it returns an end,
+    /// nothing is read or sent any more.
     fn look(&self, _context: &Context<'_>, _is_reading: bool) -> Option<Self::End> {
         None
     }
 
-    /// No requests come any more; called once.
+    /// Notes that no requests will arrive any more; called once.
     fn left(&self) {}
 
-    /// Replies were sent, and what they settle is no longer in flight. Their memory has been given back.
+    /// Notes that replies were sent and their requests are no longer in flight. Their memory has been released.
     fn sent(&self, settles: Cost);
 
-    /// The client took too long while others waited for the memory that it holds.
+    /// The end of a connection whose client took too long while others waited for its memory.
     fn overdue(&self, is_reading: bool) -> Self::Error;
 
     /// Replies could not be sent.
@@ -98,7 +98,7 @@ pub trait Protocol {
 }
 
 impl Connection {
-    /// A connection with its part of `memory`.
+    /// A connection with its share of `memory`.
     #[must_use]
     pub fn new(memory: &Arc<RequestMemory>) -> Self {
         Self {
@@ -112,18 +112,18 @@ impl Connection {
         }
     }
 
-    /// Something changed that a part may wait for.
+    /// Notes a change for which a part may wait.
     pub fn note_change(&self) {
         self.changed.set(true);
     }
 
-    /// Whether the client has left, or is to leave: what need not be finished is given up.
+    /// Whether the client has disconnected, or has to: requests that need not be finished are cancelled.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.is_leaving.get()
     }
 
-    /// Where to append parts of a reply. Not to be held across an await.
+    /// The queue to which parts of a reply are appended. It must not be held across an await.
     pub fn queue(&self) -> RefMut<'_, OutQueue> {
         self.queue.borrow_mut()
     }
@@ -147,7 +147,7 @@ impl Connection {
         Work { requests: requests.0.get(), bytes_read: bytes_read.0.get(), bytes_written: bytes_written.0.get() }
     }
 
-    /// The next batch of replies; `None` when there will be none any more.
+    /// The next batch of replies; `None`: there will be none any more.
     async fn next_batch(&self) -> Option<Batch> {
         poll_fn(|_| match self.queue().pop() {
             Some(batch) => Poll::Ready(Some(batch)),
@@ -169,7 +169,7 @@ impl<F> Default for Tasks<F> {
 }
 
 impl<F: Future<Output = ()>> Tasks<F> {
-    /// Has a request carried out. It runs to its end, also without a client: a write must not stop halfway.
+    /// Starts a request. It runs to its end, even if the client disconnects: a write must not stop halfway.
     pub fn start(&self, task: F) {
         self.0.borrow().push(task);
     }
@@ -184,8 +184,9 @@ impl<F: Future<Output = ()>> Tasks<F> {
     }
 }
 
-/// Serves a connection until the reader ends or `stop` fires; then finishes what is in flight, and sends replies as long as the client
-/// takes them. Polls the parts in turn, as far as the pace allows in one poll: requests first, so that replies leave together.
+/// Serves a connection until the reader ends or `stop` fires; then finishes the requests in flight, and sends replies
+/// as long as the client receives them. Polls the parts in turn, as far as the pace allows in one poll: requests first,
+/// so that replies leave together.
 pub async fn drive<P: Protocol>(
     protocol: &P,
     reader: impl Future<Output = Result<P::End, P::Error>>,

@@ -1,4 +1,4 @@
-//! The port: what a front end asks of a disk.
+//! The interface between a front end and a disk.
 
 use crate::{DiskError, Requester, Run, Scatter, StatusOf};
 use bytes::Bytes;
@@ -6,12 +6,12 @@ pub use nitro_port::buf::Pieces;
 use std::future::Future;
 use std::sync::Arc;
 
-/// What a client is told of a disk. Constant for a connection, as most protocols have no way to tell of changes.
+/// Properties of a disk for its clients. They are constant for a connection, as most protocols cannot report changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskInfo {
     /// Size in bytes.
     pub size_bytes: u64,
-    /// For humans; sent when asked for.
+    /// A description for people; sent on request.
     pub description: String,
     /// Writing commands are refused with [`DiskError::ReadOnly`].
     pub read_only: bool,
@@ -25,9 +25,9 @@ pub struct DiskInfo {
     pub can_fast_zero: bool,
     /// [`Disk::cache`] is offered.
     pub can_cache: bool,
-    /// The request size in bytes from which the export is at its best. Rounded up to a power of two of at least 512.
+    /// The preferred request size in bytes. Rounded up to a power of two of at least 512.
     pub block_preferred_bytes: u32,
-    /// Longest read or write in bytes; the connection's limit applies too. (The least is always one byte.)
+    /// Longest read or write in bytes; the connection's limit applies too. (The minimum is always one byte.)
     pub block_max_bytes: u32,
 }
 
@@ -64,7 +64,7 @@ pub struct ZeroFlags {
 /// A block device as a client sees it. Ranges are never empty and lie within [`DiskInfo::size_bytes`]; offsets and lengths
 /// need no alignment. Futures may be dropped when the server itself ends, not when only the client does.
 pub trait Disk {
-    /// What clients are told. Asked once for a connection.
+    /// The properties for clients. Called once for a connection.
     fn info(&self) -> DiskInfo;
 
     /// Whether a write that is answered now, and not flushed, survives the end of the server's process (not that of the machine).
@@ -73,13 +73,13 @@ pub trait Disk {
         false
     }
 
-    /// The size in bytes as it is now: for protocols that can tell of changes.
+    /// The present size in bytes, for protocols that can report changes.
     fn size_bytes(&self) -> u64 {
         self.info().size_bytes
     }
 
-    /// Like [`read`](Self::read), but only if it can be answered at once, as when the data is in RAM. `None` leads to a
-    /// call of [`read`](Self::read). Must not block.
+    /// Like [`read`](Self::read), but only if it can be answered at once, for example because the data are in RAM.
+    /// `None` leads to a call of [`read`](Self::read). Must not block.
     fn try_read(&self, from: Requester, offset: u64, len: u32) -> Option<Result<Pieces, DiskError>> {
         let _ = (from, offset, len);
         None
@@ -100,7 +100,7 @@ pub trait Disk {
     /// Makes every write that was answered durable.
     fn flush(&self, from: Requester) -> impl Future<Output = Result<(), DiskError>>;
 
-    /// The client has no more use for a range of `len` bytes.
+    /// Notes that the client does not need the data of a range of `len` bytes any more.
     fn trim(&self, from: Requester, offset: u64, len: u32, fua: bool) -> impl Future<Output = Result<(), DiskError>>;
 
     /// Makes a range of `len` bytes read as zeroes.
@@ -112,13 +112,15 @@ pub trait Disk {
         flags: ZeroFlags,
     ) -> impl Future<Output = Result<(), DiskError>>;
 
-    /// The client will soon read a range of `len` bytes. Long ranges are asked for in steps, until the client leaves.
+    /// Notes that the client will soon read a range of `len` bytes. Long ranges are requested in steps, until the
+    /// client disconnects.
     fn cache(&self, from: Requester, offset: u64, len: u32) -> impl Future<Output = Result<(), DiskError>>;
 
     /// The status of a range of `len` bytes: at least one run from `offset` on, in order. It may end early.
     fn status(&self, of: StatusOf, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Run>, DiskError>>;
 
-    /// As [`read`](Self::read), into memory of the client's. `false`: the disk gave another number of bytes than it was asked for.
+    /// As [`read`](Self::read), into memory of the client. `false`: the disk returned another number of bytes than
+    /// requested.
     fn read_into(
         &self,
         from: Requester,
@@ -143,18 +145,18 @@ pub trait Disk {
 /// An entry of the list of disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskName {
-    /// What clients ask for; at most 4096 bytes.
+    /// The name that clients request; at most 4096 bytes.
     pub name: String,
     /// For humans.
     pub description: String,
 }
 
-/// A disk that a client has found, and who the client is.
+/// A disk that a client has opened, and the requester.
 #[derive(Debug)]
 pub struct Opened<D> {
     /// The disk.
     pub disk: Arc<D>,
-    /// To go with the client's requests.
+    /// To be passed with the client's requests.
     pub requester: Requester,
 }
 
@@ -166,11 +168,11 @@ pub trait Disks {
     /// All that may be listed.
     fn list(&self) -> Vec<DiskName>;
 
-    /// Finds a disk. The empty name asks for the default one; where that finds nothing and only one is
-    /// listed, front ends take that.
+    /// Finds a disk. The empty name means the default disk; if there is none and only one disk is listed, front ends
+    /// use that one.
     fn open(&self, name: &str) -> Option<Opened<Self::Disk>>;
 
-    /// The client has chosen `disk` for good: once it has the reply, the handshake is over.
+    /// Notes that the client has chosen `disk` permanently: once it has the reply, the handshake is over.
     fn begin(&self, disk: &Arc<Self::Disk>) {
         let _ = disk;
     }

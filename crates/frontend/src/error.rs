@@ -1,19 +1,19 @@
-//! Why a request failed, as a client may be told.
+//! The errors of requests that clients get.
 
 use std::fmt;
 
-/// Why a request failed. Each front end has its own numbers for these.
+/// Why a request failed. Each front end maps these to the error numbers of its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DiskError {
     /// The medium or the path to it failed.
     Io,
     /// The range is not within the disk.
     OutOfRange,
-    /// The disk takes no writes.
+    /// The disk is read-only.
     ReadOnly,
-    /// There is no room for what was to be written.
+    /// There is no room for the written data.
     NoSpace,
-    /// The disk cannot do it, or not as fast as was asked for.
+    /// The disk does not support the request, or not in the requested time.
     Unsupported,
 }
 

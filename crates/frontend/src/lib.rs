@@ -1,5 +1,6 @@
-//! What a front end serves: a [`Disk`] as its clients see it. NBD and vhost-user-blk, and later others, translate their
-//! protocols into its calls; the server implements it for volumes behind a cache, and tests do in memory.
+//! The interface between front ends and the server: a [`Disk`] as its clients see it. NBD, iSCSI and vhost-user-blk
+//! translate their protocols into its calls; the server implements it for volumes behind a cache, and tests implement
+//! it in memory.
 //!
 //! docs/adding-a-front-end.md shows how to write another front end.
 #![forbid(unsafe_code)]

@@ -1,9 +1,9 @@
 //! The memory that the requests of all connections share.
 //!
-//! Each connection has a small part of its own, so that none can stop another. What its requests take beyond that comes out of a
-//! part for all, which is given to those that wait in their order, each all that it asked for: nobody who waits for more
-//! holds any of it. A client that holds a share while others wait, and neither sends the payload that it announced nor takes
-//! its replies, is dropped after a while.
+//! Each connection has a small part of its own, so that none can block another. Memory beyond it comes from a shared
+//! part, which is allocated in the order of the requests: each gets all that it requests at once, so that no waiting
+//! connection holds any of it. A client that holds shared memory while others wait, and neither sends the payload that
+//! it announced nor receives its replies, is disconnected after a while.
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// A connection's own part at most: 64 requests of 8 KiB, which then never meet those of other connections.
+/// Maximum of a connection's own part: 64 requests of 8 KiB, which then do not compete with other connections.
 const OWN_BYTES_MAX: u64 = 512 << 10;
 /// Ticks that a client may take for a payload or a batch of replies while others wait for memory, and one more for each MiB.
 const TURN_TICKS: u64 = 10;
 const TURN_BYTES_A_TICK: u64 = 1 << 20;
-/// No turn is under way.
+/// No turn is in progress.
 const NEVER: u64 = u64::MAX;
 
 /// Memory in bytes for the data of requests: payloads of writes, and replies to reads until they are sent.
@@ -34,29 +34,29 @@ pub struct RequestMemory {
 
 #[derive(Debug)]
 struct State {
-    /// Bytes of the shared part that nobody holds.
+    /// Free bytes of the shared part.
     free: u64,
-    /// Who waits, for how many bytes.
+    /// Waiting connections, and the bytes for which they wait.
     waiting: VecDeque<(Arc<Slot>, u64)>,
     connections: Vec<Arc<Slot>>,
 }
 
-/// What is known of one connection to all.
+/// The state of one connection that all can see.
 #[derive(Debug)]
 struct Slot {
     waker: AtomicWaker,
-    /// Bytes that it was given and has not taken note of.
+    /// Bytes that were granted to it and that it has not registered yet.
     granted: AtomicU64,
     /// Bytes of the shared part that it holds.
     held: AtomicU64,
-    /// The ticks at which its turns are to be over.
+    /// The ticks at which its turns must have ended.
     turns: [AtomicU64; 2],
     overdue: AtomicBool,
 }
 
 impl RequestMemory {
-    /// `total_bytes` for `connections_max` connections. Half of it at most is set aside for single connections. No request may be
-    /// larger than the other half.
+    /// `total_bytes` for `connections_max` connections. At most half of it is reserved for single connections. No
+    /// request may be larger than the other half.
     #[must_use]
     pub fn new(total_bytes: u64, connections_max: usize) -> Self {
         let connections = (connections_max as u64).max(1);
@@ -66,13 +66,13 @@ impl RequestMemory {
         Self { own_bytes, shared_bytes, now: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
-    /// Bytes that nobody holds of what connections share.
+    /// Free bytes of the shared part.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.state.lock().free
     }
 
-    /// Time goes on: to be called once a second. Drops clients that others wait for.
+    /// Advances the time: to be called once a second. Disconnects overdue clients for whose memory others wait.
     pub fn tick(&self) {
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         let state = self.state.lock();
@@ -88,7 +88,7 @@ impl RequestMemory {
         }
     }
 
-    /// Takes `bytes` for `slot` if nobody waits for them before it; else it waits, for as many.
+    /// Takes `bytes` for `slot` if no other connection waits; otherwise `slot` waits for them.
     fn claim(&self, slot: &Arc<Slot>, bytes: u64) -> bool {
         let mut state = self.state.lock();
         if let Some(claim) = state.waiting.iter_mut().find(|claim| Arc::ptr_eq(&claim.0, slot)) {
@@ -137,36 +137,36 @@ impl State {
     }
 }
 
-/// What a client is waited for.
+/// What the server waits for from a client.
 #[derive(Debug, Clone, Copy)]
 pub enum Turn {
-    /// It is to send a payload.
+    /// A payload that it has to send.
     Payload,
-    /// It is to take replies.
+    /// Replies that it has to receive.
     Replies,
 }
 
-/// One connection's part. Of its methods only one may wait at a time.
+/// The memory of one connection. Only one of its methods may wait at a time.
 #[derive(Debug)]
 pub struct Share {
     memory: Arc<RequestMemory>,
-    /// Bytes that are set aside for it.
+    /// Bytes reserved for it.
     own_bytes: u64,
     slot: Arc<Slot>,
-    /// Bytes that its requests have.
+    /// Bytes that its requests use.
     used: Cell<u64>,
-    /// Those of them that are of the shared part, and what is about to be given back.
+    /// Bytes of the shared part that it holds, including bytes about to be returned.
     held: Cell<u64>,
 }
 
 impl Share {
-    /// The part of a connection: it has bytes of its own.
+    /// The memory of a connection, with its own reserved bytes.
     #[must_use]
     pub fn new(memory: &Arc<RequestMemory>) -> Self {
         Self::with_own(memory, memory.own_bytes)
     }
 
-    /// A further part of a connection that has one already: all of its bytes come out of what all share.
+    /// A further part for a connection that has one already: all its bytes come from the shared part.
     #[must_use]
     pub fn further(memory: &Arc<RequestMemory>) -> Self {
         Self::with_own(memory, 0)
@@ -191,7 +191,7 @@ impl Share {
         self.used.set(self.used.get() + bytes);
     }
 
-    /// A request has no use for `bytes` any more.
+    /// Releases `bytes` of a request.
     pub fn give(&self, bytes: u64) {
         self.used.set(self.used.get() - bytes);
         self.settle();
@@ -205,13 +205,14 @@ impl Share {
         TurnUnderWay(turn)
     }
 
-    /// As [`turn`](Self::turn), for one that begins and ends in different places: over at the next call with `None`.
+    /// As [`turn`](Self::turn), for a turn that begins and ends in different functions: it ends at the next call with
+    /// `None`.
     pub fn set_turn(&self, turn: Turn, bytes: Option<u64>) {
         let until = |bytes| self.memory.now.load(Ordering::Relaxed) + TURN_TICKS + bytes / TURN_BYTES_A_TICK;
         self.slot.turns[turn as usize].store(bytes.map_or(NEVER, until), Ordering::Relaxed);
     }
 
-    /// Whether others waited too long for what this client holds. Else it is told when they have.
+    /// Whether others waited too long for this client's memory. If not, the task is woken when they have.
     #[must_use]
     pub fn is_overdue(&self, context: &Context<'_>) -> bool {
         if self.held.get() == 0 {
@@ -221,7 +222,7 @@ impl Share {
         self.slot.overdue.load(Ordering::SeqCst)
     }
 
-    /// How much the shared part must give for `bytes` more.
+    /// How much of the shared part is needed for `bytes` more.
     fn short(&self, bytes: u64) -> u64 {
         let wanted = self.used.get() + bytes;
         // What is shared is enough for one request, whatever is configured.
@@ -237,7 +238,7 @@ impl Share {
         self.slot.held.store(held, Ordering::Relaxed);
     }
 
-    /// Gives back what is held without use.
+    /// Returns unused bytes to the shared part.
     fn settle(&self) {
         let needed = self.used.get().saturating_sub(self.own_bytes);
         let spare = self.held.get().saturating_sub(needed);

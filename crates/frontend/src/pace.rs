@@ -1,18 +1,18 @@
-//! How much a front end does in one poll.
+//! Limits how much a front end does in one poll.
 
 use std::cell::Cell;
 
 /// Requests that lead to I/O, begun or ended in one poll. Without a bound, a client's requests are all begun together and all answered
 /// together, and the device idles in between.
 const CROWD_MAX: u32 = 8;
-/// Requests that are answered at once in one poll. More than of the others: no device waits for them.
+/// Requests that are answered at once in one poll. The limit is higher, because no device waits for them.
 const ANSWERED_MAX: u32 = 64;
 
-/// Bounds what one client's requests are given of a poll. Between two polls the reactor submits what was begun and gives other
-/// tasks their turn.
+/// Limits the work for one client's requests in a poll. Between two polls the reactor submits the requests that were
+/// begun, and runs other tasks.
 ///
-/// A front end calls [`renew`](Self::renew) first thing in a poll, asks before each step, and has itself woken at the end of a
-/// poll in which a step [was put off](Self::has_put_off).
+/// A front end calls [`renew`](Self::renew) at the start of a poll, checks before each step, and wakes itself at the
+/// end of a poll in which a step [was postponed](Self::has_put_off).
 #[derive(Debug, Default)]
 pub struct Pace {
     begun: Cell<u32>,
@@ -22,7 +22,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A poll begins.
+    /// Notes that a poll begins.
     pub fn renew(&self) {
         self.begun.set(0);
         self.ended.set(0);
@@ -30,32 +30,32 @@ impl Pace {
         self.put_off.set(false);
     }
 
-    /// Whether another request may be looked at; if not, that is put off.
+    /// Whether another request may be begun; if not, it is postponed.
     pub fn may_begin(&self) -> bool {
         self.or_put_off(self.begun.get() < CROWD_MAX && self.answered.get() < ANSWERED_MAX)
     }
 
-    /// Whether the end of another request may be seen to; if not, that is put off.
+    /// Whether another request may be completed; if not, it is postponed.
     pub fn may_end(&self) -> bool {
         self.or_put_off(self.ended.get() < CROWD_MAX)
     }
 
-    /// A request was begun that takes a while.
+    /// Notes that a request was begun that needs I/O.
     pub fn note_begun(&self) {
         self.begun.set(self.begun.get() + 1);
     }
 
-    /// Such a request has ended.
+    /// Notes that such a request has ended.
     pub fn note_ended(&self) {
         self.ended.set(self.ended.get() + 1);
     }
 
-    /// A request was answered at once.
+    /// Notes that a request was answered at once.
     pub fn note_answered(&self) {
         self.answered.set(self.answered.get() + 1);
     }
 
-    /// Whether something could have been done in this poll and was not: then another poll is due at once.
+    /// Whether a step was postponed in this poll: then another poll has to follow at once.
     #[must_use]
     pub fn has_put_off(&self) -> bool {
         self.put_off.get()

@@ -1,4 +1,4 @@
-//! What was received from a client and not yet parsed.
+//! Received bytes that were not parsed yet.
 
 use crate::transport::ReadHalf;
 use nitro_port::buf::BufMut;
@@ -25,7 +25,7 @@ impl<R: ReadHalf> Receiver<R> {
         Self { reader, buf: BufMut::with_len(RECEIVE_BYTES), start: 0, end: 0 }
     }
 
-    /// What was received and not consumed.
+    /// The bytes that were received and not consumed.
     #[must_use]
     pub fn window(&self) -> &[u8] {
         &self.buf[self.start..self.end]
@@ -89,7 +89,8 @@ impl<R: ReadHalf> Receiver<R> {
         Ok(Some(payload))
     }
 
-    /// Takes `len` bytes into `buf` from `at` on, which has room for them, and gives it back. `false` if the stream ends before.
+    /// Takes `len` bytes into `buf` from `at` on, which has room for them, and returns the buffer. `false` if the
+    /// stream ends before.
     ///
     /// # Errors
     /// The transport's; the buffer is lost then.
@@ -132,7 +133,7 @@ impl<R: ReadHalf> Receiver<R> {
         }
     }
 
-    /// The reader alone; what the window still holds is lost.
+    /// Returns the reader; the bytes in the window are lost.
     #[must_use]
     pub fn into_reader(self) -> R {
         self.reader

@@ -1,4 +1,4 @@
-//! Replies on their way out, gathered into batches that are each sent with one vectored write.
+//! Outgoing replies, collected into batches that are each sent with one vectored write.
 
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ const HEADER_BLOCK_BYTES: usize = 4096;
 /// Room for the largest header: NBD's error chunk with its message, iSCSI's response with sense data.
 const HEADER_BYTES_MAX: usize = 128;
 
-/// What requests in flight take up.
+/// The cost of requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// How many.
@@ -49,7 +49,7 @@ pub struct Batch {
     /// In order.
     pub pieces: Vec<Bytes>,
     bytes: usize,
-    /// What is no longer in flight once the batch is sent.
+    /// The cost that is no longer in flight once the batch is sent.
     pub settles: Cost,
 }
 
@@ -71,7 +71,7 @@ impl Batch {
     }
 }
 
-/// Batches waiting to be sent, and the one being gathered.
+/// Batches waiting to be sent, and the one being collected.
 #[derive(Debug, Default)]
 pub struct OutQueue {
     /// Headers not yet in a batch. Neighbours without data between them become one piece.
@@ -82,7 +82,7 @@ pub struct OutQueue {
 }
 
 impl OutQueue {
-    /// Where to append a header.
+    /// The buffer to which headers are appended.
     pub fn headers(&mut self) -> &mut BytesMut {
         if self.headers.capacity() - self.headers.len() < HEADER_BYTES_MAX {
             // Moving the block's last bytes would cost more than a small piece of its own does.

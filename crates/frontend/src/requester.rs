@@ -1,13 +1,13 @@
-//! Who asks.
+//! The sender of a request.
 
 use nitro_units::ClassId;
 
-/// Who asks, and for what: goes with each request, since a front end may know the class of a single request (SCSI's group
-/// number) and may carry several clients' requests.
+/// The sender and the class of a request. It is passed with each request, since a front end may know the class of a
+/// single request (SCSI's group number), and may serve several clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Requester {
-    /// The client: requests with the same number come from the same one. Numbers are the server's.
+    /// The client: requests with the same number come from the same one. The server assigns the numbers.
     pub client: u64,
-    /// The request's class; `None`: the disk's usual one.
+    /// The request's class; `None`: the disk's default.
     pub class: Option<ClassId>,
 }

@@ -1,6 +1,7 @@
-//! Memory of the client's own that a read goes to.
+//! Memory of the client into which a read is copied.
 
-/// Buffers that may be shared with the client, as a virtual machine's memory: they can be written to, not borrowed.
+/// Buffers that may be shared with the client, such as a virtual machine's memory: they can be written to, but not
+/// borrowed.
 pub trait Scatter {
     /// Their length in bytes.
     fn len(&self) -> u32;
@@ -10,7 +11,7 @@ pub trait Scatter {
         self.len() == 0
     }
 
-    /// Copies bytes to place `at`, counted through all buffers. They have room.
+    /// Copies bytes to offset `at`, counted over all buffers. The buffers have room for them.
     fn put(&mut self, at: usize, bytes: &[u8]);
 }
 

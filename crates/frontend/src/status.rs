@@ -1,18 +1,18 @@
-//! What parts of a disk are.
+//! The status of ranges of a disk.
 
-/// What is asked of a range.
+/// The requested kind of status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StatusOf {
-    /// Where it takes storage at the origin: `hole` and `zero` of a [`Run`].
+    /// The allocation of storage at the origin: `hole` and `zero` of a [`Run`].
     Allocation,
-    /// What the cache has of it: `cached` and `dirty` of a [`Run`].
+    /// The state in the cache: `cached` and `dirty` of a [`Run`].
     Cache,
 }
 
-/// A run of bytes of which the same is true.
+/// A run of bytes with the same status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Run {
-    /// Length in bytes. What reaches past the range asked for is cut off.
+    /// Length in bytes. A part beyond the requested range is cut off.
     pub len: u64,
     /// It takes no storage.
     pub hole: bool,

@@ -4,7 +4,7 @@ use crate::PAGE_BYTES;
 use crc_fast::CrcAlgorithm;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// The hash of a key, uniform whatever keys are, and another for each index.
+/// The hash of a key: uniform for any distribution of keys, and different in each index (`seed`).
 #[inline]
 pub(crate) fn hash_of(key: &[u8], seed: u64) -> u128 {
     xxh3_128_with_seed(key, seed)
@@ -13,8 +13,8 @@ pub(crate) fn hash_of(key: &[u8], seed: u64) -> u128 {
 /// Bytes of a checksum at a page's start.
 pub(crate) const CHECKSUM_BYTES: usize = 8;
 
-/// The checksum of a page that stands at `offset` on the flash, CRC-64/NVME of what follows the checksum, mixed with place and
-/// seed: a page that was written elsewhere, or by another index, does not pass for it.
+/// The checksum of a page that stands at `offset` on the flash, CRC-64/NVME of what follows the checksum, mixed with
+/// offset and seed: a page that was written at another offset, or by another index, fails the check.
 fn checksum(page: &[u8], offset: u64, seed: u64) -> u64 {
     let mut place = seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     place = (place ^ place >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);

@@ -1,9 +1,10 @@
 //! Hash tables on flash for more entries than RAM can hold, with keys and values of fixed sizes.
 //!
-//! - [`bufferhash`]: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al., NSDI 2010).
-//!   Inserts are buffered in RAM and written in large sequential pieces; the oldest entries give way to new ones.
-//! - [`silt`]: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011). Nothing gives way;
-//!   entries move to ever denser stores, down to less than a byte of RAM each.
+//! - [`bufferhash`]: *Cheap and Large CAMs for High Performance Data-Intensive Networked Systems* (Anand et al., NSDI
+//!   2010). Inserts are buffered in RAM and written in large sequential pieces; the oldest entries are discarded for
+//!   new ones.
+//! - [`silt`]: *SILT: A Memory-Efficient, High-Performance Key-Value Store* (Lim et al., SOSP 2011). No entry is
+//!   discarded; entries move to denser and denser stores, down to less than a byte of RAM each.
 //!
 //! Both work on the engine's [`Device`](nitro_port::Device) port, so on a file or block device, in RAM, or on a
 //! modelled SSD, and behind the [`FlashIndex`] trait.
@@ -31,7 +32,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// A value, of [`Shape::value_bytes`].
 pub type Value = SmallVec<[u8; 16]>;
 
-/// What an index did since it was opened, and what it needs.
+/// Counters of an index since it was opened, and its RAM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Entries inserted, removals included.
@@ -48,7 +49,7 @@ pub struct Counters {
     pub written_bytes: u64,
     /// Bytes read from the flash in the background.
     pub background_read_bytes: u64,
-    /// Pages that failed their checksum. What they held counts as not there.
+    /// Pages that failed their checksum. Their entries count as absent.
     pub corrupt_pages: u64,
     /// Entries held, as far as it is known: an entry that was overwritten may count until its page is rewritten.
     pub entries: u64,
@@ -64,11 +65,12 @@ pub trait FlashIndex {
     /// The value of `key`. Only pages that the index cannot exclude are read.
     ///
     /// # Errors
-    /// [`Error::KeySize`], or when the device fails. A page that fails its checksum is no error: what it held is not there.
+    /// [`Error::KeySize`], or when the device fails. A page that fails its checksum is not an error: its entries count
+    /// as absent.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Value>, Error>>;
 
-    /// The values of many keys, in their order; what is on the flash is read side by side. Cheaper than as many
-    /// [`get`](Self::get)s where most keys are not there.
+    /// The values of many keys, in their order; pages on the flash are read concurrently. Cheaper than the same number
+    /// of [`get`](Self::get)s if most keys are absent.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -76,19 +78,20 @@ pub trait FlashIndex {
         try_join_all(keys.iter().map(|key| self.get(key.as_ref())))
     }
 
-    /// Enters `key`, in place of an older value of it. Durable after the next [`sync`](Self::sync).
+    /// Inserts `key`, or replaces its value. Durable after the next [`sync`](Self::sync).
     ///
     /// # Errors
-    /// [`Error::KeySize`], [`Error::ValueSize`], [`Error::Full`] where nothing gives way, or when the device fails.
+    /// [`Error::KeySize`], [`Error::ValueSize`], [`Error::Full`] in an index that discards no entries, or when the
+    /// device fails.
     fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<(), Error>>;
 
-    /// Removes `key`, whether it is there or not. Durable after the next [`sync`](Self::sync).
+    /// Removes `key`; no effect if it is absent. Durable after the next [`sync`](Self::sync).
     ///
     /// # Errors
     /// [`Error::KeySize`], or when the device fails.
     fn remove(&self, key: &[u8]) -> impl Future<Output = Result<(), Error>>;
 
-    /// Makes everything that was entered or removed before durable.
+    /// Makes all earlier insertions and removals durable.
     ///
     /// # Errors
     /// When the device fails. What was not durable before may then be lost by a crash.
@@ -98,7 +101,7 @@ pub trait FlashIndex {
     fn counters(&self) -> Counters;
 }
 
-/// Gives a page of either index, or its superblock, the checksum that it should have; for tests and fuzzing.
+/// Writes the correct checksum into a page or superblock of either index; for tests and fuzzing.
 #[doc(hidden)]
 pub fn reseal(page: &mut [u8], offset: u64, seed: u64) {
     if offset < superblock::SUPERBLOCKS_BYTES { nitro_log::seal(page) } else { hash::seal(page, offset, seed) }

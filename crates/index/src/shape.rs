@@ -20,7 +20,7 @@ impl Shape {
     /// Sizes that can be used.
     ///
     /// # Errors
-    /// [`Error::Setting`] names what cannot, and the nearest size that can.
+    /// [`Error::Setting`] names the size that cannot be used, and the nearest one that can.
     pub fn new(key_bytes: u8, value_bytes: u16) -> Result<Self, Error> {
         if !Self::KEY_BYTES.contains(&key_bytes) {
             let nearest = key_bytes.clamp(*Self::KEY_BYTES.start(), *Self::KEY_BYTES.end()).into();
@@ -64,7 +64,7 @@ impl Shape {
 pub struct Options {
     /// Sizes of keys and values.
     pub shape: Shape,
-    /// Entries that it holds at least before the oldest give way, or before it is full.
+    /// Minimum number of entries that it holds before the oldest are discarded, or before it is full.
     pub entries: u64,
     /// RAM that it may use, in bytes.
     pub ram_bytes: u64,

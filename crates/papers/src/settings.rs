@@ -36,7 +36,7 @@ pub struct IndexPaper {
     pub folder: PathBuf,
     /// File for the index; must not exist, and is removed at the end. `None`: one in the folder.
     pub file: Option<PathBuf>,
-    /// Threads, where more than one operation is under way; `None`: the machine's cores.
+    /// Threads, where more than one operation is in progress; `None`: the machine's cores.
     pub threads: Option<u16>,
     /// How what was found is printed.
     pub format: Format,

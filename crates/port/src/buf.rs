@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// The data of one read, in order: as many buffers as there are places that it came from.
+/// The data of one read, in order: one buffer for each source.
 pub type Pieces = SmallVec<[Bytes; 2]>;
 
 /// Alignment of every buffer in bytes: enough for direct I/O on any device in use.
@@ -30,7 +30,7 @@ thread_local! {
     static COUNTER: usize = NEXT_COUNTER.fetch_add(1, Ordering::Relaxed) % COUNTERS;
 }
 
-/// A counter in a cache line of its own.
+/// A counter in its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counter(AtomicI64);
@@ -44,15 +44,15 @@ fn count(bytes: i64) {
     HELD[counter].0.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Bytes of all buffers of the process that are in use; what is pooled does not count.
+/// Bytes of all buffers of the process that are in use; pooled buffers do not count.
 #[must_use]
 pub fn bytes_in_use() -> u64 {
     let sum: i64 = HELD.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
     u64::try_from(sum).unwrap_or(0)
 }
 
-/// Pages of the memory for a buffer of so many: those of larger buffers are a quarter of a power of two apart, so that reads of
-/// many sizes find what others have left.
+/// Pages of memory for a buffer of `pages`: sizes of larger buffers are rounded to quarters of powers of two, so that
+/// reads of many sizes can reuse buffers.
 const fn size_class(pages: usize) -> usize {
     match pages.checked_ilog2() {
         Some(log) if log >= 4 => pages.next_multiple_of(1 << (log - 2)),
@@ -60,7 +60,7 @@ const fn size_class(pages: usize) -> usize {
     }
 }
 
-/// The RAM that a buffer of `len` bytes takes: its pages, and what the allocator loses by aligning them.
+/// The RAM that a buffer of `len` bytes takes: its pages, and the page that the allocator loses by alignment.
 #[must_use]
 pub fn held_bytes(len: usize) -> u64 {
     pool::bytes_of(size_class(len.div_ceil(BUF_ALIGNMENT_BYTES))) as u64

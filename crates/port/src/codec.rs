@@ -9,7 +9,7 @@ use std::cell::RefCell;
 /// How extents are compressed before they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all (the paper's NC).
+    /// No compression (the paper's NC).
     None,
     /// LZ4: fast enough to be on the read path (the paper's default).
     #[default]
@@ -18,7 +18,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// How the bytes of one stored extent are encoded; its number stands on flash.
+/// How the bytes of one stored extent are encoded; its number is stored on flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Encoding {
@@ -64,7 +64,7 @@ impl Compressor {
         Self { compression, zstd, out: Vec::new() }
     }
 
-    /// From now on, compresses that way.
+    /// Sets the compression.
     pub fn use_codec(&mut self, compression: Compression) {
         if self.compression != compression {
             let out = std::mem::take(&mut self.out);
@@ -72,7 +72,8 @@ impl Compressor {
         }
     }
 
-    /// Compresses an extent, into memory as large as the result; the extent itself where it does not shrink by a sixteenth.
+    /// Compresses an extent into memory of the size of the result; returns the extent itself if it does not shrink by a
+    /// sixteenth.
     pub fn compress(&mut self, extent: &Bytes) -> (Encoding, Bytes) {
         let len_max = extent.len() - extent.len() / SAVING_MIN;
         if self.out.len() < len_max {
@@ -95,7 +96,7 @@ thread_local! {
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Decodes a stored extent of `extent_bytes`. `None`: the payload is not what the encoding says. Raw payloads are not
+/// Decodes a stored extent of `extent_bytes`. `None`: the payload does not match the encoding. Raw payloads are not
 /// copied.
 #[must_use]
 pub fn decode(encoding: Encoding, payload: Bytes, extent_bytes: usize) -> Option<Bytes> {
@@ -116,7 +117,7 @@ pub fn decode(encoding: Encoding, payload: Bytes, extent_bytes: usize) -> Option
     (len == extent_bytes).then(|| out.freeze())
 }
 
-/// Which hash names contents.
+/// The hash function of fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FingerprintHash {
     /// BLAKE3, cut to 160 bits.

@@ -1,6 +1,6 @@
-//! The ports: what the engine needs from the world, implemented by `nitro-device` for real and by simulated devices in
-//! tests. Futures need not be `Send`: one is polled where it was made (thread per core); the devices themselves are
-//! shared by all threads.
+//! The interfaces of the engine to devices and time, implemented by `nitro-device` and by simulated devices in tests.
+//! Futures need not be `Send`: a future is polled by the thread that created it (thread per core); the devices
+//! themselves are shared by all threads.
 
 use bytes::Bytes;
 use nitro_units::Fingerprint;
@@ -17,7 +17,7 @@ pub struct Geometry {
     pub size_bytes: u64,
     /// Offsets and lengths of reads and writes are multiples of this: a power of two from 1 to 4096.
     pub block_bytes: u32,
-    /// The request size in bytes from which the device is at its best; a hint for clients.
+    /// The preferred request size in bytes; a hint for clients.
     pub preferred_bytes: u32,
     /// Whether positioning is slow, as on a hard disk.
     pub rotational: bool,
@@ -38,10 +38,10 @@ pub struct Allocation {
 /// others with [`ErrorKind::OutOfRange`] or [`ErrorKind::Misaligned`]. A write is durable once a [`flush`](Self::flush)
 /// that began after its end has returned `Ok`. Dropping a future does not undo its request.
 pub trait Device: Send + Sync + 'static {
-    /// Size and granularity. Constant but for `size_bytes`, which may grow.
+    /// Size and granularity. Constant except `size_bytes`, which may grow.
     fn geometry(&self) -> Geometry;
 
-    /// Reads `len` bytes at `offset`. The result starts at a page-aligned address where that saves a copy.
+    /// Reads `len` bytes at `offset`. The result starts at a page-aligned address if that saves a copy.
     fn read(&self, offset: u64, len: usize) -> impl Future<Output = Result<Bytes, DeviceError>>;
 
     /// Writes `data` at `offset`. Page-aligned data is written without a copy.
@@ -50,42 +50,44 @@ pub trait Device: Send + Sync + 'static {
     /// Makes every write that has returned durable.
     fn flush(&self) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// Tells the device that a range holds nothing of worth; what it reads as afterwards is unspecified.
-    /// [`ErrorKind::Unsupported`] where it cannot; the caller then goes on without.
+    /// Tells the device that the data of a range are not needed; its content is unspecified afterwards.
+    /// [`ErrorKind::Unsupported`]: the device cannot do this; the caller then continues without it.
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// Has storage assigned to a range, so that later writes to it find room; what it holds stays. A device that has all its
-    /// storage does nothing. [`ErrorKind::NoSpace`] where there is not enough, of which some may have been assigned then;
-    /// [`ErrorKind::Unsupported`] where it cannot.
+    /// Allocates storage for a range, so that later writes to it find room; its content does not change. A device with
+    /// all its storage allocated does nothing. [`ErrorKind::NoSpace`]: there is not enough storage, of which some may
+    /// have been allocated; [`ErrorKind::Unsupported`]: the device cannot do this.
     fn reserve(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DeviceError>> {
         let _ = (offset, len);
         async { Ok(()) }
     }
 
     /// Makes a range read as zeroes without transferring them. With `may_unmap`, storage may be released.
-    /// [`ErrorKind::Unsupported`] where that is not faster than writing zeroes; nothing has changed then.
+    /// [`ErrorKind::Unsupported`]: this is not faster than writing zeroes; nothing has changed then.
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), DeviceError>>;
 
-    /// The allocation map of a range, in order, covering it whole. A device that does not know says "allocated".
+    /// The allocation map of a range, in order, covering it whole. A device without this information returns
+    /// "allocated".
     fn allocation(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Allocation>, DeviceError>> {
         let _ = offset;
         async move { Ok(vec![Allocation { len, hole: false }]) }
     }
 }
 
-/// A device that volumes lie on. What a wrapper of one has to pass on has no default here: one that forgets it does not compile.
-/// [`plain_origin!`](crate::plain_origin) is for devices that know no contents by fingerprint.
+/// A device behind a volume. Methods that a wrapper has to pass on have no default here: a wrapper that does not pass
+/// them on does not compile. [`plain_origin!`](crate::plain_origin) is for devices that do not know their contents by
+/// fingerprint.
 pub trait Origin: Device {
-    /// Where the device knows contents by fingerprint (BLAKE3, cut to 160 bits), without reading them: the bytes of the
-    /// extents that [`recipe`](Self::recipe) tells of.
+    /// If the device knows its contents by fingerprint (BLAKE3, cut to 160 bits) without reading them: the bytes of the
+    /// extents in [`recipe`](Self::recipe).
     fn recipe_extent_bytes(&self) -> Option<u32>;
 
-    /// What a range of whole extents holds. Of a device that has recipes, see
-    /// [`recipe_extent_bytes`](Self::recipe_extent_bytes), as many as the range has extents.
+    /// The recipe of a range of whole extents. A device with recipes (see
+    /// [`recipe_extent_bytes`](Self::recipe_extent_bytes)) returns one fingerprint for each extent of the range.
     fn recipe(&self, offset: u64, len: u64) -> impl Future<Output = Result<Recipe, DeviceError>>;
 
-    /// As [`write`](Device::write), of a device that has recipes; with the fingerprints of the extents that the range touches, in
-    /// order, `None` where it is not known. They are believed.
+    /// As [`write`](Device::write), for a device with recipes, with the fingerprints of the extents that the range
+    /// touches, in order; `None`: unknown. The device trusts them.
     fn write_known(
         &self,
         offset: u64,
@@ -94,7 +96,7 @@ pub trait Origin: Device {
     ) -> impl Future<Output = Result<(), DeviceError>>;
 }
 
-/// Makes a device an [`Origin`] that knows no contents by fingerprint: `plain_origin!(MyDevice)`, or
+/// Makes a device an [`Origin`] that does not know its contents by fingerprint: `plain_origin!(MyDevice)`, or
 /// `plain_origin!(<D: Device> MyDevice<D>)`.
 #[macro_export]
 macro_rules! plain_origin {
@@ -182,16 +184,16 @@ impl<D: Origin> Origin for Arc<D> {
     }
 }
 
-/// Time, as the engine sees it.
+/// The engine's clock.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since an arbitrary fixed moment; never goes back.
+    /// Time since an arbitrary fixed moment; it never decreases.
     fn now(&self) -> Duration;
 
     /// Ends after `duration`.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()>;
 }
 
-/// What a device was asked to do when it failed.
+/// The operation of a device that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Opening it.
@@ -234,11 +236,11 @@ pub enum ErrorKind {
     Io,
     /// No space is left.
     NoSpace,
-    /// The request reaches past the end.
+    /// The request extends beyond the end.
     OutOfRange,
     /// Offset or length is not a multiple of the block size.
     Misaligned,
-    /// The device has no such operation.
+    /// The device does not support the operation.
     Unsupported,
     /// The device may not be written to.
     ReadOnly,
@@ -266,13 +268,13 @@ impl ErrorKind {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{operation} of {len} bytes at {offset}: {}", kind.as_str())]
 pub struct DeviceError {
-    /// Why.
+    /// The kind of error.
     pub kind: ErrorKind,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// At which byte.
+    /// The offset in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: u64,
     /// The operating system's error, if there is one.
     #[source]

@@ -1,5 +1,5 @@
-//! What everything in Nitro meets: the ports to the world (devices and clocks, implemented by `nitro-device` for real and by
-//! simulated ones in tests), buffers, slices of devices, codecs and fingerprints, and waiting on any executor.
+//! The interfaces between Nitro's crates: devices and clocks (implemented by `nitro-device`, and by simulated ones in
+//! tests), buffers, slices of devices, codecs and fingerprints, and waiting on any executor.
 //!
 //! It names no async runtime and does no I/O.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A part of a device, as a device of its own.
+//! A part of a device, as a device.
 
 use crate::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation};
 use bytes::Bytes;
@@ -15,13 +15,13 @@ impl<D: Device> SliceDevice<D> {
     /// A part of `device`.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfRange`] or [`ErrorKind::Misaligned`] where there is no such part.
+    /// [`ErrorKind::OutOfRange`] or [`ErrorKind::Misaligned`] if there is no such part.
     pub fn new(device: D, offset: u64, len: u64) -> Result<Self, DeviceError> {
         DeviceError::check(&device.geometry(), Operation::Open, offset, len)?;
         Ok(Self { device, offset, len })
     }
 
-    /// Where a request goes on the whole device, if it is within the part.
+    /// The offset of a request on the whole device, if it is within the part.
     fn place(&self, operation: Operation, offset: u64, len: u64) -> Result<u64, DeviceError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => Ok(self.offset + offset),

@@ -1,4 +1,4 @@
-//! Waiting and letting others run, on any executor.
+//! Waiting and yielding, on any executor.
 
 use event_listener::Event;
 use std::future::poll_fn;
@@ -17,7 +17,8 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Waits until `attempt` gives something; it is repeated whenever `event` is notified. The first attempt costs nothing beside.
+/// Waits until `attempt` returns a value; it is repeated whenever `event` is notified. The first attempt has no
+/// overhead.
 pub async fn attempt_at<T>(event: &Event, mut attempt: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(result) = attempt() {

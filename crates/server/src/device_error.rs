@@ -1,9 +1,9 @@
-//! What to tell of a device that cannot be opened.
+//! Error messages for a device that cannot be opened.
 
 use nitro_console::error::Error;
 use nitro_device::ErrorKind;
 
-/// The error of opening `what`, with a way out.
+/// The error of opening `what`, with a remedy.
 pub(crate) fn device_error(what: &str, error: &nitro_device::Error) -> Error {
     let way_out = match error.kind {
         ErrorKind::InUse => "stop what uses it (another nitro? a mount?), or use another",

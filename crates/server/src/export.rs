@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// An origin that has owed an answer for so long is not waited for when the server ends.
+/// When the server ends, it does not wait for an origin that has not answered for this time.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Lost ranges that an error lists.
+/// Maximum number of lost ranges in an error message.
 const RANGES_MAX: usize = 8;
 
 /// The volumes that the program serves.
@@ -39,46 +39,46 @@ pub type ServedCache = nitro_engine::Cache<CacheDevice, CompioClock>;
 pub struct VolumeExport {
     pub name: String,
     pub description: String,
-    /// With which volumes it shares cached contents.
+    /// The domain within which it shares cached contents.
     pub dedup_domain: Option<String>,
     pub volume: Arc<ServedVolume>,
     /// Its cache.
     pub entry: Arc<CacheEntry>,
-    /// Where its origin is.
+    /// The path of its origin.
     pub origin: PathBuf,
-    /// The disk that its origin is made as slow as.
+    /// The hard disk that is emulated for its origin.
     pub emulate_disk: Option<Emulation>,
-    /// Its origin's mark; `None`: there is no cache that could have its newest data.
+    /// Its origin's mark; `None`: there is no cache that could hold its newest data.
     pub guard: Option<Arc<Guard>>,
-    /// Its clients are to leave.
+    /// Its clients are asked to disconnect.
     pub gone: Latch,
-    /// Clients that did not leave are cut off.
+    /// Clients that did not disconnect are disconnected.
     pub cut: Latch,
-    /// It is not served any more: its workers are to end.
+    /// It is not served any more: its workers have to end.
     pub ended: Latch,
     /// A command is changing how it is served.
     pub busy: AtomicBool,
     /// It was in write-back when it was detached from its cache.
     pub was_write_back: AtomicBool,
     pub clients: Count,
-    /// Where its requests are recorded, if they are.
+    /// The recorder of its requests, if they are recorded.
     pub recorder: OnceLock<VolumeRecorder>,
-    /// Who says what its blocks are.
+    /// The detector of the classes of its blocks.
     pub detector: Option<Arc<VolumeDetector>>,
-    /// As it was when it was looked at last.
+    /// The age of dirty data when it was last determined.
     dirty_age: DirtyAge,
     /// Requests that failed.
     failures: Repeats,
 }
 
-/// The age of the oldest dirty data: every dirty extent has to be looked at for it.
+/// The age of the oldest dirty data. Determining it means examining every dirty extent.
 #[derive(Debug, Default)]
 struct DirtyAge {
     seconds: AtomicU64,
     is_known: AtomicBool,
 }
 
-/// Dirty extents whose ages are looked at whenever anybody asks.
+/// Up to this number of dirty extents, the age is determined for each status request.
 const DIRTY_LOOKED_AT: u64 = 1 << 16;
 
 impl VolumeExport {
@@ -113,18 +113,19 @@ impl VolumeExport {
         }
     }
 
-    /// Bytes that the origin has not got.
+    /// Bytes of dirty data.
     pub fn dirty_bytes(&self) -> u64 {
         self.volume.dirty_extents() * u64::from(self.volume.cache().settings().manager.extent_bytes)
     }
 
-    /// Looks how old the oldest dirty data are, for [`dirty_age_seconds`](Self::dirty_age_seconds).
+    /// Determines the age of the oldest dirty data, for [`dirty_age_seconds`](Self::dirty_age_seconds).
     pub fn sample_dirty_age(&self) {
         self.dirty_age.seconds.store(self.volume.oldest_dirty().as_secs(), Ordering::Relaxed);
         self.dirty_age.is_known.store(true, Ordering::Relaxed);
     }
 
-    /// Age of the oldest dirty data in seconds, 0 if there are none; `None`: there are many, and nobody looked lately.
+    /// Age of the oldest dirty data in seconds, 0 if there are none; `None`: there are many, and the age was not
+    /// determined recently.
     pub fn dirty_age_seconds(&self) -> Option<f64> {
         if self.volume.dirty_extents() <= DIRTY_LOOKED_AT {
             return Some(self.volume.oldest_dirty().as_secs_f64());
@@ -133,7 +134,8 @@ impl VolumeExport {
         is_known.then(|| self.dirty_age.seconds.load(Ordering::Relaxed) as f64)
     }
 
-    /// What keeps the origin from being up to date, after `error`: how much of the volume only its cache has, and where it is lost.
+    /// The error that says why the origin is not up to date after `error`: how much data only the cache has, and which
+    /// ranges are lost.
     pub fn left_behind(&self, error: &nitro_engine::Error) -> nitro_console::error::Error {
         let what = format!("volume {}", self.name);
         let lost = self.volume.lost_ranges();
@@ -183,18 +185,18 @@ impl VolumeExport {
         go_on(self.volume.while_it_answers(async move { volume.destage_all().await }).await)
     }
 
-    /// See [`Volume::set_mode`]; gives up where the origin does not answer.
+    /// See [`Volume::set_mode`]; fails if the origin does not answer.
     pub async fn set_mode(&self, mode: WriteMode) -> Result<(), nitro_engine::Error> {
         let volume = Arc::clone(&self.volume);
         go_on(self.volume.while_it_answers(async move { volume.set_mode(mode).await }).await)
     }
 
-    /// How long an origin is waited for that does not answer while the server ends.
+    /// How long the server waits at its end for an origin that does not answer.
     pub fn silence_max(&self) -> Duration {
         self.volume.cache().live().origin_timeout.map_or(SILENCE_MAX, |timeout| timeout.max(SILENCE_MAX))
     }
 
-    /// In write-through, has the origin get what an earlier server left in the cache.
+    /// In write-through, destages the dirty data that an earlier server left in the cache.
     pub async fn settle(&self) -> Result<(), nitro_console::error::Error> {
         if self.volume.read_only() || self.volume.mode() == WriteMode::WriteBack {
             return Ok(());
@@ -207,17 +209,17 @@ impl VolumeExport {
     }
 }
 
-/// All exports as one connection sees them.
+/// All exports from the view of one connection.
 pub struct ExportList<'a> {
     served: &'a Served,
-    /// What the client has found.
+    /// The export that the client has opened.
     opened: RefCell<Option<ClientGuard>>,
     found: Event,
     has_begun: Cell<bool>,
     on_begin: Box<dyn Fn() + 'a>,
 }
 
-/// A client of an export, counted.
+/// A client of an export; it is counted while this exists.
 struct ClientGuard(Arc<VolumeExport>);
 
 impl ClientGuard {
@@ -234,7 +236,7 @@ impl Drop for ClientGuard {
 }
 
 impl<'a> ExportList<'a> {
-    /// `on_begin` is called when the client has chosen an export for good.
+    /// `on_begin` is called when the client has chosen an export permanently.
     pub fn new(served: &'a Served, on_begin: impl Fn() + 'a) -> Self {
         Self {
             served,
@@ -245,12 +247,12 @@ impl<'a> ExportList<'a> {
         }
     }
 
-    /// Whether the client has chosen an export for good: the handshake is over.
+    /// Whether the client has chosen an export permanently: the handshake is over.
     pub fn has_begun(&self) -> bool {
         self.has_begun.get()
     }
 
-    /// Ends when `latch` of the export is set that the client has opened.
+    /// Waits until `latch` of the client's export is set.
     pub async fn wait(&self, latch: impl Fn(&VolumeExport) -> &Latch) {
         loop {
             let found = self.found.listen();
@@ -268,10 +270,10 @@ impl<'a> ExportList<'a> {
     }
 }
 
-/// What stands between a volume's name and a class in the name of an export.
+/// The separator between a volume's name and a class in the name of an export.
 const CLASS_SEPARATOR: &str = "?class=";
 
-/// Numbers of clients.
+/// The number of the next client.
 static CLIENTS: AtomicU64 = AtomicU64::new(0);
 
 impl Disks for ExportList<'_> {
@@ -303,7 +305,7 @@ impl Disks for ExportList<'_> {
     }
 }
 
-/// The answer to a request; what is left of one that was given up goes on behind it.
+/// The answer to a request. The rest of a request that was given up continues in the background.
 fn go_on<T>((result, rest): (Result<T, nitro_engine::Error>, Option<Rest>)) -> Result<T, nitro_engine::Error> {
     rest.into_iter().for_each(nitro_device::spawn_local);
     result
@@ -316,11 +318,11 @@ fn note(recording: Option<Recording<'_>>, op: Op, offset: u64, len: u32) {
     }
 }
 
-/// Where a request is recorded.
+/// The recorder of a request.
 type Recording<'a> = (&'a VolumeRecorder, Arrival);
 
 impl VolumeExport {
-    /// A request's class: what the client says, else what the rules say, else the volume's.
+    /// A request's class: the client's, otherwise that of the rules, otherwise the volume's.
     fn class(&self, from: Requester, asked: &Asked) -> ClassId {
         let ruled = || self.entry.classes.of_request(asked);
         from.class.or_else(ruled).unwrap_or_else(|| self.volume.class())
@@ -336,7 +338,7 @@ impl VolumeExport {
         self.class(from, &Asked { offset, len, source: Source::Write })
     }
 
-    /// Where a request of a class that comes now is to be recorded, if it is.
+    /// The recorder for a request of a class that arrives now, if requests are recorded.
     fn recording(&self, class: ClassId) -> Option<Recording<'_>> {
         self.recorder.get().map(|recorder| (recorder, recorder.arrival(class)))
     }
@@ -346,7 +348,7 @@ impl VolumeExport {
         go_on(Box::pin(self.volume.change_as(class, change)).await).map_err(|e| self.told(&e))
     }
 
-    /// What a client is told of an error. Failures of devices are logged.
+    /// The error that a client gets. Failures of devices are logged.
     fn told(&self, error: &nitro_engine::Error) -> DiskError {
         match error.kind() {
             ErrorKind::OutOfRange => DiskError::OutOfRange,
@@ -370,7 +372,7 @@ impl VolumeExport {
         }
     }
 
-    /// The origin's allocation map. It can be asked for whole blocks only; the client for any bytes.
+    /// The origin's allocation map. The origin answers only for whole blocks; clients ask for any bytes.
     async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Run>, DiskError> {
         let geometry = self.volume.origin().geometry();
         let block = u64::from(geometry.block_bytes);

@@ -11,19 +11,19 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::thread;
 
-/// How urgently the process is to end.
+/// How urgently the process has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Urgency {
-    /// In order: what is under way is finished, origins are brought up to date.
+    /// In order: requests in progress are finished, and origins are brought up to date.
     InOrder = 1,
     /// Soon: dirty data stay in the cache, flushed.
     Soon = 2,
-    /// At once. The thread that receives signals ends the process itself, as nothing else may be able to run.
+    /// At once. The thread that receives signals ends the process itself, as other threads may be blocked.
     AtOnce = 3,
 }
 
-/// What has arrived.
+/// The signals that have arrived.
 #[derive(Debug, Default)]
 pub struct Signals {
     /// The highest [`Urgency`] so far; 0: none.
@@ -33,7 +33,7 @@ pub struct Signals {
     raised: Event,
     /// What `SIGHUP` means.
     hang_up_reloads: AtomicBool,
-    /// The configuration is to be read again.
+    /// A reload of the configuration was requested.
     reload: AtomicBool,
     reload_asked: Event,
 }
@@ -59,22 +59,23 @@ impl Signals {
         Ok(signals)
     }
 
-    /// From now on, `SIGHUP` asks for the configuration to be read again, and does not end the process.
+    /// From now on, `SIGHUP` requests a reload of the configuration and does not end the process.
     pub fn reload_on_hang_up(&self) {
         self.hang_up_reloads.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until the configuration is to be read again; each request is told once.
+    /// Waits for a request to reload the configuration; each request is reported once.
     pub async fn reload(&self) {
         attempt_at(&self.reload_asked, || self.reload.swap(false, Ordering::SeqCst).then_some(())).await;
     }
 
-    /// Waits until the process is to end at least as urgently, and gives the name of the last signal that raised the urgency.
+    /// Waits until the process has to end with at least this urgency, and returns the name of the last signal that
+    /// raised the urgency.
     pub async fn wait(&self, urgency: Urgency) -> &'static str {
         attempt_at(&self.raised, || self.get(urgency)).await
     }
 
-    /// The last signal's name, if the process is to end at least as urgently.
+    /// The last signal's name, if the process has to end with at least this urgency.
     pub fn get(&self, urgency: Urgency) -> Option<&'static str> {
         let is_so = self.urgency.load(Ordering::SeqCst) >= urgency as u8;
         is_so.then(|| signal_name(self.last.load(Ordering::SeqCst)).unwrap_or("a signal"))
@@ -98,7 +99,7 @@ impl Signals {
     }
 }
 
-/// Has `clean` run when a signal ends a command that has no other handler of signals; then the signal does what it usually does.
+/// Runs `clean` when a signal ends a command that has no other signal handler; then the signal has its default effect.
 ///
 /// # Errors
 /// If handlers cannot be installed, or their thread cannot be started.

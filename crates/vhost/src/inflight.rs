@@ -1,5 +1,5 @@
-//! Memory that outlives the server: which requests are under way ("Inflight I/O tracking" of vhost-user), and whether a write was
-//! acknowledged that is not yet durable. The client keeps it, and gives it to the next server.
+//! Memory that outlives the server: which requests are in progress ("Inflight I/O tracking" of vhost-user), and whether
+//! a write was acknowledged that is not yet durable. The client keeps it, and gives it to the next server.
 
 use crate::config::{QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::device::Incarnation;
@@ -175,7 +175,8 @@ pub(crate) struct QueueLog {
 }
 
 impl QueueLog {
-    /// Repairs what a crash between two steps left, and gives the heads that were under way, in the order in which they were taken.
+    /// Repairs what a crash between two steps left, and gives the heads that were in progress, in the order in which
+    /// they were taken.
     pub(crate) fn recover(&mut self, used_index: u16) -> Result<Vec<u16>, Fault> {
         if self.load::<u16>(VERSION_AT)? == 0 {
             self.store(VERSION_AT, VERSION)?;

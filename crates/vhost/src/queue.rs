@@ -225,7 +225,7 @@ async fn take_requests<D: Disk, H: Host>(
     }
 }
 
-/// Looks for requests for a while before the guest is asked to kick: as long as that has paid off lately.
+/// Looks for requests for a while before the guest is asked to kick: as long as that has paid off recently.
 struct Patience {
     most: Duration,
     now: Duration,

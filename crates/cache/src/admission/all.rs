@@ -1,9 +1,9 @@
-//! Everything: the paper's policy.
+//! Admits everything: the paper's policy.
 
 use super::{Admission, Admitted, Provenance};
 use nitro_units::ExtentKey;
 
-/// Takes whatever comes (Nitro §3.1).
+/// Admits all content (Nitro §3.1).
 #[derive(Debug)]
 pub struct All;
 

@@ -1,10 +1,10 @@
-//! What is read and what is written, apart from one another.
+//! Separates read content from written content.
 
 use super::{Admission, Admitted, Lane, Provenance, Source};
 use nitro_units::ExtentKey;
 
-/// Takes whatever comes; what clients write fills units of its own. Where what was written is soon written again, its units empty
-/// by themselves, and those of what is read have no holes.
+/// Admits all content; written content goes to separate units. If written content is soon overwritten, these units
+/// become empty by themselves, and the units of read content have no holes.
 #[derive(Debug)]
 pub struct BySource;
 

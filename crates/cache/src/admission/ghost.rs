@@ -1,29 +1,30 @@
-//! Which extents were dropped lately: a tag of 24 bits each. They are forgotten by their age, as in a queue: an extent that comes in a
-//! circle longer than that is never found, one that comes in a shorter circle nearly always. Tags that make room for each other by
-//! chance would find some of both, and then what stays cached of a circle changes all the time.
+//! Remembers recently dropped extents by a tag of 24 bits each. Tags expire by their age, as in a queue: an extent in a
+//! loop of requests that is longer than this age is never found, one in a shorter loop nearly always. If tags displaced
+//! each other at random, some extents of both kinds of loops would be found, and the cached part of a loop would change
+//! all the time.
 
 use crate::file_index::mix;
 use nitro_units::ExtentKey;
 
-/// Tags that share a place. An extent has two; where all tags of both are young, the oldest is driven out.
+/// Tags of a set. An extent has two possible sets; if all tags of both are young, the oldest one is displaced.
 const WAYS: usize = 8;
-/// For how many dropped extents one is remembered, of 10 that the cache holds. There is room for all 10, since overwritten ones are
-/// remembered too.
+/// How many dropped extents are remembered, for each 10 extents that the cache holds. There is room for all 10, since
+/// overwritten ones are also remembered.
 const REACH_TENTHS: u64 = 9;
 /// Steps in which a tag ages until it is forgotten, at most.
 const AGES: u64 = 16;
 
-/// What the extent deserves should it come again.
+/// The heat that the extent gets if it is inserted again.
 const HEAT_BITS: u32 = 0b11;
 const MAIN_BIT: u32 = 0b100;
-/// When it was dropped, in steps, of which four times [`AGES`] can be told apart: a place is looked at long before they come again.
+/// The time of its drop, in steps modulo four times [`AGES`]: a set is examined long before the time wraps around.
 const TIME_SHIFT: u32 = 3;
 const TIMES: u32 = 4 * AGES as u32;
 /// The extent's hash, which is not 0: a tag of 0 is none.
 const HASH_SHIFT: u32 = TIME_SHIFT + TIMES.ilog2();
 const HASH_BITS: u32 = Tag::BITS - HASH_SHIFT;
 
-/// What is remembered of an extent, in as many bytes as it takes.
+/// The tag of an extent, packed into three bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tag([u8; 3]);
 
@@ -54,7 +55,7 @@ impl Tag {
     }
 }
 
-/// Dropped extents. One in two thousand that was never dropped is taken for one that was.
+/// Dropped extents. For one in two thousand extents, the answer is wrongly positive.
 #[derive(Debug)]
 pub(super) struct Ghost {
     places: Box<[[Tag; WAYS]]>,
@@ -63,13 +64,13 @@ pub(super) struct Ghost {
     step: u64,
     /// Steps after which a tag is forgotten.
     reach: u32,
-    /// Dropped within this step.
+    /// Extents dropped within this step.
     passed: u64,
     now: u32,
 }
 
 impl Ghost {
-    /// For a cache of so many extents.
+    /// A ghost for a cache of `extents`.
     pub(super) fn new(extents: u64, seed: u64) -> Self {
         let reach = (extents.min(1 << 32) * REACH_TENTHS / 10).max(1);
         let step = reach.div_ceil(AGES);
@@ -83,7 +84,7 @@ impl Ghost {
         if places == 0 { 1 } else { places }
     }
 
-    /// The most RAM in bytes for a cache of so many extents.
+    /// The maximum RAM in bytes for a cache of so many extents.
     pub(super) const fn ram_bytes_max(extents: u64) -> u64 {
         (Self::places(extents) * WAYS * size_of::<Tag>()) as u64
     }
@@ -92,7 +93,7 @@ impl Ghost {
         size_of_val(&*self.places)
     }
 
-    /// All that was dropped has become older by one extent.
+    /// Advances the age of all tags by one dropped extent.
     pub(super) fn pass(&mut self) {
         self.passed += 1;
         if self.passed == self.step {
@@ -101,7 +102,7 @@ impl Ghost {
         }
     }
 
-    /// Remembers an extent, whether it deserves a main unit, and its heat.
+    /// Remembers an extent, whether it goes to a main unit next time, and its heat.
     pub(super) fn put(&mut self, key: ExtentKey, (is_main, heat): (bool, u8)) {
         let (places, hash) = self.find(key);
         self.take_from(places, hash);
@@ -117,13 +118,13 @@ impl Ghost {
         self.places[place][way] = Tag::new(tag);
     }
 
-    /// What an extent deserves that was dropped lately; it is remembered no longer.
+    /// Removes the tag of a recently dropped extent and returns it.
     pub(super) fn take(&mut self, key: ExtentKey) -> Option<(bool, u8)> {
         let (places, hash) = self.find(key);
         self.take_from(places, hash)
     }
 
-    /// As [`take`](Self::take), where its places and its hash are known; clears away what is too old there.
+    /// As [`take`](Self::take), with known sets and hash; removes expired tags there.
     fn take_from(&mut self, places: [usize; 2], hash: u32) -> Option<(bool, u8)> {
         let (now, reach) = (self.now, self.reach);
         let mut found = None;
@@ -141,7 +142,7 @@ impl Ghost {
         found
     }
 
-    /// Where an extent's tag would be, and its hash.
+    /// The sets of an extent's tag, and its hash.
     fn find(&self, key: ExtentKey) -> ([usize; 2], u32) {
         let hash = mix(key.raw() ^ self.seed);
         let place = |hash: u64| ((u128::from(hash) * self.places.len() as u128) >> 64) as usize;

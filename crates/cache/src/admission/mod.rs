@@ -1,7 +1,7 @@
-//! What deserves the SSD: whether new content is taken, and which open unit it goes to.
+//! Admission: whether new content is stored on the SSD, and in which open unit.
 //!
-//! A policy is asked after duplicates were found: what is cached already costs nothing. Content that the origin has not got
-//! (write-back) has to be taken, so nobody is asked about it.
+//! A policy is called after the search for duplicates: content that is cached already costs nothing. Dirty content
+//! (write-back) is always admitted, without calling a policy.
 
 mod all;
 mod by_source;
@@ -28,23 +28,24 @@ use crate::thrift::Thrift;
 use nitro_units::{ClassId, ExtentKey};
 use std::fmt;
 
-/// Extents that stand together, by so many bits of their number, are refused together: a request is a hit only if all of it is cached.
+/// Extents whose numbers differ only in this many low bits are refused together: a request is a hit only if all its
+/// extents are cached.
 const NEIGHBOURS_BITS: u32 = 6;
 
-/// What brings content to the cache.
+/// The kind of request that inserts content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Source {
-    /// It was read, and missing.
+    /// A read miss.
     #[default]
     Read,
-    /// It was written.
+    /// A write.
     Write,
 }
 
-/// Where content comes from.
+/// The provenance of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Provenance {
-    /// What brings it.
+    /// The kind of request.
     pub source: Source,
     /// The request's class.
     pub class: ClassId,
@@ -53,36 +54,36 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// Of what a request of that class read.
+    /// The provenance of content that a request of this class read.
     #[must_use]
     pub const fn read(class: ClassId) -> Self {
         Self { source: Source::Read, class, used: false }
     }
 
-    /// Of what a request of that class wrote.
+    /// The provenance of content that a request of this class wrote.
     #[must_use]
     pub const fn written(class: ClassId) -> Self {
         Self { source: Source::Write, class, used: false }
     }
 }
 
-/// Which open unit content goes to: units of different lanes fill side by side.
+/// The lane of content: units of different lanes are filled concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Lane {
-    /// What is expected to stay.
+    /// Content that is expected to stay.
     #[default]
     Main,
-    /// What a policy wants apart from the rest.
+    /// Content that a policy separates from the rest.
     Side,
-    /// What the origin has not got. Policies of admission do not choose it.
+    /// Dirty content. Policies of admission do not choose this lane.
     Dirty,
 }
 
 impl Lane {
-    /// The lanes that policies choose among.
+    /// The lanes from which policies choose.
     pub const CLEAN: [Self; 2] = [Self::Main, Self::Side];
 
-    /// Its place among [`CLEAN`](Self::CLEAN).
+    /// Its index in [`CLEAN`](Self::CLEAN).
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -92,12 +93,12 @@ impl Lane {
     }
 }
 
-/// What an open unit is filled with: units of different shelves fill side by side.
+/// The kind of content in an open unit: units of different shelves are filled concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Shelf {
-    /// What policies tell apart.
+    /// The lane, chosen by policies.
     pub lane: Lane,
-    /// What classes tell apart.
+    /// The band, chosen by classes.
     pub band: Band,
 }
 
@@ -110,7 +111,7 @@ impl Shelf {
         Band::ALL.into_iter().flat_map(|band| Lane::CLEAN.map(|lane| Self { lane, band }))
     }
 
-    /// Its place among those for [clean](Self::clean) content.
+    /// Its index in those for [clean](Self::clean) content.
     #[must_use]
     pub const fn index(self) -> usize {
         self.band.index() * Lane::CLEAN.len() + self.lane.index()
@@ -118,30 +119,30 @@ impl Shelf {
 }
 
 impl From<Lane> for Shelf {
-    /// Of that lane, without regard to classes.
+    /// The shelf of a lane, without classes.
     fn from(lane: Lane) -> Self {
         Self { lane, band: Band::default() }
     }
 }
 
-/// How new content is taken.
+/// How new content is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted {
-    /// Into which lane.
+    /// The lane.
     pub lane: Lane,
-    /// How often it counts as used again, at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
+    /// Its initial heat, at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
     pub heat: u8,
-    /// Nothing is known of it: where writes have to be spared, it is spared first.
+    /// It is unknown: if writes have to be reduced, it is refused first.
     pub is_new: bool,
     /// The band of its class. Policies of admission do not choose it.
     pub band: Band,
 }
 
 impl Admitted {
-    /// Into [`Lane::Main`], as if it were seen for the first time.
+    /// Unknown content, into [`Lane::Main`].
     pub const NEW: Self = Self { lane: Lane::Main, heat: 0, is_new: true, band: Band::NORMAL };
 
-    /// Into [`Lane::Main`], without uses, but known to come again.
+    /// Known content without uses, into [`Lane::Main`].
     pub const MAIN: Self = Self { lane: Lane::Main, heat: 0, is_new: false, band: Band::NORMAL };
 
     /// The open unit that it goes to.
@@ -153,24 +154,24 @@ impl Admitted {
 
 /// A policy of admission.
 pub trait Admission: fmt::Debug + Send {
-    /// Whether new content of an extent is taken, and how; `None`: it is not.
+    /// Whether and how new content of an extent is admitted; `None`: it is refused.
     fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted>;
 
-    /// An extent was looked up, to be read or written; whether it is cached or not.
+    /// Notes that an extent was looked up for a read or write, cached or not.
     fn looked_up(&mut self, _key: ExtentKey) {}
 
-    /// Whether it wants to see the unit that is evicted next, before the next candidate.
+    /// Whether it has to see the unit that is evicted next, before the next call of `admit`.
     fn wants_victim(&mut self) -> bool {
         false
     }
 
-    /// The extents in the unit that is evicted next, with their classes; `None`: there is room.
+    /// Shows the extents in the unit that is evicted next, with their classes; `None`: there is room.
     fn saw_victim(&mut self, _extents: Option<&mut dyn Iterator<Item = (ExtentKey, ClassId)>>) {}
 
-    /// An extent was evicted on probation, or refused; what it deserves should it come again.
+    /// Notes that an extent was evicted on probation, or refused; `again`: how to admit it if it is inserted again.
     fn dropped(&mut self, _key: ExtentKey, _again: Admitted) {}
 
-    /// An extent is being overwritten or trimmed; what its next content deserves.
+    /// Notes that an extent is overwritten or trimmed; `again`: how to admit its next content.
     fn overwritten(&mut self, _key: ExtentKey, _again: Admitted) {}
 
     /// RAM in bytes.
@@ -215,7 +216,7 @@ impl AdmissionKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// A policy for a cache of so many extents; `seed` keeps clients from aiming at collisions.
+    /// Creates a policy for a cache of `extents`; `seed` prevents clients from provoking collisions.
     #[must_use]
     pub fn build(self, extents: u64, seed: u64) -> Box<dyn Admission> {
         match self {
@@ -227,7 +228,7 @@ impl AdmissionKind {
         }
     }
 
-    /// The most RAM in bytes that it takes for a cache of so many extents.
+    /// The maximum RAM in bytes that it takes for a cache of so many extents.
     #[must_use]
     pub const fn ram_bytes_max(self, extents: u64) -> u64 {
         match self {
@@ -238,7 +239,7 @@ impl AdmissionKind {
         }
     }
 
-    /// Lanes that may be open at once in a cache of so many units: of the fewest that a cache can have, there is no unit to spare.
+    /// Lanes that may be open at once in a cache of `weus` units: the smallest cache has no unit for a second lane.
     #[must_use]
     pub const fn lanes(self, weus: u32) -> u32 {
         match self {
@@ -251,7 +252,7 @@ impl AdmissionKind {
 crate::settings::by_name!(AdmissionKind, "policy of admission");
 
 impl CacheManager {
-    /// Whether new content of an extent is taken, and how. To be asked when no duplicate of it was found.
+    /// Whether and how new content of an extent is admitted. To be called when no duplicate was found.
     pub fn admit(&mut self, key: ExtentKey, from: Provenance) -> Option<Admitted> {
         if from.source == Source::Write {
             self.note_looked_up(key, false);
@@ -276,7 +277,7 @@ impl CacheManager {
         admitted.map(|a| Admitted { lane: if has_lanes { a.lane } else { Lane::Main }, band, ..a })
     }
 
-    /// Shows the policy of admission what makes room for new content.
+    /// Shows the policy of admission the unit that is evicted for new content.
     fn show_victim(&mut self) {
         // What is free ahead of need is no room.
         let has_room = self.weus.coming_free_count() > self.settings.free_reserve() + 1;
@@ -294,12 +295,12 @@ impl CacheManager {
         self.admission.saw_victim(Some(&mut extents));
     }
 
-    /// From now on writes are spared so much.
+    /// Sets how much writes are reduced.
     pub fn set_thrift(&mut self, thrift: Thrift) {
         self.thrift = thrift;
     }
 
-    /// Whether content is refused to spare the SSD a write. What it deserves is remembered should it come again.
+    /// Whether content is refused because of the write budget. It is remembered, in case it is inserted again.
     fn is_spared(&mut self, key: ExtentKey, from: Provenance, admitted: Admitted) -> bool {
         if self.thrift == Thrift::NONE {
             return false;

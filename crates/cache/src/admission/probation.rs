@@ -1,18 +1,19 @@
-//! New content is on probation, apart from the rest; what comes again soon after it was dropped is not (S3-FIFO's and ARC's ghosts).
+//! New content is on probation, in separate units. Content that is inserted again soon after it was dropped is not (the
+//! ghosts of S3-FIFO and ARC).
 
 use super::ghost::Ghost;
 use super::{Admission, Admitted, Lane, Provenance};
 use nitro_units::ExtentKey;
 
-/// Takes everything: into [`Lane::Main`] what was dropped lately, else into [`Lane::Side`]. Remembers what was dropped for as long as it
-/// takes to drop nine tenths as many extents as the cache holds.
+/// Admits everything: recently dropped extents into [`Lane::Main`], others into [`Lane::Side`]. A dropped extent is
+/// remembered until nine tenths of the number of extents in the cache have been dropped after it.
 #[derive(Debug)]
 pub struct Probation {
     dropped: Ghost,
 }
 
 impl Probation {
-    /// For a cache of so many extents.
+    /// A policy for a cache of `extents`.
     #[must_use]
     pub fn new(extents: u64, seed: u64) -> Self {
         Self { dropped: Ghost::new(extents, seed) }

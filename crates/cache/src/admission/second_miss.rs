@@ -1,11 +1,11 @@
-//! What misses twice: one-hit wonders, which most extents of a scan are, never reach the SSD.
+//! Admits extents at their second miss: extents that are used once, such as most of a scan, never reach the SSD.
 
 use super::{Admission, Admitted, Provenance};
 use crate::file_index::mix;
 use nitro_units::ExtentKey;
 
-/// Takes an extent at its second miss. Remembers about as many extents as the cache holds, by 32 bits of their hash, each in one
-/// possible place: a newer one drives out an older one.
+/// Admits an extent at its second miss. Remembers about as many extents as the cache holds, by 32 bits of their hash.
+/// Each has one possible slot, in which a newer one replaces an older one.
 #[derive(Debug)]
 pub struct SecondMiss {
     /// Tags of extents that missed once; 0: none.
@@ -14,7 +14,7 @@ pub struct SecondMiss {
 }
 
 impl SecondMiss {
-    /// For a cache of so many extents.
+    /// A policy for a cache of `extents`.
     #[must_use]
     pub fn new(extents: u64, seed: u64) -> Self {
         Self { seen: vec![0; Self::places(extents) as usize].into(), seed }

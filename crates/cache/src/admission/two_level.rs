@@ -1,24 +1,25 @@
-//! Two levels (Azor: "Two-level Block Selection"): metadata of file systems before data, and of data what is accessed more often than
-//! what would make room for it.
+//! Two levels (Azor: "Two-level Block Selection"): metadata of file systems has precedence over data, and data is
+//! admitted if it is accessed more often than the extents that would be evicted for it.
 
 use super::{Admission, Admitted, Lane, Provenance};
 use crate::class::builtin;
 use nitro_units::{ClassId, ExtentKey};
 use std::collections::HashMap;
 
-/// Extents whose counters stand together.
+/// Extents whose counters are stored together.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
-/// Counters for each extent that the cache holds, at most. Azor has one for each 4 KiB of the disks, 256 MB a TB; here only those of
-/// extents that were accessed, and their neighbours.
+/// Counters for each extent that the cache holds, at most. Azor has one for each 4 KiB of the disks, 256 MB a TB; here,
+/// only accessed extents and their neighbours have counters.
 const COUNTERS_PER_EXTENT: u64 = 16;
 /// Accesses after which counts are halved, for each extent that the cache holds.
 const HALVED_AFTER: u64 = 4;
-/// Candidates after which the next victim is looked at again.
+/// Calls of `admit` after which the next victim is examined again.
 const LOOK_EVERY: u32 = 64;
 
-/// Takes metadata always, and data if it was accessed more often than half of the data in the unit that is evicted next; none as long as
-/// that holds mostly metadata. While the cache has room it takes everything. Metadata goes to [`Lane::Main`], data to [`Lane::Side`].
+/// Admits metadata always, and data if it was accessed more often than half of the data in the unit that is evicted
+/// next. It admits no data while that unit holds mostly metadata. While the cache has room, it admits everything.
+/// Metadata goes to [`Lane::Main`], data to [`Lane::Side`].
 #[derive(Debug)]
 pub struct TwoLevel {
     chunks: HashMap<u64, Chunk>,
@@ -28,7 +29,7 @@ pub struct TwoLevel {
     accesses: u64,
     halved_after: u64,
     bar: Bar,
-    /// Candidates until the victim is looked at.
+    /// Calls until the victim is examined.
     left: u32,
 }
 
@@ -39,24 +40,24 @@ struct Chunk {
     counts: Box<[u8; CHUNK]>,
 }
 
-/// What data must beat.
+/// The bar that data must exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bar {
-    /// Nothing: there is room.
+    /// No bar: there is room.
     None,
-    /// So many accesses.
+    /// This number of accesses.
     Count(u8),
-    /// It cannot.
+    /// Data is not admitted: the victim holds mostly metadata.
     Metadata,
 }
 
-/// Whether a class is of the first level.
+/// Whether a class belongs to the first level.
 fn is_metadata(class: ClassId) -> bool {
     [builtin::METADATA, builtin::DIRECTORY, builtin::JOURNAL].contains(&class)
 }
 
 impl TwoLevel {
-    /// For a cache of so many extents.
+    /// A policy for a cache of `extents`.
     #[must_use]
     pub fn new(extents: u64) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl TwoLevel {
     }
 }
 
-/// RAM of a chunk beside its counters, in bytes.
+/// RAM of a chunk in addition to its counters, in bytes.
 const CHUNK_OVERHEAD: u64 = 64;
 
 impl Admission for TwoLevel {

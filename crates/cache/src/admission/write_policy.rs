@@ -1,14 +1,14 @@
-//! What becomes of the cache when the origin is written to (Azor, "Static decision for I/O misses").
+//! What happens to the cache when the origin is written to (Azor, "Static decision for I/O misses").
 
-/// Which written content is cached. What the origin has not got, in write-back, always is.
+/// Which written content is cached. In write-back, all of it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WritePolicy {
     /// All: Azor's `write-hdd-ssd`.
     #[default]
     Allocate,
-    /// What takes the place of cached content: `write-hdd-upd`.
+    /// Only content that replaces cached content: `write-hdd-upd`.
     Update,
-    /// None; what was cached of it is forgotten: `write-hdd-inv`.
+    /// None; cached content of the extent is dropped: `write-hdd-inv`.
     Invalidate,
 }
 
@@ -37,7 +37,7 @@ impl WritePolicy {
         }
     }
 
-    /// Whether content is cached that takes the place of what was cached, or not.
+    /// Whether written content is cached, given whether the extent was cached.
     #[must_use]
     pub const fn takes(self, was_cached: bool) -> bool {
         match self {

@@ -1,5 +1,5 @@
-//! The classes that are known by name without any configuration: what file systems say of their blocks, in the steps of file sizes of
-//! Differentiated Storage Services (SOSP 2011, Table 3).
+//! The built-in classes, from file-system structures, with the steps of file sizes of Differentiated Storage Services
+//! (SOSP 2011, Table 3).
 
 use nitro_units::ClassId;
 
@@ -10,13 +10,14 @@ const fn class(number: u8) -> ClassId {
     }
 }
 
-/// What a file system keeps of itself: superblocks, bitmaps, inodes, trees.
+/// Metadata of a file system: superblocks, bitmaps, inodes, trees.
 pub const METADATA: ClassId = class(1);
-/// Its journal.
+/// The journal of a file system.
 pub const JOURNAL: ClassId = class(2);
 /// Directories.
 pub const DIRECTORY: ClassId = class(3);
-/// Data of files up to 4 KiB; the next ones are each of four times the size, the last of more than 1 GiB.
+/// Data of files up to 4 KiB; each next class has four times the size, and the last one is for files of more than 1
+/// GiB.
 const SMALLEST_FILE: u8 = 4;
 /// Size of the smallest files in bytes.
 const SMALLEST_BYTES: u64 = 4 << 10;
@@ -39,7 +40,7 @@ const NAMES: [&str; 15] = [
     "file-large",
 ];
 
-/// The class of the data of a file of so many bytes.
+/// The class of the data of a file of `bytes`.
 #[must_use]
 pub const fn of_file(bytes: u64) -> ClassId {
     let mut number = SMALLEST_FILE;
@@ -51,7 +52,7 @@ pub const fn of_file(bytes: u64) -> ClassId {
     class(number)
 }
 
-/// The name of a class that is known without any configuration.
+/// The name of a built-in class.
 #[must_use]
 pub fn name(class: ClassId) -> Option<&'static str> {
     NAMES.get(class.index()).copied()

@@ -1,9 +1,10 @@
-//! What classes of I/O deserve: which of them may enter the cache, and in which order they leave it (Differentiated Storage Services,
-//! SOSP 2011, §3.2: selective allocation and selective eviction).
+//! The policies of classes of I/O: which of them may enter the cache, and in which order they are evicted
+//! (Differentiated Storage Services, SOSP 2011, §3.2: selective allocation and selective eviction).
 //!
-//! A class has a *band* of priority. A write-evict unit holds extents of one band, and units of the lowest band are evicted first, in
-//! the order of the policy of eviction; so eviction by priority stays eviction of whole units. Between the bands stand two bounds of a
-//! class: what it holds up to its minimum is evicted last, and above its maximum its own units go first.
+//! A class has a *band* of priority. A write-evict unit holds extents of one band, and units of the lowest band are
+//! evicted first, in the order of the policy of eviction; so eviction by priority is still eviction of whole units. In
+//! addition, a class has two bounds: up to its minimum it is evicted last, and above its maximum its own units are
+//! evicted first.
 
 pub mod builtin;
 mod rule;
@@ -17,16 +18,17 @@ use nitro_units::{ClassId, ExtentKey};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Of a cache that has less than so many percent clean, [`Allocation::WhileClean`] takes nothing (SOSP 2011, §4.2).
+/// If less than this percentage of the cache is clean, [`Allocation::WhileClean`] admits nothing (SOSP 2011, §4.2).
 pub const CLEAN_PERCENT_MIN: u32 = 15;
 /// Percent of the cache that minimum occupancies, dirty extents and open units may take together: eviction always has a victim.
 pub const RESERVED_PERCENT_MAX: u64 = 90;
 /// Units of a cache for each band that it has.
 const UNITS_PER_BAND: u32 = 32;
-/// A class that is above its maximum by one part in so many is refused, should its extents lie too scattered to be evicted.
+/// A class that exceeds its maximum by this fraction is refused, because its extents may be too scattered to be
+/// evicted.
 const OVER_MAX_PART: u64 = 8;
 
-/// A band of priority. What is in the lowest is evicted first.
+/// A band of priority. The lowest band is evicted first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub struct Band(u8);
@@ -34,7 +36,7 @@ pub struct Band(u8);
 impl Band {
     /// How many there are.
     pub const COUNT: usize = 4;
-    /// Of classes that nobody gave another.
+    /// The default band.
     pub const NORMAL: Self = Self(1);
     /// From the first to be evicted to the last.
     pub const ALL: [Self; Self::COUNT] = [Self(0), Self(1), Self(2), Self(3)];
@@ -62,7 +64,7 @@ impl Band {
         self.0 as usize
     }
 
-    /// The band that stands for this one where there are only so many: neighbours share one.
+    /// The band that represents this one if there are only `bands`: neighbours share one.
     pub(crate) const fn merged(self, bands: usize) -> Self {
         Self((self.index() * bands / Self::COUNT) as u8)
     }
@@ -95,18 +97,19 @@ impl fmt::Display for Band {
     }
 }
 
-/// When new content of a class is taken.
+/// When new content of a class is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allocation {
-    /// As the policy of admission says.
+    /// According to the policy of admission.
     #[default]
     Always,
-    /// The same, while more than [`CLEAN_PERCENT_MIN`] percent of the cache is clean. In write-through all of it is.
+    /// The same, while more than [`CLEAN_PERCENT_MIN`] percent of the cache is clean. In write-through, all of it is
+    /// clean.
     WhileClean,
     /// At its second miss.
     SecondAccess,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -126,20 +129,20 @@ impl Allocation {
     }
 }
 
-/// What one class deserves.
+/// The policy of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassPolicy {
-    /// In which order it is evicted.
+    /// Its priority in eviction.
     pub priority: Band,
-    /// When it is taken.
+    /// When its new content is admitted.
     pub allocation: Allocation,
-    /// Whether what was read and missing is taken.
+    /// Whether content of read misses is admitted.
     pub on_read: bool,
-    /// Whether what was written is taken. Content that the origin has not got always is.
+    /// Whether written content is admitted. Dirty content always is.
     pub on_write: bool,
-    /// Percent of the cache, counted before compression, that it is evicted from last.
+    /// Percentage of the cache, counted before compression, up to which it is evicted last.
     pub min_percent: u8,
-    /// Percent of the cache, counted before compression, from which on its own units are evicted first.
+    /// Percentage of the cache, counted before compression, above which its own units are evicted first.
     pub max_percent: u8,
 }
 
@@ -156,12 +159,12 @@ impl Default for ClassPolicy {
     }
 }
 
-/// What each class deserves. Serialised as a list of those that deserve anything but the usual.
+/// The policies of all classes. Serialised as a list of those that differ from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<Deserved>", into = "Vec<Deserved>")]
 pub struct Classes([ClassPolicy; ClassId::COUNT]);
 
-/// What a class deserves, as it is serialised.
+/// The serialised policy of a class.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Deserved {
     /// The class's number; one beyond the last class is ignored.
@@ -191,24 +194,24 @@ impl From<Vec<Deserved>> for Classes {
 }
 
 impl Classes {
-    /// What a class deserves.
+    /// The policy of a class.
     #[must_use]
     pub const fn of(&self, class: ClassId) -> &ClassPolicy {
         &self.0[class.index()]
     }
 
-    /// Says what a class deserves.
+    /// Sets the policy of a class.
     pub const fn set(&mut self, class: ClassId, policy: ClassPolicy) {
         self.0[class.index()] = policy;
     }
 
-    /// Whether all classes deserve the same.
+    /// Whether all classes have the default policy.
     #[must_use]
     pub fn are_usual(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the cache can keep what is promised, with so many percent of it for dirty extents.
+    /// Checks that the cache can guarantee the minimums, with `dirty_percent` of it for dirty extents.
     ///
     /// # Errors
     /// [`ClassError`].
@@ -216,7 +219,7 @@ impl Classes {
         self.check_with_pins(settings, dirty_percent, 0)
     }
 
-    /// As [`check`](Self::check), beside so many pinned extents.
+    /// As [`check`](Self::check), in addition to pinned extents.
     ///
     /// # Errors
     /// [`ClassError`].
@@ -240,13 +243,13 @@ impl Classes {
         Ok(())
     }
 
-    /// Whether any class is taken in that way.
+    /// Whether any class has this allocation.
     #[must_use]
     pub fn uses(&self, allocation: Allocation) -> bool {
         self.0.iter().any(|policy| policy.allocation == allocation)
     }
 
-    /// Bands that are told apart in a cache of so many units.
+    /// Number of bands in a cache of `weus` units.
     #[must_use]
     pub fn bands(&self, weus: u32) -> usize {
         if self.0.iter().all(|policy| policy.priority == Band::NORMAL) {
@@ -256,10 +259,10 @@ impl Classes {
     }
 }
 
-/// Classes that a cache cannot have.
+/// Why a cache cannot have these classes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassError {
-    /// The bounds of a class are none.
+    /// The bounds of a class are invalid.
     Bounds {
         /// Which class.
         class: ClassId,
@@ -268,15 +271,15 @@ pub enum ClassError {
         /// Its maximum.
         max_percent: u8,
     },
-    /// More is promised than there is, in percent of the cache.
+    /// The guarantees exceed the cache, in percent.
     Promised {
         /// All minimums.
         minimums: u64,
-        /// What is pinned.
+        /// The pinned extents.
         pins: u64,
-        /// What dirty extents may take.
+        /// The share of dirty extents.
         dirty: u8,
-        /// What open units take.
+        /// The share of open units.
         open: u64,
     },
 }
@@ -305,21 +308,21 @@ impl fmt::Display for ClassError {
 
 impl std::error::Error for ClassError {}
 
-/// What the manager keeps of the classes.
+/// The manager's state of the classes.
 #[derive(Debug, Default)]
 pub(crate) struct ClassRules {
-    /// How many bands are told apart.
+    /// The number of bands.
     bands: usize,
-    /// Extents of each class from which it is evicted last, where there are any.
+    /// The minimum of each class that has one, in extents.
     minimums: Vec<(ClassId, u64)>,
-    /// Extents of each class from which on it goes first, where it is bounded.
+    /// The maximum of each class that has one, in extents.
     maximums: Vec<(ClassId, u64)>,
-    /// What missed once, of classes that are taken at their second access.
+    /// Extents that missed once, for classes that are admitted at their second access.
     seen: Option<SecondMiss>,
 }
 
 impl ClassRules {
-    /// How many bands are told apart.
+    /// The number of bands.
     pub(crate) fn bands(&self) -> usize {
         self.bands.max(1)
     }
@@ -338,18 +341,18 @@ impl ClassRules {
 }
 
 impl CacheManager {
-    /// What each class deserves.
+    /// The policies of all classes.
     #[must_use]
     pub const fn classes(&self) -> &Classes {
         &self.settings.classes
     }
 
-    /// The band in which an extent of a class goes, of those that are told apart.
+    /// The band of a class, among the existing ones.
     pub(crate) fn band(&self, class: ClassId) -> Band {
         self.settings.classes.of(class).priority.merged(self.rules.bands())
     }
 
-    /// From now on each class gets what it deserves. Units that are full stay in the band that they were filled for.
+    /// Sets the policies of classes. Units that are already full stay in the band that they were filled for.
     pub fn set_classes(&mut self, classes: Classes) {
         let extents = u64::from(self.weus.len()) * u64::from(self.settings.weu_bytes / self.settings.extent_bytes);
         let percent = |percent: u8| extents * u64::from(percent) / 100;

@@ -1,4 +1,4 @@
-//! Which class a request is of: rules over what it asks for, and over what a file system says of its blocks.
+//! Rules that assign classes, with conditions on a request and on the file-system use of a block.
 
 use crate::admission::Source;
 use nitro_units::ClassId;
@@ -36,9 +36,9 @@ impl Comparison {
 /// A condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// Where the request begins, in bytes.
+    /// The request's offset in bytes.
     Offset(Comparison, u64),
-    /// How long the request is, in bytes.
+    /// The request's length in bytes.
     RequestBytes(Comparison, u64),
     /// Whether it is read or written.
     Direction(Source),
@@ -49,7 +49,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// What it is about, as tables of classes name it.
+    /// Its name in tables of classes.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Condition {
         }
     }
 
-    /// Whether only the contents of a block tell whether it holds.
+    /// Whether it depends on the content of a block.
     #[must_use]
     pub const fn is_of_content(self) -> bool {
         matches!(self, Self::Metadata | Self::FileBytes(..))
@@ -71,33 +71,33 @@ impl Condition {
 /// How a condition is joined to those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// All hold.
+    /// Conjunction with the conditions before.
     And,
-    /// Those before, or this one.
+    /// Disjunction with the conditions before.
     Or,
 }
 
-/// A request as rules see it.
+/// The properties of a request that rules use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// What it is.
+    /// Read or write.
     pub source: Source,
 }
 
-/// What a file system says of a block.
+/// The use of a block in a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// It is the file system's own.
+    /// Metadata of the file system.
     Metadata,
-    /// It holds data of a file of so many bytes.
+    /// Data of a file of this size in bytes.
     File(u64),
 }
 
-/// A class and what it takes to be of it. Conditions are joined from left to right, without precedence.
+/// A class and its conditions. Conditions are joined from left to right, without precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The class.
@@ -128,8 +128,8 @@ impl Rule {
         })
     }
 
-    /// Whether whatever it takes is taken by `other`, as far as that shows: `other` has no more conditions than it, all joined by
-    /// "and".
+    /// Whether `other` certainly covers this rule: all conditions of `other` are among those of this rule, and joined
+    /// by "and".
     #[must_use]
     pub fn is_covered_by(&self, other: &Self) -> bool {
         let all_and = |rule: &Self| rule.conditions.iter().skip(1).all(|(join, _)| *join == Join::And);
@@ -138,19 +138,19 @@ impl Rule {
     }
 }
 
-/// Rules; of several that hold, the first gives the class.
+/// Rules; the first one that applies gives the class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules(pub Vec<Rule>);
 
 impl Rules {
-    /// The class of a request, by the rules that need nothing but the request.
+    /// The class of a request, from the rules that need only the request.
     #[must_use]
     pub fn of_request(&self, asked: &Asked) -> Option<ClassId> {
         let rule = self.0.iter().find(|rule| !rule.is_of_content() && rule.holds(Some(asked), None));
         rule.map(|rule| rule.class)
     }
 
-    /// The class of a block, of whose request nothing is known, by what was found.
+    /// The class of a block from its use, without a request.
     #[must_use]
     pub fn of_content(&self, found: Found) -> Option<ClassId> {
         let rule = self.0.iter().find(|rule| rule.is_of_content() && rule.holds(None, Some(found)));

@@ -20,9 +20,9 @@ const STEPS: u64 = 1 << 32;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sampling {
-    /// This share of them, above 0; 1 makes the curve exact.
+    /// A share of them, above 0; with 1 the curve is exact.
     Rate(f64),
-    /// At most so many, by a share that falls as more objects are seen: constant memory.
+    /// At most this number, with a share that falls as more objects are seen: constant memory.
     Objects(usize),
 }
 
@@ -31,14 +31,15 @@ pub enum Sampling {
 pub struct Point {
     /// Objects that the cache has room for.
     pub objects: u64,
-    /// Requests for what is not there, from 0 to 1.
+    /// Miss ratio, from 0 to 1.
     pub miss_ratio: f64,
 }
 
 /// Miss ratios of LRU over the cache's size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curve {
-    /// Sixteen for each doubling, each true of exactly so many objects; up to a cache that holds all.
+    /// Sixteen points for each doubling of the size, up to a cache that holds all objects. Each is exact for its number
+    /// of objects.
     pub points: Vec<Point>,
     /// Requests.
     pub requests: u64,
@@ -51,7 +52,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The miss ratio with room for so many objects, between the points in a straight line; 1 without room.
+    /// The miss ratio with room for `objects`, linearly interpolated between points; 1 without room.
     #[must_use]
     pub fn miss_ratio(&self, objects: u64) -> f64 {
         let at = self.points.partition_point(|point| point.objects < objects);
@@ -62,7 +63,7 @@ impl Curve {
     }
 }
 
-/// The number of the first point whose cache holds what is asked for after so many other objects.
+/// The number of the first point whose cache has a hit at this reuse distance.
 fn bucket(distance: f64) -> usize {
     let needed = distance + 1.0;
     let about = (needed.log2() * f64::from(PER_DOUBLING)).floor().max(0.0) as usize;
@@ -113,7 +114,7 @@ fn hash(name: u64) -> u64 {
 }
 
 impl Shards {
-    /// Has seen nothing.
+    /// An empty curve.
     ///
     /// # Errors
     /// [`BadSampling`]
@@ -150,7 +151,7 @@ impl Shards {
         }
     }
 
-    /// An object is put into the cache without being asked for: that counts as a use, but not as a request.
+    /// Notes that an object was inserted without a request: this counts as a use, but not as a request.
     #[inline]
     pub fn put(&mut self, name: u64) {
         let hash = hash(name);
@@ -159,14 +160,14 @@ impl Shards {
         }
     }
 
-    /// Has what was seen until now count for half.
+    /// Halves the weight of everything seen so far.
     pub fn fade(&mut self) {
         self.hits.iter_mut().for_each(|hits| *hits /= 2.0);
         self.weight /= 2.0;
         self.requests /= 2.0;
     }
 
-    /// The most RAM in bytes with so many objects followed.
+    /// The maximum RAM in bytes with so many objects followed.
     #[must_use]
     pub const fn ram_bytes_max(objects: usize) -> u64 {
         // The tree, and points of the curve, are never smaller than this.
@@ -291,7 +292,7 @@ impl Uses {
         }
     }
 
-    /// Takes a mark away; returns how many there are behind it, the newest left out.
+    /// Removes a mark; returns the number of marks behind it, without the newest one.
     fn take(&mut self, at: u32) -> u32 {
         let (mut upto, mut rank) = (at as usize + 1, 0);
         while upto > 0 {
@@ -304,7 +305,7 @@ impl Uses {
         behind.saturating_sub(1)
     }
 
-    /// Numbers the marked uses anew, in their order, with as much room again.
+    /// Renumbers the marked uses in their order, with room for as many more.
     fn compact(&mut self, last: &mut HashMap<u64, u32>) {
         let mut order: Vec<_> = last.iter_mut().map(|(_, at)| at).collect();
         order.sort_unstable();

@@ -1,26 +1,26 @@
-//! What a cache of another size would hit, while it serves.
+//! Estimates the hits of a cache of another size at run time.
 
 use super::{Sampling, Shards};
 use nitro_units::ExtentKey;
 
-/// Extents that are followed at most.
+/// Maximum number of sampled extents.
 const FOLLOWED: usize = 4096;
-/// What was seen counts for half after so many look-ups for each extent that the cache holds, and no fewer than these.
+/// The weight of observations is halved after this number of look-ups for each extent in the cache.
 const FADE_EXTENTS: u64 = 16;
 const FADE_MIN: u64 = 1 << 20;
-/// Sizes, in parts of two of the cache's own.
+/// Sizes, in halves of the cache's size.
 const HALVES: [u64; 4] = [1, 2, 4, 8];
 
-/// What a cache with room for so many times what this one holds would hit, with LRU.
+/// The estimated hits of an LRU cache with a multiple of this cache's size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WhatIf {
-    /// Its size in sizes of this one: 0.5, 1, 2 and 4.
+    /// Its size as a multiple of this cache's size: 0.5, 1, 2 and 4.
     pub size: f64,
     /// The share of extents read that it would have hit, from 0 to 1.
     pub hit_ratio: f64,
 }
 
-/// The extents of a cache that are followed.
+/// The sampled extents of a cache.
 #[derive(Debug)]
 pub(crate) struct Followed {
     shards: Shards,
@@ -36,7 +36,7 @@ impl Followed {
         Some(Self { shards, until_fading: fade_every, fade_every })
     }
 
-    /// An extent is read, or its new content goes into the cache.
+    /// Notes that an extent is read, or its new content is inserted.
     #[inline]
     pub(crate) fn looked_up(&mut self, key: ExtentKey, read: bool) {
         if !read {
@@ -50,7 +50,7 @@ impl Followed {
         }
     }
 
-    /// With room for so many extents in this cache; nothing before anything was read.
+    /// The estimates, if this cache has room for `extents`; empty before the first read.
     pub(crate) fn what_if(&self, extents: u64) -> Vec<WhatIf> {
         let curve = self.shards.curve();
         let at = |halves| WhatIf { size: halves as f64 / 2.0, hit_ratio: 1.0 - curve.miss_ratio(extents * halves / 2) };

@@ -1,12 +1,12 @@
-//! Dirty extents of a cache that keeps no write-evict units.
+//! Dirty extents of a cache without write-evict units.
 
 use super::{Destage, DestageKind, DirtyExtents, next_in_order};
 use crate::dirty::{DirtyList, Held};
 use nitro_units::{ExtentKey, ObjectId, WeuId};
 use std::collections::BTreeMap;
 
-/// What the dirty list of [`CacheManager`](crate::CacheManager) is, for a cache without write-evict units: the simulator's
-/// yardsticks. The same policies choose what is destaged.
+/// The counterpart of the dirty list of [`CacheManager`](crate::CacheManager) for a cache without write-evict units,
+/// such as the simulator's reference policies. The same policies choose the extents to destage.
 #[derive(Debug)]
 pub struct Backlog {
     kind: DestageKind,
@@ -22,7 +22,7 @@ impl Backlog {
         Self { kind, dirty: DirtyList::default(), policies: BTreeMap::new(), version: 0 }
     }
 
-    /// An extent was written at second `now`.
+    /// Notes that an extent was written at second `now`.
     pub fn dirtied(&mut self, key: ExtentKey, now: u32) {
         self.version += 1;
         let mut held = Held::new(self.version, Some((WeuId(0), 0)), now);
@@ -45,7 +45,7 @@ impl Backlog {
         keys.filter_map(|key| self.dirty.get(key).map(|held| (key, held.version))).collect()
     }
 
-    /// The origin has that version of an extent. `false`: it was written to since, and stays dirty.
+    /// Notes that the origin has this version of an extent. `false`: the extent was written to since, and stays dirty.
     pub fn cleaned(&mut self, key: ExtentKey, version: u64) -> bool {
         if self.dirty.get(key).is_some_and(|held| held.version != version) {
             return false;
@@ -54,7 +54,7 @@ impl Backlog {
         true
     }
 
-    /// An extent was trimmed: its origin needs nothing of it any more.
+    /// Notes that an extent was trimmed: it need not be destaged any more.
     pub fn forget(&mut self, key: ExtentKey) {
         self.dirty.remove(key);
     }

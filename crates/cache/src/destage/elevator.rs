@@ -1,13 +1,13 @@
-//! By offset, up and up again.
+//! Destages by ascending offset, in repeated passes.
 
 use super::{Destage, DirtyExtents};
 use nitro_units::ExtentIndex;
 
-/// Gives extents in order of offset and goes on where it ended, so that neighbours leave together and a hard disk's arm moves one
-/// way: a write far back waits for one pass at most.
+/// Returns extents in order of offset and continues where it ended, so that neighbours are destaged together and a hard
+/// disk's arm moves in one direction: a write waits for at most one pass.
 #[derive(Debug, Default)]
 pub struct Elevator {
-    /// Where the next call begins.
+    /// The extent at which the next call begins.
     at: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Destage: which dirty extents the origin gets next (write-back, Nitro §3), and when.
+//! Destage: which dirty extents are written to the origin next (write-back, Nitro §3), and when.
 
 mod backlog;
 mod elevator;
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The dirty extents of one object that can be read, as far as is known.
+/// The dirty extents of one object that are not known to be unreadable.
 #[derive(Debug, Clone, Copy)]
 pub struct DirtyExtents<'a>(Option<&'a BTreeMap<ExtentIndex, Held>>);
 
 impl DirtyExtents<'_> {
-    /// Those from an extent on, in order of offset, each with the second since which it is dirty.
+    /// The extents from `index` on, in order of offset, each with the second since which it is dirty.
     pub fn from(&self, index: ExtentIndex) -> impl Iterator<Item = (ExtentIndex, u32)> + '_ {
         let all = self.0.into_iter().flat_map(move |all| all.range(index..));
         all.filter(|(_, held)| held.is_readable()).map(|(index, held)| (*index, held.since))
@@ -47,12 +47,14 @@ impl DirtyExtents<'_> {
 
 /// A policy: the order in which the dirty extents of one object are destaged.
 pub trait Destage: fmt::Debug + Send {
-    /// An extent became dirty at that second. Called again where that changes, or where an extent that could not be read was
-    /// overwritten: an overwrite of other dirty extents leaves the second as it is, unless the older version is being destaged. Seconds do not go back, but for clocks that do.
+    /// Notes that an extent became dirty at this second. It is called again if the second changes, or if an unreadable
+    /// extent was overwritten: an overwrite of other dirty extents does not change the second, unless the older version
+    /// is being destaged. Seconds do not decrease, unless the clock does.
     fn dirtied(&mut self, _index: ExtentIndex, _since: u32) {}
 
-    /// Up to `count` extents to destage next, of those that became dirty at second `before` or earlier. None: this pass is over;
-    /// the next call begins another one. What is given stays dirty until the origin has it, so it may be given again.
+    /// Up to `count` extents to destage next, of those that became dirty at second `before` or earlier. None: this pass
+    /// is over; the next call begins another one. The returned extents stay dirty until the origin has them, so they
+    /// may be returned again.
     fn next(&mut self, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex>;
 
     /// RAM in bytes.
@@ -88,7 +90,7 @@ impl DestageKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The most RAM in bytes that it takes for so many dirty extents of one object.
+    /// The maximum RAM in bytes that it takes for so many dirty extents of one object.
     #[must_use]
     pub const fn ram_bytes_max(self, dirty: u64) -> u64 {
         match self {
@@ -109,23 +111,23 @@ impl DestageKind {
 
 crate::settings::by_name!(DestageKind, "policy of destage");
 
-/// When destage runs: by how much is dirty, and by how long it has been.
+/// When destage runs: by the amount and the age of dirty data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermarks {
-    /// Percentage of the cache that may be dirty before destage runs whatever the age.
+    /// Percentage of the cache that may be dirty before destage runs independent of the age.
     pub start_percent: u8,
     /// Percentage at which writers wait for destage.
     pub max_percent: u8,
-    /// What has been dirty for so many seconds is destaged.
+    /// Age in seconds at which dirty data are destaged.
     pub age_seconds: u32,
 }
 
-/// How much of a cache is dirty, of how much.
+/// The use of a cache by dirty data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirtyUse {
-    /// Units that may not be evicted, of all.
+    /// Pinned units.
     pub pinned: u32,
-    /// Units.
+    /// All units.
     pub weus: u32,
     /// Dirty extents.
     pub dirty: u64,
@@ -134,10 +136,10 @@ pub struct DirtyUse {
 }
 
 impl Watermarks {
-    /// The server's, unless configured.
+    /// The server's defaults.
     pub const USUAL: Self = Self { start_percent: 20, max_percent: 60, age_seconds: 30 };
 
-    /// Whether so much is dirty that destage runs, whatever the age.
+    /// Whether destage runs independent of the age.
     #[must_use]
     pub fn is_beyond_start(&self, used: DirtyUse) -> bool {
         let percent = u64::from(self.start_percent);
@@ -151,14 +153,14 @@ impl Watermarks {
         u64::from(used.pinned) * 100 >= u64::from(used.weus) * percent || used.dirty * 100 >= used.extents * percent
     }
 
-    /// Up to which second what became dirty is destaged, at second `now`; `None`: nothing is old enough.
+    /// The second up to which data that became dirty are destaged, at second `now`; `None`: nothing is old enough.
     #[must_use]
     pub fn due(&self, is_wanted: bool, now: u32) -> Option<u32> {
         if is_wanted { Some(u32::MAX) } else { now.checked_sub(self.age_seconds) }
     }
 }
 
-/// What a policy gives, each extent once, in order of offset.
+/// The extents that a policy returns, each once, in order of offset.
 fn next_in_order(policy: &mut dyn Destage, dirty: DirtyExtents<'_>, before: u32, count: usize) -> Vec<ExtentIndex> {
     let mut chosen = policy.next(dirty, before, count);
     chosen.sort_unstable();

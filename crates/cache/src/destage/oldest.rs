@@ -1,15 +1,15 @@
-//! By age.
+//! Destages by age.
 
 use super::{Destage, DirtyExtents};
 use nitro_units::ExtentIndex;
 use std::collections::BTreeSet;
 
-/// Entries of extents that are clean since, beyond as many as are dirty, before the queue is tidied.
+/// The queue is cleaned up when it has this number of void entries more than dirty extents.
 const STALE_MAX: usize = 1024;
 /// RAM of an entry, with the slack of the tree.
 const ENTRY_BYTES: usize = 48;
 
-/// Gives the extents first that became dirty first.
+/// Returns the extents that became dirty first.
 #[derive(Debug, Default)]
 pub struct Oldest {
     /// With the second since which each is dirty. Entries whose extent is dirty since another second are void.

@@ -1,5 +1,5 @@
-//! Bands of priority: each has an order of its own, and the lowest one that has a candidate gives the victim (Differentiated Storage
-//! Services, SOSP 2011, §3.2.2).
+//! Bands of priority: each has its own order, and the victim comes from the lowest band that has a candidate
+//! (Differentiated Storage Services, SOSP 2011, §3.2.2).
 
 use super::{Eviction, EvictionKind, Units, Victim};
 use crate::admission::Shelf;
@@ -7,14 +7,14 @@ use crate::class::Band;
 use crate::settings::Settings;
 use nitro_units::{ExtentKey, WeuId};
 
-/// An order for each band that is told apart.
+/// An order for each band that is distinguished.
 #[derive(Debug)]
 pub(crate) struct Bands {
     /// From the lowest band to the highest.
     orders: Vec<Box<dyn Eviction>>,
     /// The place among `orders` of each unit's.
     of: Vec<u8>,
-    /// How another order is made; `None`: nobody but whoever made the first one knows.
+    /// Creates another order; `None`: only the creator of the first one can.
     made: Option<Made>,
 }
 
@@ -26,7 +26,7 @@ struct Made {
 }
 
 impl Bands {
-    /// One order for all units, as the settings say; so are others made.
+    /// One order for all units, created according to the settings, like further ones.
     pub(crate) fn new(settings: &Settings) -> Self {
         let Settings { eviction: kind, seed, .. } = *settings;
         let made = Made { kind, extents: settings.extents_raw(), seed };
@@ -39,8 +39,8 @@ impl Bands {
         Self { orders: vec![order], of: vec![0; units as usize], made: None }
     }
 
-    /// Tells so many bands apart from now on, if they are more than before; says how many are. Units stay in the order that they are
-    /// in, which becomes that of the normal band.
+    /// Sets the number of bands, if it is larger than before; returns the number. Units stay in their order, which
+    /// becomes that of the normal band.
     pub(crate) fn tell_apart(&mut self, count: usize) -> usize {
         let Some(made) = self.made.as_ref().filter(|_| self.orders.len() == 1 && count > 1) else {
             return self.orders.len();

@@ -1,4 +1,4 @@
-//! Eviction of a WEU that somebody else has chosen: an SSD designed together with the cache knows best which one is cheap to lose
+//! Eviction of a WEU that the SSD has chosen: an SSD designed together with the cache knows which WEU is cheap to evict
 //! (paper §4, "Potential SSD customization").
 
 use crate::manager::{CacheManager, Evicted};

@@ -1,32 +1,32 @@
-//! Which of two orders suits the requests: least recently used, or how often. Both are run over a sample of the extents, at the scale
-//! of the sample (miniature simulation: Waldspurger et al., "Cache Modeling and Optimization using Miniature Simulations",
-//! USENIX ATC'17), and what hits more is right for the cache.
+//! Decides which of two orders suits the requests: by recency, or by frequency. Both run over a sample of the extents,
+//! at the scale of the sample (miniature simulation: Waldspurger et al., "Cache Modeling and Optimization using
+//! Miniature Simulations", USENIX ATC'17), and the one that hits more is used for the cache.
 
 use crate::file_index::mix;
 use crate::lru_map::LruMap;
 use nitro_units::ExtentKey;
 use std::collections::{HashMap, VecDeque};
 
-/// Extents of the cache that the sample stands for, at most.
+/// Maximum number of sampled extents.
 const SAMPLED_MAX: u64 = 2048;
 /// RAM in bytes for each of these: two maps, a queue and a ghost.
 const SAMPLED_BYTES: u64 = 160;
-/// Hits of recency for 100 of frequency above which recency is taken, and from which on down it is given up.
+/// Hits of recency for 100 hits of frequency above which recency is chosen, and at or below which frequency is chosen.
 const RECENCY_PERCENT: (u64, u64) = (101, 99);
-/// The part of the sample's extents that are new, of which uses are not counted yet: what they stand for waits in RAM, or in a unit that is
-/// being filled.
+/// The fraction of the sample's extents that are new and whose uses are not counted yet: they represent extents that
+/// wait in RAM, or in a unit that is being filled.
 const UNRIPE_PART: u64 = 25;
-/// The most that uses count.
+/// Maximum count of uses.
 const USES_MAX: u8 = 3;
 /// Hits by which two orders are compared: at least one for so many extents that the sample holds.
 const COMPARED_PART: u64 = 8;
-/// What is left of older hits at each decision.
+/// The factor for older hits at each decision.
 const FADING: (u64, u64) = (15, 16);
 
-/// Two orders, and which is better of late.
+/// Two orders, and which one was better recently.
 #[derive(Debug)]
 pub(super) struct Duel {
-    /// An extent is sampled if so many low bits of its hash are 0.
+    /// An extent is sampled if these bits of its hash are 0.
     mask: u64,
     seed: u64,
     lru: SampledLru,
@@ -99,11 +99,11 @@ impl Duel {
     }
 }
 
-/// Uses of an extent since it came.
+/// Uses of an extent since its insertion.
 #[derive(Debug, Clone, Copy)]
 struct Uses {
     count: u8,
-    /// Extents that came before it.
+    /// Number of extents inserted before it.
     came: u64,
 }
 
@@ -112,7 +112,7 @@ impl Uses {
         Self { count: 0, came }
     }
 
-    /// Counts one, unless the extent is new: `came` others have come until now.
+    /// Counts a use, unless the extent is new: `came` extents have been inserted until now.
     fn raise(&mut self, came: u64, unripe: u64) {
         if came - self.came >= unripe {
             self.count = (self.count + 1).min(USES_MAX);
@@ -120,8 +120,8 @@ impl Uses {
     }
 }
 
-/// Least recently used, where what was used since it came, or since it was kept before, is kept once more: as units by their last use
-/// with copying forward.
+/// LRU in which extents that were used since their insertion, or since they were kept, are kept once more: it models
+/// units in LRU order with copying forward.
 struct SampledLru {
     known: LruMap<ExtentKey, Uses>,
     came: u64,
@@ -165,12 +165,12 @@ impl SampledLru {
     }
 }
 
-/// Where an extent is in S3-FIFO's queues.
+/// The position of an extent in S3-FIFO's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum In {
     Small,
     Main,
-    /// Not cached any more; the number tells its place in the ghost from older ones.
+    /// Not cached any more; the number distinguishes its entry in the ghost from older ones.
     Ghost(u64),
 }
 

@@ -1,10 +1,10 @@
-//! First in, first out: what log-structured caches do (Flashield; CacheLib's large-object cache).
+//! First in, first out, as in log-structured caches (Flashield; CacheLib's large-object cache).
 
 use super::{Eviction, LOOKED_AT_MAX, Units, Victim};
 use nitro_units::WeuId;
 use std::collections::BTreeSet;
 
-/// Evicts the unit that was filled first, whatever was hit since. Units keep their place while they are pinned.
+/// Evicts the unit that was filled first, independent of hits. Units keep their position while they are pinned.
 #[derive(Debug)]
 pub struct Fifo {
     /// When each unit was filled; those found at a restart are before all others.

@@ -1,5 +1,6 @@
-//! By worth: units on probation, main units, and what was used again copied forward (Kangaroo, SOSP'21: readmission; S3-FIFO, SOSP'23:
-//! probation; RIPQ, FAST'15: units filled by priority). docs/PERFORMANCE.md has what it reaches.
+//! Eviction by heat: units on probation, main units, and copying forward of extents that were used again (Kangaroo,
+//! SOSP'21: readmission; S3-FIFO, SOSP'23: probation; RIPQ, FAST'15: units filled by priority). docs/PERFORMANCE.md has
+//! its results.
 
 use super::duel::Duel;
 use super::list::LruList;
@@ -8,23 +9,23 @@ use crate::admission::Lane;
 use crate::forward::{Cooling, Keep};
 use nitro_units::{ExtentKey, WeuId};
 
-/// The share of the units that are on probation, one part in so many.
+/// The fraction of the units that are on probation.
 const PROBATION_PART: u32 = 20;
 /// Uses on probation from which on an extent is promoted to a main unit, where frequency is the better order. Those while it waited in
 /// RAM and while its unit was filled are not counted.
 const PROMOTED: u8 = 1;
-/// The same where recency is, and of units with holes: they go before their time.
+/// The same where recency is better, and for units with holes, which are evicted early.
 const PROMOTED_EARLY: u8 = 2;
 /// Main units among which the coldest is the victim: those that were filled first.
 const COMPARED: usize = 4;
-/// Units of which at least so many of [`PARTS`] of the extents are gone are evicted before others.
+/// Units of which at least this many of [`PARTS`] of the extents are overwritten are evicted before others.
 const HOLES_MIN: u32 = 15;
 const PARTS: u32 = 64;
-/// Of units of which at most one extent in so many is left, only what was used again is copied forward.
+/// Of units with at most this fraction of live extents, only extents that were used again are copied forward.
 const NEARLY_EMPTY_PART: u32 = 4;
-/// Lists of such units, by how much is left.
+/// Number of lists of such units, by their live share.
 const HOLEY: usize = 6;
-/// Fewest units with which anything is copied forward: with fewer, open units take too large a share.
+/// Minimum number of units for copying forward: with fewer, open units take too large a share.
 const UNITS_MIN: u32 = 16;
 
 /// Evicts units with many holes first; then, where frequency is the better order, the oldest unit on probation or the coldest of the
@@ -32,9 +33,9 @@ const UNITS_MIN: u32 = 16;
 #[derive(Debug)]
 pub struct Heat {
     lanes: Vec<Lane>,
-    /// Extents that refer to each unit, and that were put into it.
+    /// For each unit, the extents that refer to it, and those that were stored in it.
     live: Vec<(u32, u32)>,
-    /// Candidates in the order in which they became so.
+    /// Candidates in the order in which they became candidates.
     probation: LruList,
     main: LruList,
     /// All candidates, by their last use.
@@ -59,7 +60,7 @@ impl Heat {
         }
     }
 
-    /// The most RAM in bytes for so many units.
+    /// The maximum RAM in bytes for so many units.
     #[must_use]
     pub const fn ram_bytes_max(count: u32) -> u64 {
         count as u64 * (8 + 1 + 8 * (3 + HOLEY as u64)) + Duel::ram_bytes_max()
@@ -102,7 +103,7 @@ impl Heat {
         Keep { heat_min, cooling, main_min }
     }
 
-    /// What of a unit with holes is copied forward: it is evicted before its time.
+    /// Which extents of a unit with holes are copied forward.
     fn keep_of_holey(&self, weu: WeuId) -> Keep {
         let is_main = self.lanes[weu.0 as usize] == Lane::Main;
         let main_min = if is_main { 0 } else { PROMOTED_EARLY };

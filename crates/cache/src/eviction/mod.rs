@@ -1,6 +1,6 @@
-//! Which write-evict unit is evicted next: the order is a policy, told of what happens to units and asked for a victim.
+//! Eviction: a policy is notified of events of write-evict units, and chooses the unit to evict next.
 //!
-//! A policy is one file here and a variant of [`EvictionKind`]; docs/adding-a-policy.md adds one.
+//! A policy is one file here and a variant of [`EvictionKind`]; docs/adding-a-policy.md shows how to add one.
 
 mod bands;
 mod chosen;
@@ -22,14 +22,12 @@ use crate::weu::SlotState;
 use nitro_units::{ExtentKey, WeuId};
 use std::fmt;
 
-/// Entries of an evicted unit that are removed from the indexes in one step, that is under one hold of whatever locks the
-/// manager.
+/// Entries of an evicted unit that are removed from the indexes in one step, that is under one lock of the manager.
 pub const EVICT_STEP_ENTRIES: usize = 64;
 
-/// What a policy may ask about units when it chooses a victim.
+/// Information about units for a policy that chooses a victim.
 pub trait Units {
-    /// The heats of a unit's extents together: how often they were used again since they got there, each at most
-    /// [`HEAT_MAX`](crate::weu::HEAT_MAX).
+    /// The sum of the heats of a unit's extents, each at most [`HEAT_MAX`](crate::weu::HEAT_MAX).
     fn heat(&self, weu: WeuId) -> u32;
 
     /// Whether a class forbids that a unit is evicted, while there are others.
@@ -38,7 +36,7 @@ pub trait Units {
     }
 }
 
-/// Candidates that a policy looks at for one that is not [kept](Units::is_kept).
+/// Maximum number of candidates that a policy examines for one that is not [kept](Units::is_kept).
 pub const LOOKED_AT_MAX: usize = 64;
 
 /// The unit to evict next.
@@ -51,7 +49,7 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// Evicts all that a unit holds.
+    /// Evicts a whole unit.
     #[must_use]
     pub const fn whole(weu: WeuId) -> Self {
         Self { weu, keep: Keep::NOTHING }
@@ -65,7 +63,7 @@ impl Victim {
 /// may be victims. Units are numbered from 0; all calls but [`victim`](Self::victim) and [`grow`](Self::grow) should take
 /// constant or logarithmic time, since they are part of look-ups.
 pub trait Eviction: fmt::Debug + Send {
-    /// The unit begins to be filled, with content of that lane.
+    /// The unit begins to be filled, with content of this lane.
     fn opened(&mut self, _weu: WeuId, _lane: Lane) {}
 
     /// The unit is full.
@@ -78,26 +76,28 @@ pub trait Eviction: fmt::Debug + Send {
     /// An extent was looked up, to be read or written; whether it is cached or not.
     fn looked_up(&mut self, _key: ExtentKey, _read: bool) {}
 
-    /// So many extents refer to the unit now, what its eviction would lose; and so many were put into it. Called at each change.
+    /// The number of extents that refer to the unit now (its eviction would lose them), and the number stored in it.
+    /// Called at each change.
     fn live_changed(&mut self, _weu: WeuId, _extents: u32, _entries: u32) {}
 
-    /// The unit becomes a candidate: it is on the SSD, and its last pin, if it had any, is gone.
+    /// The unit becomes a candidate: it is on the SSD, and nothing pins it any more.
     fn enter(&mut self, weu: WeuId);
 
-    /// The unit was found at a restart, and becomes a candidate. The newest one is told first.
+    /// The unit was found at a restart, and becomes a candidate. The newest unit comes first.
     fn restored(&mut self, weu: WeuId);
 
-    /// The unit is no candidate any more: it was pinned, or is about to be emptied. Also called of units that are none.
+    /// The unit is no candidate any more: it was pinned, or is about to be emptied. Also called for units that are not
+    /// candidates.
     fn leave(&mut self, weu: WeuId);
 
-    /// The unit holds nothing any more.
+    /// The unit is empty.
     fn emptied(&mut self, _weu: WeuId) {}
 
     /// The candidate to evict next; `None`: there are no candidates, or the first [`LOOKED_AT_MAX`] in each order are
-    /// [kept](Units::is_kept). Asked again without an eviction in between it may answer otherwise.
+    /// [kept](Units::is_kept). A second call without an eviction in between may return another unit.
     fn victim(&mut self, units: &dyn Units) -> Option<Victim>;
 
-    /// There are units up to number `count` from now on.
+    /// The number of units is now `count`.
     fn grow(&mut self, count: u32);
 
     /// RAM in bytes.
@@ -136,8 +136,8 @@ impl EvictionKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// A policy over so many units, none of them a candidate, that hold so many `extents` if none shrinks; `seed` keeps clients
-    /// from aiming at what is sampled.
+    /// Creates a policy for `count` units without candidates, which hold `extents` without compression; `seed` prevents
+    /// clients from predicting the sample.
     #[must_use]
     pub fn build(self, count: u32, extents: u64, seed: u64) -> Box<dyn Eviction> {
         match self {
@@ -147,7 +147,7 @@ impl EvictionKind {
         }
     }
 
-    /// The most RAM in bytes that it takes for a cache of so many units.
+    /// The maximum RAM in bytes that it takes for a cache of so many units.
     #[must_use]
     pub const fn ram_bytes_max(self, count: u32) -> u64 {
         match self {
@@ -166,16 +166,17 @@ impl CacheManager {
         self.weus.coming_free_count() < self.settings.free_reserve()
     }
 
-    /// Evicts the unit that the policy chooses, all of it: its base entries go at once, its dups when touched or cleaned.
+    /// Evicts the whole unit that the policy chooses: its base entries are removed at once, its dups when touched or
+    /// cleaned.
     pub fn evict(&mut self) -> Option<Evicted> {
         let evicted = self.begin_eviction(false)?;
         while self.evict_step(evicted.weu) {}
         Some(evicted)
     }
 
-    /// Begins to evict the unit that the policy chooses, all of it: from now on nothing of it is found. Its entries leave the indexes by
-    /// [`evict_step`](Self::evict_step)s, and then its slot is free; with `to_discard`, only after
-    /// [`discarded`](Self::discarded), so that what the device is told of the old contents does not meet the new ones.
+    /// Begins to evict the whole unit that the policy chooses: its extents are not found any more. Its entries are
+    /// removed from the indexes by [`evict_step`](Self::evict_step)s, and then its slot is free; with `to_discard`,
+    /// only after [`discarded`](Self::discarded), so that a TRIM of the old contents cannot affect new ones.
     pub fn begin_eviction(&mut self, to_discard: bool) -> Option<Evicted> {
         let weu = self.weus.victim(&self.rules)?.weu;
         Some(self.begin_eviction_of(weu, if to_discard { SlotState::Discarding } else { SlotState::Free }))
@@ -191,12 +192,12 @@ impl CacheManager {
         Evicted { weu, generation }
     }
 
-    /// Removes up to [`EVICT_STEP_ENTRIES`] entries of a unit whose eviction was begun; says whether there are more.
+    /// Removes up to [`EVICT_STEP_ENTRIES`] entries of a unit whose eviction was begun; returns whether there are more.
     pub fn evict_step(&mut self, weu: WeuId) -> bool {
         self.clear_step(weu)
     }
 
-    /// The device has been told that an evicted WEU's slot holds nothing.
+    /// Notes that an evicted WEU's slot has been trimmed on the device.
     pub fn discarded(&mut self, weu: WeuId) {
         self.weus.discarded(weu);
     }

@@ -1,4 +1,4 @@
-//! What a sequence of requests tells: sequential streams (paper §3), and patterns by region.
+//! Access patterns in sequences of requests: sequential streams (paper §3), and patterns by pattern region.
 
 mod regions;
 mod streams;

@@ -1,22 +1,23 @@
-//! Patterns by region of an object (Allu et al., USENIX ATC 2018, "Access pattern detection"): each region has the last three ranges
-//! that were accessed in it, and says from their history whether it is accessed in sequence, upwards with gaps, or at random. What an
-//! object is used for may differ from region to region, and change: old accesses count less and less.
+//! Patterns by pattern region of an object (Allu et al., USENIX ATC 2018, "Access pattern detection"): each region
+//! stores the last three ranges that were accessed in it, and determines from their history whether it is accessed in
+//! sequence, upwards with gaps, or at random. The pattern may differ between regions, and change over time: old
+//! accesses have less weight.
 
 use serde::Serialize;
 
 /// Ranges that a region remembers.
 const RANGES: usize = 3;
-/// Regions of an object at most: where there would be more, regions become twice as large.
+/// Maximum number of regions of an object: if there would be more, their size is doubled.
 pub const REGIONS_MAX: usize = 64;
 /// Bytes of a region at first.
 const SPAN_BYTES_MIN: u64 = 16 << 20;
-/// An access that begins at most so far behind the end of an earlier one goes on with it.
+/// An access that begins at most this far behind the end of an earlier one continues it.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Accesses before a region has a pattern.
 const HISTORY_MIN: u32 = 4;
-/// Accesses after which all that came before count half.
+/// Accesses after which all counts are halved.
 const HISTORY_MAX: u32 = 16;
-/// A single access of so many bytes is a sequence of its own.
+/// A single access of this size counts as sequential.
 const LARGE_BYTES: u64 = 512 << 10;
 
 /// How a region is accessed.
@@ -26,7 +27,7 @@ pub enum Pattern {
     /// Too few accesses to tell.
     #[default]
     Unknown,
-    /// Each access goes on where one before ended, or is large.
+    /// Each access continues an earlier one, or is large.
     Sequential,
     /// Accesses go upwards, with gaps between them.
     Monotonic,
@@ -58,7 +59,7 @@ impl Pattern {
 struct Region {
     /// The last ranges, the newest first: start, and length in bytes; of length 0: none.
     ranges: [(u64, u32); RANGES],
-    /// Accesses that went on with one before, that went upwards, and others.
+    /// Counts of sequential, monotonic and random accesses.
     votes: [u8; 3],
 }
 
@@ -115,7 +116,7 @@ impl Region {
     }
 }
 
-/// A region, as it is shown.
+/// A region, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RegionPattern {
     /// First byte.
@@ -124,7 +125,7 @@ pub struct RegionPattern {
     pub len: u64,
     /// How it is accessed.
     pub pattern: Pattern,
-    /// Accesses that count: that went on with one before, that went upwards, and others.
+    /// Counts of sequential, monotonic and random accesses.
     pub accesses: [u8; 3],
 }
 
@@ -142,11 +143,11 @@ impl Default for RegionDetector {
 }
 
 impl RegionDetector {
-    /// The most RAM in bytes that it takes.
+    /// The maximum RAM in bytes that it takes.
     pub const RAM_BYTES_MAX: usize = REGIONS_MAX * size_of::<Region>() + size_of::<Self>();
 
-    /// Notes an access, and says what pattern its region has then. A region without a history of its own takes over that of the one
-    /// before, if the access goes on from there.
+    /// Notes an access, and returns the new pattern of its region. A region without a history takes over that of the
+    /// previous one, if the access continues from there.
     pub fn access(&mut self, offset: u64, len: u64) -> Pattern {
         let number = self.number(offset);
         if self.regions.len() <= number {
@@ -168,13 +169,13 @@ impl RegionDetector {
         self.regions[number].pattern()
     }
 
-    /// What pattern the region of a byte has.
+    /// The pattern of the region of a byte.
     #[must_use]
     pub fn pattern(&self, offset: u64) -> Pattern {
         self.regions.get((offset / self.span_bytes) as usize).map_or(Pattern::Unknown, Region::pattern)
     }
 
-    /// The region of a byte, after regions have become as large as needed.
+    /// The region of a byte, after the size of regions was increased as needed.
     fn number(&mut self, offset: u64) -> usize {
         while offset / self.span_bytes >= REGIONS_MAX as u64 {
             self.span_bytes *= 2;

@@ -7,7 +7,7 @@
 pub struct StreamSettings {
     /// Streams followed at once per object.
     pub streams: usize,
-    /// Consecutive bytes from which a stream is sequential; 0: nothing ever is.
+    /// Consecutive bytes after which a stream is sequential; 0: never.
     pub threshold_bytes: u64,
     /// A read that starts at most this many bytes after a stream's end still prolongs it.
     pub gap_bytes_max: u64,
@@ -21,17 +21,17 @@ impl Default for StreamSettings {
     }
 }
 
-/// What a read is part of.
+/// The stream of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// Part of a sequential stream: its data should not displace what the SSD holds.
     pub sequential: bool,
-    /// The bytes worth reading ahead, `start..end`; empty for random reads and when enough was asked for before.
+    /// The bytes to read ahead, `start..end`; empty for random reads, and if enough was requested before.
     pub readahead: (u64, u64),
 }
 
 impl Access {
-    /// A read that is part of nothing.
+    /// A read that belongs to no stream.
     pub const RANDOM: Self = Self { sequential: false, readahead: (0, 0) };
 }
 
@@ -40,7 +40,7 @@ struct Stream {
     /// Where the next consecutive read would start.
     next: u64,
     consecutive_bytes: u64,
-    /// Up to where reading ahead was asked for.
+    /// The end of the requested read-ahead.
     ahead: u64,
     used: u64,
 }
@@ -60,7 +60,7 @@ impl StreamDetector {
         Self { settings, streams: Vec::with_capacity(settings.streams), tick: 0 }
     }
 
-    /// Notes a read of `len` bytes at `offset` and says what it is part of.
+    /// Notes a read of `len` bytes at `offset` and returns its stream.
     pub fn read(&mut self, offset: u64, len: u64) -> Access {
         if self.settings.threshold_bytes == 0 || self.settings.streams == 0 {
             return Access::RANDOM;
@@ -88,7 +88,7 @@ impl StreamDetector {
         Access { sequential: true, readahead: if due { (from, to) } else { (0, 0) } }
     }
 
-    /// Follows a new stream, in the place of the one unused for longest when all are taken.
+    /// Follows a new stream; if all are in use, it replaces the least recently used one.
     fn start(&mut self, stream: Stream) {
         if self.streams.len() < self.settings.streams {
             self.streams.push(stream);

@@ -1,5 +1,5 @@
-//! Extents of sequential streams, which are kept off the SSD until they are read a second time (paper §3): those that were read ahead,
-//! and those that a client read from the origin before anybody had read ahead.
+//! Extents of sequential streams, which are kept off the SSD until they are read a second time (paper §3): those that
+//! were read ahead, and those that a client read from the origin before they were read ahead.
 
 use crate::lru_map::LruMap;
 use nitro_units::{ExtentKey, ObjectId};
@@ -8,9 +8,9 @@ use std::ops::Range;
 
 struct Held<V> {
     value: V,
-    /// The number of the read that brought it.
+    /// The number of its read.
     read: u64,
-    /// Up to which byte of the extent clients have read. A read that begins below it is a second reading.
+    /// The byte up to which clients have read the extent. A read that begins below it is a second reading.
     read_to: u32,
 }
 
@@ -20,10 +20,10 @@ struct Memory {
     extents: u32,
 }
 
-/// The extents, those unused for longest to go first.
+/// The extents; the least recently used ones are evicted first.
 pub struct Ahead<V> {
     extents: LruMap<ExtentKey, Held<V>>,
-    /// By number: reads of which extents are left.
+    /// Reads with extents left, by number.
     reads: HashMap<u64, Memory>,
     next: u64,
     bytes: u64,
@@ -31,14 +31,14 @@ pub struct Ahead<V> {
 }
 
 impl<V: Clone> Ahead<V> {
-    /// Nothing, and room for so many bytes of memory.
+    /// An empty buffer for `bytes_max` of memory.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self { extents: LruMap::new(u64::MAX), reads: HashMap::new(), next: 0, bytes: 0, bytes_max }
     }
 
-    /// Keeps extents of one read of the origin, each with the byte up to which clients have read it. Together they keep `bytes` of
-    /// memory alive, until the last of them goes.
+    /// Keeps extents of one read of the origin, each with the byte up to which clients have read it. Together they keep
+    /// `bytes` of memory alive, until the last of them is removed.
     pub fn hold(&mut self, extents: impl IntoIterator<Item = (ExtentKey, V, u32)>, bytes: u64) {
         let (read, mut count) = (self.next, 0);
         for (key, value, read_to) in extents {
@@ -59,8 +59,8 @@ impl<V: Clone> Ahead<V> {
         }
     }
 
-    /// Takes an extent for a client that reads bytes `within` of it; and whether some of them were read before. Such an extent is no
-    /// longer kept: it deserves the SSD.
+    /// Returns an extent for a client that reads bytes `within` of it, and whether some of them were read before. Such
+    /// an extent is removed: it goes to the SSD.
     pub fn take(&mut self, key: &ExtentKey, within: Range<u32>) -> Option<(V, bool)> {
         let held = self.extents.get(key)?;
         let again = within.start < held.read_to;

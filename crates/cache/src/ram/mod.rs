@@ -1,5 +1,5 @@
-//! RAM in front of the SSD: which extents that clients read stay there, and for how long. Values are the caller's: bytes in the server,
-//! nothing in the simulator.
+//! RAM in front of the SSD: decides which extents that clients read stay in RAM, and for how long. Values belong to the
+//! caller: bytes in the server, empty in the simulator.
 
 mod ahead;
 mod recent;
@@ -7,7 +7,7 @@ mod recent;
 pub use ahead::Ahead;
 pub use recent::RamCache;
 
-/// What a kept extent costs beside its bytes, in bytes: the job, its token, entries of hash maps.
+/// Overhead of a kept extent in bytes: the job, its token, entries of hash maps.
 pub const OVERHEAD_BYTES: u64 = 256;
-/// RAM for what was read ahead, in bytes, unless it is set.
+/// Default RAM for read-ahead data, in bytes.
 pub const READAHEAD_RAM_BYTES: u64 = 16 << 20;

@@ -1,15 +1,16 @@
-//! The RAM cache: what was read from the SSD last.
+//! The RAM cache: extents that were recently read from the SSD.
 
 use super::OVERHEAD_BYTES;
 use crate::lru_map::LruMap;
 use nitro_units::{ExtentKey, ObjectId};
 
-/// Extents that reads found on the SSD, the least recently used to go first. What came from the origin is not kept: it has its first
-/// reader behind it, and comes here if it is read again. Neither is what is written. An extent stays though the SSD evicts it.
+/// Extents that reads found on the SSD, evicted in LRU order. Extents from the origin are not kept: they have had their
+/// first reader, and are kept when they are read again from the SSD. Written extents are not kept, either. An extent
+/// stays even if the SSD evicts it.
 pub struct RamCache<V>(LruMap<ExtentKey, V>);
 
 impl<V> RamCache<V> {
-    /// An empty one for so many bytes; 0: none.
+    /// An empty cache of `bytes_max`; 0: keeps nothing.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         Self(LruMap::new(bytes_max))

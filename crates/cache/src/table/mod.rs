@@ -1,11 +1,11 @@
 //! A sharded hash table of small fixed-size slots with a bounded load factor at any size.
 //!
 //! Each shard is one array, probed linearly and kept in the order of its slots' *home bits* (part of the hash that each
-//! slot stores itself), so that a search ends at the first larger value, a removal needs no tombstone, and nothing is
-//! dereferenced but true candidates. A shard grows by about a tenth when it is 93 % full: memory stays within
-//! 1.08–1.25 × the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
+//! slot stores itself), so that a search ends at the first larger value, a removal needs no tombstone, and only true
+//! candidates are dereferenced. A shard grows by about a tenth when it is 93 % full: memory stays within 1.08–1.25 ×
+//! the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
 
-/// A table slot. One value is set apart as "empty".
+/// A table slot. One value means "empty".
 pub trait Slot: Copy + PartialEq {
     /// The empty slot.
     const EMPTY: Self;
@@ -56,7 +56,7 @@ impl<S: Slot> Shard<S> {
         run.enumerate().find(|(_, s)| is(s)).map(|(i, _)| from + i)
     }
 
-    /// Puts `slot` in its place; false when the cluster would run over the end.
+    /// Stores `slot` at its position; false if the cluster would exceed the end.
     fn place(&mut self, slot: S) -> bool {
         if self.slots.is_empty() {
             return false;
@@ -99,7 +99,7 @@ impl<S: Slot> Shard<S> {
 }
 
 impl<S: Slot> Table<S> {
-    /// A table with a shard count fit for about `expected` entries, and never fewer than `1 << shard_bits_min` shards.
+    /// A table with a shard count suitable for about `expected` entries, and at least `1 << shard_bits_min` shards.
     /// More entries make the shards larger.
     #[must_use]
     pub fn new(expected: u64, shard_bits_min: u32) -> Self {
@@ -130,8 +130,8 @@ impl<S: Slot> Table<S> {
         shard.find(Self::home_of(hash), is).map(|at| shard.slots[at])
     }
 
-    /// Reads what a search for that hash reads first, without looking at it: the slots from where it begins to where it ends
-    /// in most cases.
+    /// Reads the memory that a search for this hash reads first, without using the result: in most cases, all slots of
+    /// the search.
     #[inline]
     pub fn touch(&self, hash: u64) -> u32 {
         let shard = &self.shards[self.shard_of(hash)];
@@ -166,8 +166,8 @@ impl<S: Slot> Table<S> {
         Some(shard.remove_at(at))
     }
 
-    /// Removes from the shard of `hash` (or, should that be empty, from the next that is not) the slot that `rank`
-    /// gives the largest value.
+    /// Removes from the shard of `hash` (or, if it is empty, from the next one that is not) the slot for which `rank`
+    /// returns the largest value.
     pub fn remove_max_near(&mut self, hash: u64, rank: impl Fn(&S) -> u32) -> Option<S> {
         let (first, count) = (self.shard_of(hash), self.shards.len());
         let at = (0..count).map(|i| (first + i) % count).find(|i| self.shards[*i].len > 0)?;
@@ -184,7 +184,7 @@ impl<S: Slot> Table<S> {
         self.shards.len()
     }
 
-    /// Removes the slots of one shard for which `keep` does not hold. Returns how many were looked at and removed.
+    /// Removes the slots of one shard for which `keep` does not hold. Returns how many were examined and removed.
     pub fn retain_shard(&mut self, shard: usize, mut keep: impl FnMut(&S) -> bool) -> (usize, usize) {
         let shard = &mut self.shards[shard];
         let (before, mut at) = (shard.len as usize, 0);

@@ -7,7 +7,7 @@ use nitro_units::ExtentKey;
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     list: Vec<BaseEntry>,
-    /// A bit for each entry up to the last one stored as it is: set for those.
+    /// A bit for each entry up to the last one stored as it is; set for entries stored as they are.
     raw: Vec<u64>,
 }
 
@@ -15,8 +15,8 @@ pub(super) struct Entries {
 struct BaseEntry {
     /// Halves of the key: one of 8 bytes would be aligned to 8, and the entry take 16.
     key: [u32; 2],
-    /// A packed [`Position`]; of an extent stored as it is, its checksum: how many such extents come before it tells
-    /// where it is.
+    /// A packed [`Position`]; for an extent stored as it is, its checksum: its position follows from the number of such
+    /// extents before it.
     place: u32,
 }
 
@@ -48,7 +48,7 @@ impl Entries {
         self.list.get(usize::from(entry)).map(BaseEntry::key)
     }
 
-    /// Where an entry's extent lies, and, if it is stored as it is, its checksum.
+    /// The position of an entry's extent, and its checksum if it is stored as it is.
     pub(super) fn place(&self, entry: u16, weu_bytes: u32, extent_bytes: u32) -> Option<(Position, Option<u32>)> {
         let place = self.list.get(usize::from(entry))?.place;
         let (word, bit) = (usize::from(entry / 64), entry % 64);

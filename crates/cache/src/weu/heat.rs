@@ -1,4 +1,5 @@
-//! How often each entry of one WEU was used again: two bits an entry, RRIP's counters (Kangaroo, SOSP'21) turned round.
+//! How often each entry of one WEU was used again: two bits for each entry, the inverse of RRIP's counters (Kangaroo,
+//! SOSP'21).
 
 /// The highest heat.
 pub const HEAT_MAX: u8 = 3;
@@ -7,7 +8,7 @@ pub const HEAT_MAX: u8 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Heats {
     packed: Vec<u8>,
-    /// Of all entries together.
+    /// The sum over all entries.
     sum: u32,
 }
 

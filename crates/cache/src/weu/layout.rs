@@ -1,9 +1,9 @@
-//! How extents are laid out within a WEU. The engine writes the bytes (docs/FORMAT.md); the manager only counts them.
+//! The layout of extents within a WEU. The engine writes the bytes (docs/FORMAT.md); the manager only counts them.
 //!
 //! A WEU fills from both ends. Packed extents follow the head sector, each with a prefix and at a multiple of
-//! [`UNIT_BYTES`]; extents stored as they are stand at the end, the first one last, in whole [`BLOCK_BYTES`] and without
-//! a prefix, so that they are read aligned. The entry table of the header lies behind the packed extents, so that
-//! nothing moves while the WEU fills.
+//! [`UNIT_BYTES`]; extents stored as they are go to the end, the first one last, in whole [`BLOCK_BYTES`] and without a
+//! prefix, so that they are read aligned. The entry table of the header is behind the packed extents, so that nothing
+//! moves while the WEU is filled.
 
 /// Direct I/O is in multiples of this.
 pub const SECTOR_BYTES: u32 = 512;
@@ -11,27 +11,27 @@ pub const SECTOR_BYTES: u32 = 512;
 pub const UNIT_BYTES: u32 = 16;
 /// Extents stored as they are occupy whole blocks of this size; a WEU is a multiple of it.
 pub const BLOCK_BYTES: u32 = 4096;
-/// The head: identity, generation, where the entry table lies.
+/// The head: identity, generation, position of the entry table.
 pub const HEAD_BYTES: u32 = SECTOR_BYTES;
 /// One entry of the header's table.
 pub const ENTRY_BYTES: u32 = 48;
-/// What precedes each packed extent: its checksum, stored length and codec.
+/// The prefix of each packed extent: its checksum, stored length and codec.
 pub const PREFIX_BYTES: u32 = 8;
 /// Entry numbers have 13 bits.
 pub const ENTRIES_MAX: u32 = 1 << 13;
 
-/// How an extent is to be stored.
+/// How an extent is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
     /// All zeroes: no payload.
     Zero,
-    /// Compressed to so many bytes, packed behind the extent before.
+    /// Compressed to this number of bytes, packed behind the previous extent.
     Packed(u32),
-    /// As it is, in blocks of its own.
+    /// As it is, in its own blocks.
     Raw {
         /// Its length in bytes: the cache's extent size.
         bytes: u32,
-        /// CRC-32C of its bytes. With no prefix to hold it, it is kept with the WEU's entries.
+        /// CRC-32C of its bytes. Since there is no prefix, the WEU's entries contain it.
         crc: u32,
     },
 }
@@ -47,7 +47,7 @@ impl Stored {
     }
 }
 
-/// Where a stored extent lies within its WEU, packed into 28 bits of a `u32`.
+/// The position of a stored extent within its WEU, packed into 28 bits of a `u32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position(u32);
 
@@ -85,13 +85,13 @@ impl Position {
     }
 }
 
-/// How full an open WEU is.
+/// The fill level of an open WEU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fill {
     entries_max: u32,
-    /// Where the next packed extent goes.
+    /// The offset of the next packed extent.
     next: u32,
-    /// Where the extents stored as they are begin.
+    /// The start of the extents stored as they are.
     raw: u32,
     /// The entry table begins at a multiple of this.
     block: u32,
@@ -103,20 +103,20 @@ impl Fill {
         Self { entries_max, next: HEAD_BYTES, raw: weu_bytes, block: 1, entries: 0 }
     }
 
-    /// Goes on at a whole block, as does the entry table in the end: what stands before is written already.
+    /// Continues at a whole block, as does the entry table later: the bytes before are written already.
     pub(crate) fn align(&mut self, block_bytes: u32) {
         self.block = block_bytes;
         self.next = self.next.next_multiple_of(block_bytes);
     }
 
-    /// How many further extents of `bytes` it takes if each is stored as it is, or takes no more room than that.
+    /// How many further extents of `bytes` fit, if each is stored as it is or takes no more room than that.
     pub(crate) fn room_for(&self, bytes: u32) -> u32 {
         let table_end = self.next.next_multiple_of(self.block) + self.entries * ENTRY_BYTES;
         let room = self.raw.saturating_sub(table_end) / (bytes.next_multiple_of(BLOCK_BYTES) + ENTRY_BYTES);
         room.min(self.entries_max - self.entries)
     }
 
-    /// Takes room for one more extent; `None` when it does not fit any more.
+    /// Takes room for one more extent; `None`: it does not fit.
     pub(crate) fn take(&mut self, stored: Stored) -> Option<Position> {
         let (front, back) = match stored {
             Stored::Zero => (0, 0),

@@ -1,21 +1,22 @@
-//! Slots whose worthy extents are copied forward before the rest is evicted, and what is known of single entries for that.
+//! Slots whose extents worth keeping are copied forward before the rest is evicted, and the state of single entries for
+//! this.
 
 use super::slots::WeuTable;
 use crate::admission::{Lane, Shelf};
 use nitro_units::{ClassId, WeuId};
 
 impl WeuTable {
-    /// What a slot was opened for.
+    /// The shelf of a slot.
     pub(crate) fn shelf(&self, weu: WeuId) -> Shelf {
         self.slot(weu).shelf
     }
 
-    /// What policies opened a slot for.
+    /// The lane of a slot.
     pub(crate) fn lane(&self, weu: WeuId) -> Lane {
         self.shelf(weu).lane
     }
 
-    /// Keeps a slot from being chosen or pinned, while it is served as before; its eviction follows.
+    /// Prevents that a slot is chosen or pinned, while it is served as before; its eviction follows.
     pub(crate) fn leave(&mut self, weu: WeuId) {
         self.slot_mut(weu).leaving = true;
         self.order_mut().leave(weu);

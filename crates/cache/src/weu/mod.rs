@@ -1,4 +1,4 @@
-//! Write-evict units: the slots of the SSD, their state, and what they hold.
+//! Write-evict units: the slots of the SSD, their state, and their contents.
 
 mod entries;
 mod heat;

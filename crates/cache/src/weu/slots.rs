@@ -309,7 +309,7 @@ impl WeuTable {
         self.live_by_class[class.index()] += 1;
     }
 
-    /// Gives an entry that one extent refers to another class; says whether it had not got it.
+    /// Gives an entry that one extent refers to another class; returns whether it did not have it.
     pub(crate) fn reclassify(&mut self, weu: WeuId, entry: u16, class: ClassId) -> bool {
         let slot = &mut self.slots[weu.0 as usize];
         let was = slot.class_of(entry);
@@ -384,7 +384,7 @@ impl WeuTable {
         self.pinned
     }
 
-    /// Marks a slot just opened as one for content that the origin has not got.
+    /// Marks a slot just opened as one for content that the origin does not have.
     pub(crate) fn open_for_dirty(&mut self, weu: WeuId) {
         self.slot_mut(weu).for_dirty = true;
     }

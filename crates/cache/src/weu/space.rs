@@ -1,26 +1,26 @@
-//! Where a cache's bytes are.
+//! The use of a cache's space.
 
 use super::slots::{Slot, SlotState, WeuTable};
 use crate::manager::CacheManager;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Where the bytes of the write-evict units are.
+/// The use of the space of the write-evict units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// In units that hold nothing, or are being emptied.
+    /// Bytes in units that are empty, or are being emptied.
     pub free_bytes: u64,
-    /// In units that are being filled, or are on their way to the SSD.
+    /// Bytes in units that are being filled or written.
     pub open_bytes: u64,
-    /// In units that may not be evicted: they hold content that the origin has not got.
+    /// Bytes in pinned units, which hold dirty content.
     pub pinned_bytes: u64,
-    /// Of the other units, what extents refer to. A unit counts by the share of its entries that are in use, at most all of it.
+    /// Live bytes in the other units. A unit counts by the share of its entries that are in use.
     pub live_bytes: u64,
-    /// The rest of those units: what was overwritten or trimmed since.
+    /// The rest of those units: bytes that were overwritten or trimmed.
     pub overwritten_bytes: u64,
-    /// In units that were not read yet since the restart.
+    /// Bytes in units that were not read yet since the restart.
     pub unread_bytes: u64,
-    /// In units that failed to be written and are not used any more.
+    /// Bytes in units that could not be written and are not used any more.
     pub retired_bytes: u64,
 }
 
@@ -42,30 +42,30 @@ impl Space {
     }
 }
 
-/// What a write-evict unit is doing.
+/// The state of a write-evict unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitState {
     /// It is full, and may be evicted.
     Full,
-    /// It holds content that the origin has not got.
+    /// It holds dirty content.
     Pinned,
-    /// It is being filled, or on its way to the SSD.
+    /// It is being filled or written.
     Open,
-    /// It holds nothing.
+    /// It is empty.
     Free,
     /// It was not read yet since the restart.
     Unread,
-    /// It failed to be written, and is not used any more.
+    /// It could not be written, and is not used any more.
     Retired,
 }
 
-/// A write-evict unit, for a picture of all of them.
+/// A write-evict unit, for a map of all units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
-    /// What it is doing.
+    /// Its state.
     pub state: UnitState,
-    /// Of its entries, those that extents refer to, in percent.
+    /// Percentage of its entries that are live.
     pub live_percent: u8,
     /// Units that were opened after it; those from before the start are the oldest.
     pub age: u32,
@@ -97,12 +97,12 @@ impl WeuTable {
 }
 
 impl CacheManager {
-    /// Adds the bytes of some units, by number: in steps, so that nobody waits long for the manager.
+    /// Adds the bytes of some units, by number: in steps, so that the manager is not locked for long.
     pub fn add_space(&self, weus: Range<u32>, space: &mut Space) {
         self.weus.add_space(weus, space);
     }
 
-    /// Some units, by number; those that there are not are left out.
+    /// Some units, by number; numbers without a unit are skipped.
     pub fn units(&self, weus: impl Iterator<Item = u32>) -> impl Iterator<Item = Unit> {
         weus.filter_map(|weu| self.weus.slots.get(weu as usize)).map(|slot| Unit::of(slot, self.weus.opened))
     }

@@ -36,14 +36,14 @@ Examples:
 A cache can grow to about twice the size that it was created with. A cache file is resized together with its cache; on a
 block device, the size is how much of the device the cache uses. When a cache shrinks, data that do not fit are evicted, and
 dirty data are written back first.
-If the configuration file sets a size, it has to be changed there, too: with --persist it is.";
+If the configuration file sets a size, it has to be changed there, too; --persist does this.";
 
 const FSCK_EXAMPLES: &str = "\
 Example:
   nitro cache fsck /fast/cache.img
 
 Reads the whole device and checks every structure, every checksum and every fingerprint, without changing anything. Damage
-is reported; the exit code is 1 if a structure or dirty content is damaged. Damaged clean content is listed, but is no
+is reported; the exit code is 1 if a structure or dirty content is damaged. Damaged clean content is listed, but is not a
 failure: it costs a miss, since a server reads it from the origin again.";
 
 const SALVAGE_EXAMPLES: &str = "\
@@ -57,13 +57,13 @@ Examples:
     nitro cache salvage /fast/cache.img --write-log /dev/pmem0 --volume vm --to /slow/rescued.img
 
 This is for a cache that a server cannot open any more; the cache is not changed. FILE is created as a sparse file if it does
-not exist; in an existing file, only the ranges that are dirty in the cache are overwritten. Where the journal is damaged,
+not exist; in an existing file, only the ranges that are dirty in the cache are overwritten. If the journal is damaged,
 --possible also extracts data that may be dirty and may be outdated: compare them before you use them.";
 
 /// `nitro cache ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Make a cache
+    /// Create a cache
     #[command(after_long_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// Show the caches of the running server, or one that no server uses
@@ -197,7 +197,7 @@ pub(crate) struct SalvageArgs {
     /// The cache's write log, whose data are newer than those in the cache
     #[arg(long, value_name = "PATH")]
     pub(crate) write_log: Option<PathBuf>,
-    /// Where the journal is damaged, also extract data that may be dirty and may be outdated
+    /// If the journal is damaged, also extract data that may be dirty and may be outdated
     #[arg(long)]
     pub(crate) possible: bool,
     #[command(flatten)]

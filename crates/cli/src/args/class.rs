@@ -10,27 +10,27 @@ Examples:
   nitro class list
   nitro class list -o json | jq '.[] | select(.name == \"metadata\").cached_bytes'
 
-Shown are the classes that deserve anything but the usual, and those of which something is cached. Percentages are of the cache's size,
+The list has the classes with settings other than the defaults, and those with cached data. Percentages refer to the cache's size and are
 counted before compression.";
 
 const SET_EXAMPLES: &str = "\
 Examples:
-  What file systems keep of themselves is evicted last:
+  Evict metadata of file systems last:
     nitro class set metadata --priority highest
-  Backups, which clients mark by opening NAME?class=20, stay out:
+  Do not cache backups, which clients mark by opening NAME?class=20:
     nitro class set 20 --allocation never
-  Directories keep at least a tenth of the cache:
+  Reserve at least a tenth of the cache for directories:
     nitro class set directory --min 10
 
-Units that are full stay in the order that they were filled for. Where the configuration's classes = names a file, the change is kept
-in it.";
+Units that are already full keep the priority that they were filled for. If classes = in the configuration names a file, the change is
+written to that file.";
 
 const LOAD_EXAMPLES: &str = "\
 Examples:
   nitro class load /etc/nitro/classes.toml
   nitro class load ioclass-config.csv
 
-Open-CAS's CSV is read as it is. In TOML:
+Open-CAS's CSV is read unchanged. In TOML:
   preset = \"file-server\"      # or database, hypervisor, none
   [class.redo-log]
   id = 20
@@ -39,7 +39,8 @@ Open-CAS's CSV is read as it is. In TOML:
   class = \"redo-log\"
   offset_from = \"1G\"
   offset_to = \"2G\"
-Rules may say offset_from, offset_to, request_size_min, request_size_max, direction, metadata, file_size_min and file_size_max.";
+Rules may have the conditions offset_from, offset_to, request_size_min, request_size_max, direction, metadata, file_size_min and
+file_size_max.";
 
 /// `nitro class ...`
 #[derive(Debug, Subcommand)]
@@ -55,15 +56,15 @@ pub(crate) enum ClassCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Change what a class deserves
+    /// Change how the cache treats a class
     #[command(after_long_help = SET_EXAMPLES)]
     Set {
-        /// Its name or number
+        /// Name or number of the class
         #[arg(value_name = "CLASS")]
         class: String,
         #[command(flatten)]
         change: Change,
-        /// The cache; may be left out where there is only one
+        /// The cache; required if the server has several
         #[arg(long, value_name = "NAME")]
         cache: Option<String>,
         #[command(flatten)]
@@ -71,13 +72,13 @@ pub(crate) enum ClassCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Put another table of classes into force
+    /// Load another table of classes and apply it
     #[command(after_long_help = LOAD_EXAMPLES)]
     Load {
         /// A table in TOML, or Open-CAS's CSV
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The cache; may be left out where there is only one
+        /// The cache; required if the server has several
         #[arg(long, value_name = "NAME")]
         cache: Option<String>,
         #[command(flatten)]

@@ -9,27 +9,26 @@ Examples:
   nitro check /etc/nitro/nitro.toml
   nitro check /etc/nitro/nitro.toml -o json
 
-Everything that can be checked without opening a device is checked: keys, values, and how they go together. Origins and caches that do \
-not exist are told, and are no failure. The exit code is 1 if the file cannot be used.";
+The command checks everything that can be checked without opening a device: keys, values, and their combinations. It reports origins and \
+caches that do not exist, but does not count them as errors. The exit code is 1 if the file cannot be used.";
 
 pub(super) const RELOAD_EXAMPLES: &str = "\
 Example:
   nitro reload
 
-What has changed in the file since the server read it is taken over: volumes that are there now are served, volumes that are gone are \
-removed (their dirty data are written back first), and settings that can change at once do; see nitro set --list. All others are named, \
-and have effect when the server is started again. Nothing changes if the file cannot be used. SIGHUP does the same; what came of it is \
-in the log.";
+The server applies the changes of the file since it last read it: new volumes are served, missing volumes are removed (their dirty data are \
+written back first), and settings that can change at once are changed; see nitro set --list. The command lists the other changes, which take \
+effect when the server is started again. If the file cannot be used, nothing changes. SIGHUP does the same; the log then has the result.";
 
 pub(super) const SET_EXAMPLES: &str = "\
 Examples:
   Until the server ends:
     nitro set cache.fast.dirty_max 40
-  Also in the configuration file, whose comments stay:
+  Also in the configuration file, whose comments are kept:
     nitro set volume.vm.mode write-back --persist
-  In a file alone, without a server:
+  Only in a file, without a server:
     nitro set cache.fast.ram 1G --file /etc/nitro/nitro.toml
-  All keys, what they mean, and which can change at once:
+  All keys, their meaning, and which can change at once:
     nitro set --list
 
 The cache of a server without a configuration file is called \"cache\".";
@@ -55,7 +54,7 @@ pub(crate) struct SetArgs {
     /// Also change the server's configuration file
     #[arg(long, conflicts_with = "list")]
     pub(crate) persist: bool,
-    /// Only change this file; no server is asked
+    /// Only change this file, without a running server
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "persist", "control"])]
     pub(crate) file: Option<PathBuf>,
     /// List all keys

@@ -48,7 +48,7 @@ gc frees the space of deleted objects; while it runs, it may use a little more t
 /// While a server has a store open, that server carries out list, snapshot, clone, diff, delete, gc, quota and stats.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CosCommand {
-    /// Make a store in a folder or on a block device
+    /// Create a store in a folder or on a block device
     #[command(after_long_help = INIT_EXAMPLES)]
     Init(CosInitArgs),
     /// Store a file, a block device or standard input as an object
@@ -64,7 +64,7 @@ pub(crate) enum CosCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Make a snapshot of an object, without copying data
+    /// Create a snapshot of an object, without copying data
     #[command(after_long_help = SNAPSHOT_EXAMPLES)]
     Snapshot {
         #[command(flatten)]
@@ -133,14 +133,14 @@ pub(crate) enum CosCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Give a store an SSD that keeps what is read at random
+    /// Manage a store's SSD, which caches data that are read at random
     Ssd {
         #[command(subcommand)]
         command: CosSsdCommand,
     },
-    /// Show how the regions of an object are accessed: in sequence, upwards with gaps, or at random
+    /// Show how the parts of an object are accessed: in sequence, upwards with gaps, or at random
     ///
-    /// Patterns are followed since the store was opened: ask the server that serves the object.
+    /// Patterns are tracked since the store was opened: use this while a server serves the object.
     Patterns {
         #[command(flatten)]
         store: StoreArgs,
@@ -165,14 +165,14 @@ Examples:
   nitro cos ssd status /srv/store
   nitro cos ssd detach /srv/store
 
-The disk holds everything that the SSD holds: it may fail, or be taken away, at any time. The store remembers it in the file
-store.nitro.ssd. A server that has the store open carries these commands out while it serves.";
+The store's disk also holds everything that is on the SSD: the SSD may fail, or be removed, at any time. The store records its SSD in the
+file store.nitro.ssd. A server that has the store open carries these commands out while it serves.";
 
 /// `nitro cos ssd ...`
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = SSD_EXAMPLES)]
 pub(crate) enum CosSsdCommand {
-    /// Give the store an SSD
+    /// Attach an SSD to the store
     Attach {
         #[command(flatten)]
         store: StoreArgs,
@@ -181,7 +181,7 @@ pub(crate) enum CosSsdCommand {
         #[command(flatten)]
         options: CosSsdArgs,
     },
-    /// Give the store another SSD in place of the one that it has
+    /// Replace the store's SSD by another one
     Replace {
         #[command(flatten)]
         store: StoreArgs,
@@ -190,12 +190,12 @@ pub(crate) enum CosSsdCommand {
         #[command(flatten)]
         options: CosSsdArgs,
     },
-    /// Take the SSD away
+    /// Stop using the SSD
     Detach {
         #[command(flatten)]
         store: StoreArgs,
     },
-    /// Show the SSD, what it holds, and how often it was of use
+    /// Show the SSD, its contents, and its hits
     Status {
         #[command(flatten)]
         store: StoreArgs,
@@ -219,7 +219,7 @@ pub(crate) struct CosSsdArgs {
     /// Do not keep pages of the fingerprint index (FPI)
     #[arg(long)]
     pub(crate) ssd_no_fpi: bool,
-    /// Overwrite the SSD, whatever it holds
+    /// Overwrite the SSD even if it holds data
     #[arg(long)]
     pub(crate) ssd_force: bool,
 }
@@ -266,7 +266,7 @@ pub(crate) enum CosCompression {
 pub(crate) struct CosInitArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Maximum size of the store [default: what is free there, or the device]
+    /// Maximum size of the store [default: the free space of the folder, or the size of the device]
     #[arg(long)]
     pub(crate) size: Option<Size>,
     /// Chunk size of new volumes: a power of two from 4K to 128K, preferably the extent size of the cache in front
@@ -278,10 +278,10 @@ pub(crate) struct CosInitArgs {
     /// Compression of content
     #[arg(long, value_enum, default_value_t = CosCompression::Zstd)]
     pub(crate) compression: CosCompression,
-    /// Overwrite a block device or an existing store, whatever it holds
+    /// Overwrite a block device or an existing store, even if it holds data
     #[arg(long)]
     pub(crate) force: bool,
-    /// A file or block device on an SSD, to keep what is read at random
+    /// A file or block device on an SSD, which caches data that are read at random
     #[arg(long, value_name = "PATH")]
     pub(crate) ssd: Option<PathBuf>,
     #[command(flatten)]
@@ -309,7 +309,7 @@ pub(crate) struct CosImportArgs {
     /// A file or block device; `-`: standard input
     #[arg(value_name = "FILE")]
     pub(crate) source: PathBuf,
-    /// Kind of the new object [default: a volume of a file or device, a stream of standard input]
+    /// Kind of the new object [default: a volume for a file or device, a stream for standard input]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<CosKind>,
     /// Chunk size of the volume [default: the store's]

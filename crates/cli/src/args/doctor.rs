@@ -11,8 +11,8 @@ Examples:
   Also the SSD and the slow storage that a server would use:
     nitro doctor /dev/nvme0n1 /srv/images/vm.img
 
-Nothing is changed, and nothing is written. What is found is told with a remedy where there is one. The exit code is 1 if something would \
-keep a server from working.";
+The command changes and writes nothing. It reports each finding, with a remedy if there is one. The exit code is 1 if a finding would \
+prevent a server from working.";
 
 /// `nitro doctor`
 #[derive(Debug, Args)]
@@ -27,14 +27,14 @@ pub(super) const BUNDLE_EXAMPLES: &str = "\
 Example:
   nitro support-bundle bundle.json
 
-One JSON document for whoever is to help: versions, what nitro doctor finds, the server's status, its configuration file without comments, and what \
-the kernel says of memory and mounts. It holds no data of volumes, and the values of keys that name secrets are left out. Paths and names of volumes \
-are in it: read it before you pass it on.";
+The command writes one JSON document for support: versions, the findings of nitro doctor, the server's status, its configuration file without \
+comments, and the kernel's information about memory and mounts. The document contains no data of volumes, and no values of keys that name secrets. \
+It contains paths and names of volumes: read it before you pass it on.";
 
 /// `nitro support-bundle`
 #[derive(Debug, Args)]
 pub(crate) struct BundleArgs {
-    /// The file to create, for its owner alone; - is standard output
+    /// The file to create, accessible only to its owner; - is standard output
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) control: ControlArgs,

@@ -23,7 +23,7 @@ Examples:
 /// `nitro index ...`
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Benchmark an index on flash: fill it and look entries up
+    /// Benchmark an index on flash: load it and look entries up
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
     /// Show the best division of an index's RAM, and the expected cost of look-ups
@@ -40,10 +40,10 @@ pub(crate) enum IndexKind {
     Silt,
 }
 
-/// What an index holds.
+/// The size of an index.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeArgs {
-    /// Number of entries that the index is to hold
+    /// Number of entries that the index has to hold
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) entries: u64,
 

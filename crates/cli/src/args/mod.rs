@@ -87,7 +87,7 @@ pub(crate) enum Command {
     /// Check a configuration file
     #[command(after_long_help = configure::CHECK_EXAMPLES)]
     Check(CheckArgs),
-    /// Have the running server take over what has changed in its configuration file
+    /// Apply the changes of the configuration file to the running server
     #[command(after_long_help = configure::RELOAD_EXAMPLES)]
     Reload {
         #[command(flatten)]
@@ -98,22 +98,22 @@ pub(crate) enum Command {
     /// Change one setting of the running server
     #[command(after_long_help = configure::SET_EXAMPLES)]
     Set(SetArgs),
-    /// Look whether this machine and its devices are fit for a server
+    /// Check whether this machine and its devices are suitable for a server
     #[command(after_long_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
     /// Watch a running server on the terminal: hits, latencies, space, dirty data, faults
     #[command(after_long_help = TOP_KEYS)]
     Top(TopArgs),
-    /// Collect what helps to find a fault, without data
+    /// Collect information for the analysis of a fault, without data of volumes
     #[command(after_long_help = doctor::BUNDLE_EXAMPLES)]
     SupportBundle(BundleArgs),
-    /// Say where the cache has one place of a volume, or why it has not
+    /// Show where an offset of a volume is cached, or why it is not cached
     #[command(after_long_help = volume::EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
     /// Write the dirty data of a volume back to its origin
     #[command(after_long_help = volume::FLUSH_EXAMPLES)]
     Flush(FlushArgs),
-    /// Keep a volume, or a part of it, in the cache from when it is there
+    /// Keep a volume, or a part of it, in the cache once it is cached
     #[command(after_long_help = pin::PIN_EXAMPLES)]
     Pin(PinArgs),
     /// Undo nitro pin, for a volume or a part of it
@@ -135,12 +135,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: VolumeCommand,
     },
-    /// Make, show, check and rescue caches
+    /// Create, show, resize, check and salvage caches
     Cache {
         #[command(subcommand)]
         command: CacheCommand,
     },
-    /// Show and change what classes of I/O deserve in the cache
+    /// Show and change how the cache treats classes of I/O
     Class {
         #[command(subcommand)]
         command: ClassCommand,
@@ -166,8 +166,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Reproduce the evaluation of Nitro's paper: its figures and tables beside the reproduced ones, with a verdict for each
-    /// claim
+    /// Reproduce the evaluation of Nitro's paper: compare its figures and tables with the reproduced ones, with a verdict for
+    /// each claim
     #[command(after_long_help = reproduce::EXAMPLES)]
     Reproduce(ReproduceArgs),
     /// Write the manual pages into a directory
@@ -192,7 +192,7 @@ Examples:
     nitro status
   One metric, for a script:
     nitro status -o json | jq .caches[0].dedup_ratio
-  A server with a control socket of its own:
+  A server with another control socket:
     nitro status --control /run/nitro/control.sock
 
 Latencies are percentiles in microseconds. Reads that the RAM cache answers at once are counted but not timed.";
@@ -209,7 +209,7 @@ Keys:
   q, Esc, Ctrl-C  end
   ↑ ↓             scroll the volumes
 
-The same, and more, in a browser: nitro serve --http 127.0.0.1:9470";
+A browser shows the same and more: nitro serve --http 127.0.0.1:9470";
 
 const ESTIMATE_EXAMPLES: &str = "\
 Examples:
@@ -251,7 +251,7 @@ pub(crate) struct IostatArgs {
     /// Number of reports; without it, reports are printed until the command is interrupted
     #[arg(requires = "interval")]
     pub(crate) count: Option<u64>,
-    /// All columns, however wide that is; otherwise as many as the terminal has room for
+    /// Print all columns, even if they are wider than the terminal; otherwise as many as fit
     #[arg(short = 'x', long)]
     pub(crate) extended: bool,
     #[command(flatten)]
@@ -263,7 +263,7 @@ pub(crate) struct IostatArgs {
 /// `nitro top`
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Seconds between looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
     pub(crate) interval: f64,
     #[command(flatten)]

@@ -8,27 +8,28 @@ pub(super) const PIN_EXAMPLES: &str = "\
 Examples:
   The whole volume:
     nitro pin db
-  Its first gigabyte, which is then read so that it is there:
+  Its first gigabyte, which is then read into the cache:
     nitro pin db 0 1G
     nitro warm db 0 1G
 
-Whole extents are pinned. What is not cached yet comes in when it is read or written next, whatever classes, admission and the
-write budget say; reads of long streams (sequential_threshold) excepted. Pins outlive restarts of the server. Pins, minimums of classes,
-dirty data and open units may take 90 % of the cache together, pins counted before compression; more is refused.";
+Whole extents are pinned. Pinned extents that are not cached yet are inserted when they are read or written next, independent of classes,
+admission and the write budget, except by reads of long streams (sequential_threshold). Pins are kept over restarts of the server. Pins,
+minimums of classes, dirty data and open units may together take 90 % of the cache, with pins counted before compression; a pin that would
+exceed this is refused.";
 
 pub(super) const UNPIN_EXAMPLES: &str = "\
 Examples:
   nitro unpin db
   nitro unpin db 512M 512M
 
-What is not pinned any more stays cached until it is evicted as all else is.";
+Extents that are not pinned any more stay cached until they are evicted like all others.";
 
 pub(super) const LIST_EXAMPLES: &str = "\
 Examples:
   nitro pins
   nitro pins -o json | jq 'map(.length) | add'";
 
-/// What is pinned.
+/// The range to pin or unpin.
 #[derive(Debug, Args)]
 pub(crate) struct PinArgs {
     /// The volume's name

@@ -56,7 +56,7 @@ and cold. Generations of a volume are written to a store in RAM behind a modelle
 collected; they are read at random and restored, without a cache and through one on a modelled SSD. Time is virtual, so that
 figures are the same on every machine. This needs RAM for four times the volume, and 1 GiB for the traces.";
 
-/// Another paper than Nitro's, or a part of it.
+/// A paper other than Nitro's, or a part of Nitro's paper.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
     /// Reproduce the evaluation of BufferHash (CLAM), on this machine and on a modelled SSD, in about three minutes
@@ -80,8 +80,8 @@ pub(crate) struct IndexPaperArgs {
     /// Number of entries of the index [default: BufferHash 4000000, SILT 2000000; with --quick 200000 and 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100_000..=1 << 34))]
     pub(crate) entries: Option<u64>,
-    /// RAM that the index may use [default: the paper's for each entry, CLAM 4 bytes and 800 KiB beside,
-    /// SILT 0.7 bytes or the least that few entries need]
+    /// RAM that the index may use [default: as in the paper for each entry: CLAM 4 bytes, and 800 KiB in addition;
+    /// SILT 0.7 bytes, or the minimum for few entries]
     #[arg(long, value_name = "BYTES")]
     pub(crate) ram: Option<Size>,
     /// Folder for the results; created if it does not exist
@@ -90,7 +90,7 @@ pub(crate) struct IndexPaperArgs {
     /// File for the index, on the SSD to be measured; must not exist, and is removed at the end [default: one in the folder]
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// Number of threads, where operations run concurrently [default: the machine's cores]
+    /// Number of threads for concurrent operations [default: the machine's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     #[command(flatten)]
@@ -146,7 +146,7 @@ pub(crate) struct ReproduceArgs {
     /// compressors, ssd-writes
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub(crate) only: Vec<String>,
-    /// Folder for the results, where those of earlier runs are used again; created if it does not exist
+    /// Folder for the results; results of earlier runs in it are used again; created if it does not exist
     #[arg(long, default_value = "nitro-reproduction", value_name = "DIR")]
     pub(crate) folder: PathBuf,
     /// Threads [default: the machine's cores]

@@ -25,7 +25,7 @@ Examples:
     nitro serve --origin cos:/srv/store#vm1 --cache /fast/cache.img --cache-size 4G
   Serve the origin without a cache, as slow as a 7200 rpm disk, for comparison:
     nitro serve --origin vm.img --cache none --emulate-disk 7200
-  Look into an image through the cache, for as long as a command takes:
+  Serve an image only while a command runs, here one that shows information about it:
     nitro serve --origin vm.img --cache none --run 'nbdinfo \"$NITRO_URI\"'
   Several caches and volumes:
     nitro serve --config /etc/nitro.toml
@@ -47,15 +47,16 @@ Examples:
 
 The keys are the names of the options, with underscores. When clients can connect, the server prints a line on standard
 output that begins with \"ready\" and lists the URIs, and notifies the service manager. SIGTERM and SIGINT shut the server down in
-order, as does SIGHUP without a configuration file or on a terminal; otherwise SIGHUP has the file read again, as nitro reload does. A second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
-nitro.toml(5) has all keys; nitro check FILE checks a file.
+order, as does SIGHUP without a configuration file or on a terminal; otherwise SIGHUP reloads the configuration file, as nitro reload
+does. A second SIGTERM or SIGINT leaves dirty data in the cache, a third ends the server at once.
+nitro.toml(5) describes all keys; nitro check FILE checks a file.
 Sizes are bytes, or a number with K, M, G, T or P (powers of 1024).";
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it, options of
-    /// volumes and caches are refused beside it
+    /// TOML file with [server], [cache.NAME] and [volume.NAME]; server options on the command line override it; options of
+    /// volumes and caches cannot be used together with it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["VolumeArgs", "CacheArgs"])]
     config: Option<PathBuf>,
 
@@ -70,7 +71,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Volume")]
 struct VolumeArgs {
-    /// The slow storage: a file or block device, or cos:STORE#OBJECT; file:PATH where a path has a colon
+    /// The slow storage: a file or block device, or cos:STORE#OBJECT; use file:PATH if a path contains a colon
     #[arg(long, value_name = "PATH", requires = "cache", required_unless_present = "config")]
     origin: Option<PathBuf>,
     /// Name of the volume and its export; by default the origin's file name without its extension
@@ -83,25 +84,25 @@ struct VolumeArgs {
     /// classified]
     #[arg(long, value_name = "N", requires = "origin")]
     class: Option<u8>,
-    /// Share cached contents only with volumes of the same domain [default: with all that name none]
+    /// Share cached contents only with volumes of the same domain [default: shared with all volumes without a domain]
     #[arg(long, value_name = "NAME", requires = "origin")]
     dedup_domain: Option<String>,
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]", requires = "origin")]
     emulate_disk: Option<Emulation>,
-    /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: an equal part of
-    /// half of it]
+    /// Write-back: percentage of the cache's room for dirty data that is reserved for this volume [default: half of the room,
+    /// divided equally among the volumes]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_min: Option<u8>,
     /// Write-back: percentage of the cache's room for dirty data that this volume may use [default: 100]
     #[arg(long, value_name = "PCT", requires = "origin")]
     dirty_share_max: Option<u8>,
-    /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
-    /// [default: allocate]
+    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already), invalidate
+    /// (none) [default: allocate]
     #[arg(long, value_name = "POLICY", requires = "origin")]
     write_policy: Option<WritePolicy>,
-    /// Read the metadata of the volume's file systems to begin with, so that the sizes of all files are known before they are used; RATE
-    /// bytes a second at most, and for half of the time [default: off; without RATE 64M]
+    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the files are used; at
+    /// most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M", requires = "origin")]
     detect_scan: Option<Size>,
 }
@@ -109,13 +110,14 @@ struct VolumeArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cache")]
 struct CacheArgs {
-    /// The cache: a file (created if it does not exist) or block device; "none" serves the origin alone
+    /// The cache: a file (created if it does not exist) or block device; "none" serves the origin without a cache
     #[arg(long, value_name = "PATH", requires = "origin")]
     cache: Option<PathBuf>,
     /// Size of the cache; required to create a file, otherwise the size of the file or device
     #[arg(long, value_name = "SIZE", requires = "cache")]
     cache_size: Option<Size>,
-    /// Write log: a fast file (created if it does not exist) or block device that makes writes in write-back durable at once
+    /// Write log: a fast file (created if it does not exist) or block device; with it, writes in write-back are durable when they are
+    /// acknowledged
     #[arg(long, value_name = "PATH", requires = "cache")]
     write_log: Option<PathBuf>,
     /// How much of the write log's file or device to use; required to create a file [default: all]
@@ -144,10 +146,10 @@ struct CacheArgs {
     #[arg(long, value_name = "PCT", requires = "cache")]
     fingerprint_index_ratio: Option<u8>,
     /// Where fingerprints are indexed: in RAM only (ram), or also in an index on a part of the SSD (bufferhash, silt)
-    /// [default: what the existing cache was made with, else ram]
+    /// [default: as when the existing cache was created, otherwise ram]
     #[arg(long, value_enum, value_name = "INDEX", requires = "cache")]
     fingerprint_index: Option<FingerprintIndexName>,
-    /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry; with silt as little as it needs]
+    /// RAM of the fingerprint index on the SSD [default: 4 bytes an entry; with silt the minimum that it needs]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     fingerprint_index_ram: Option<Size>,
     /// Hash function of the fingerprints; sha1 is not safe, and is refused [default: blake3]
@@ -156,39 +158,39 @@ struct CacheArgs {
     /// Treat an extent as a duplicate only after comparing its bytes with the cached ones
     #[arg(long, requires = "cache")]
     verify_duplicates: bool,
-    /// RAM in which clean data wait before they go to the SSD, so that what is overwritten soon never does; 0: none
-    /// [default: 3 % of the cache, at most 64M]
+    /// RAM in which clean data wait before they are written to the SSD, so that data that are soon overwritten are never written
+    /// there; 0: none [default: 3 % of the cache, at most 64M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     staging: Option<Size>,
-    /// How much may be written to the SSD, as its vendor says it: 0.5dwpd (drive writes per day) or 600TBW (terabytes written in five
-    /// years). Close to it, less new content is admitted and copied forward [default: no limit]
+    /// Limit of the bytes written to the SSD, as in its data sheet: 0.5dwpd (drive writes per day) or 600TBW (terabytes written in five
+    /// years). Close to the limit, less new content is admitted and copied forward [default: no limit]
     #[arg(long, value_name = "RATING", requires = "cache")]
     endurance: Option<DriveEndurance>,
-    /// Size of the SSD that --endurance is about [default: that of the cache]
+    /// Size of the SSD to which --endurance applies [default: that of the cache]
     #[arg(long, value_name = "SIZE", requires = "endurance")]
     drive_size: Option<Size>,
-    /// Which new content is admitted: probation (all, in units of its own until it is used again), all, second-miss (extents
-    /// at their second miss), by-source (all, with written content in separate write-evict units), two-level (metadata of file
-    /// systems, and data that is accessed more often than what makes room for it) [default: probation]
+    /// Which new content is admitted: probation (all, in separate write-evict units until it is used again), all, second-miss
+    /// (extents at their second miss), by-source (all, with written content in separate write-evict units), two-level (metadata of
+    /// file systems, and data that is accessed more often than the extents that would be evicted for it) [default: probation]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     admission: Option<AdmissionKind>,
-    /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat]
+    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo [default: heat]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     eviction: Option<EvictionKind>,
 
-    /// What each class of I/O deserves: file-server, database, hypervisor, or a file in TOML or Open-CAS's CSV; see nitro class
-    /// load --help [default: all the same]
+    /// How the cache treats each class of I/O: one of the presets file-server, database and hypervisor, or a file in TOML or
+    /// Open-CAS's CSV; the help of nitro class load has an example [default: all classes alike]
     #[arg(long, value_name = "FILE|PRESET", help_heading = "Cache")]
     classes: Option<PathBuf>,
 
-    /// Look at the volume's blocks for what ext2 to ext4, XFS, btrfs and NTFS say of them: their own, directories, journal, and files by
-    /// size [default: on]
+    /// Classify the volume's blocks by parsing ext2 to ext4, XFS, btrfs and NTFS: metadata, directories, journal, and files by size
+    /// [default: on]
     #[arg(long, value_name = "on|off", requires = "cache", help_heading = "Cache")]
     detect: Option<Switch>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY", requires = "cache")]
     destage: Option<DestageKind>,
-    /// Consecutive bytes from which on a read stream is sequential and bypasses the SSD; 0: never [default: 1M]
+    /// Number of consecutive bytes after which a stream of reads is sequential and bypasses the SSD; 0: never [default: 1M]
     #[arg(long, value_name = "SIZE", requires = "cache")]
     sequential_threshold: Option<Size>,
     /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data
@@ -201,14 +203,14 @@ struct CacheArgs {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_age: Option<Span>,
-    /// Write-back: how long after destage of a volume began to fail a write waits for room in the cache, before it fails
-    /// with the origin's error [default: 10s]
+    /// Write-back: when destage of a volume fails, how long writes wait for room in the cache, from the first failure on,
+    /// before they fail with the origin's error [default: 10s]
     #[arg(long, value_name = "TIME", requires = "cache")]
     dirty_wait: Option<Span>,
-    /// How long a request waits for an origin that does not answer before it fails; 0: without limit [default: 0]
+    /// How long a request waits for an origin that does not answer, before the request fails; 0: without limit [default: 0]
     #[arg(long, value_name = "TIME", requires = "cache")]
     origin_timeout: Option<Span>,
-    /// Format the cache even if its file or device holds a cache or other data, which are lost
+    /// Format the cache even if its file or device holds a cache or other data; these are lost
     #[arg(long, requires = "cache")]
     format: bool,
 }
@@ -216,11 +218,11 @@ struct CacheArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 struct ServerArgs {
-    /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD, iscsi:HOST:PORT for iSCSI, or vhost:PATH or vhost:FOLDER/ with
-    /// NAME.sock for each volume for virtual machines (vhost-user-blk); repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
+    /// Address for clients: unix:PATH or tcp:HOST:PORT for NBD; iscsi:HOST:PORT for iSCSI; vhost:PATH, or vhost:FOLDER/ with a socket
+    /// NAME.sock for each volume, for virtual machines (vhost-user-blk); repeatable [default: a socket under $XDG_RUNTIME_DIR or /tmp]
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<Address>,
-    /// The control socket for status and iostat [default: beside the NBD socket]
+    /// The control socket for commands such as nitro status [default: in the folder of the NBD socket]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Permissions of the unix sockets for NBD clients, in octal digits [default: 0600, with --socket-group 0660]
@@ -229,17 +231,18 @@ struct ServerArgs {
     /// Group of the unix sockets for NBD clients, by name or number, such as libvirt-qemu [default: the server's]
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<String>,
-    /// Permissions of the control socket, whose users may do all that nitro can [default: 0600, with --control-group 0660]
+    /// Permissions of the control socket, in octal digits; its users may run all commands [default: 0600, with --control-group 0660]
     #[arg(long, value_name = "MODE")]
     control_mode: Option<SocketMode>,
     /// Group of the control socket, by name or number [default: the server's]
     #[arg(long, value_name = "GROUP")]
     control_group: Option<String>,
-    /// Serve while this command runs, and end when it does, with its exit code; NITRO_URI has the first volume's URI, NITRO_URIS all
+    /// Serve while this command runs, then end with its exit code; in its environment, NITRO_URI is the first volume's URI, and
+    /// NITRO_URIS has all of them
     #[arg(long, value_name = "COMMAND")]
     run: Option<String>,
-    /// Serve metrics for Prometheus, and a page for people, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH. Whoever reaches
-    /// it can read names, sizes and counters, but change nothing [default: not served]
+    /// Serve metrics for Prometheus, and a web page, over HTTP: HOST:PORT, such as 127.0.0.1:9470, or unix:PATH. Everyone who can reach
+    /// the address can read names, sizes and counters, but cannot change anything [default: not served]
     #[arg(long, value_name = "ADDRESS")]
     http: Option<HttpAddress>,
     /// Permissions of the unix socket for HTTP [default: 0600, with --http-group 0660]
@@ -257,14 +260,14 @@ struct ServerArgs {
     /// End without destage: dirty data stay in the cache, where they are safe, and the server ends sooner
     #[arg(long)]
     no_destage_on_exit: bool,
-    /// Discard dirty data that prevent the start: those of an origin that was changed by others or is marked as belonging to
-    /// another cache, those in a cache that is to be formatted, and those in a missing write log
+    /// Discard dirty data that prevent the start: those of an origin that another program changed, or that is marked as belonging
+    /// to another cache; those in a cache that is to be formatted; and those in a missing write log
     #[arg(long)]
     force_discard_dirty: bool,
     /// Maximum number of clients at a time [default: 256]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
-    /// Maximum number of clients of one process or remote host at a time [default: seven eighths of those of all]
+    /// Maximum number of clients of one process or remote host at a time [default: seven eighths of --max-connections]
     #[arg(long, value_name = "N")]
     max_connections_per_peer: Option<usize>,
     /// RAM for the data of all clients' requests; requests beyond it wait [default: 256M]
@@ -279,8 +282,8 @@ struct ServerArgs {
     /// How long data sent to a TCP client may stay unacknowledged; 0: the system's default [default: 2m]
     #[arg(long, value_name = "TIME")]
     tcp_user_timeout: Option<Span>,
-    /// How many microseconds a virtual machine's queue is looked at, at most, before its guest has to ask for attention: lower latency,
-    /// for a processor that is never idle; 0: not at all [default: 0]
+    /// Maximum time in microseconds for which an idle queue of a virtual machine is polled before the server waits for a notification
+    /// by the guest: lower latency, but the processor is never idle; 0: no polling [default: 0]
     #[arg(long, value_name = "MICROSECONDS")]
     vhost_busy_poll_us: Option<u32>,
     /// Whether clients may or must use TLS [default: off]

@@ -16,11 +16,11 @@ Examples:
     nitro sim recorded.parquet --mrc
   IOPS and response times, 64 requests at a time, over four disks in RAID-5:
     nitro sim recorded.parquet --cache-size 1G --load closed:64 --disks 7200:4:raid5
-  Hits by class, and what priorities of classes do (classes.toml is a file as nitro serve --classes takes it):
+  Hits by class, and the effect of their priorities (classes.toml is a file for nitro serve --classes):
     nitro sim recorded.parquet --cache-size 1G --classes classes.toml
-  What disks alone, LRU and Nitro cost for each MB and I/O a second, over sizes of the cache:
+  The cost of disks alone, LRU and Nitro for each MB and each I/O a second, for several sizes of the cache:
     nitro sim recorded.parquet --cost --sweep size=1G..8G:x2 --classes classes.toml
-  Misses of a policy, each request taken as one object of fixed size, named by its address:
+  Misses of a policy, where each request is one object of fixed size, named by its address:
     nitro sim cloudPhysicsIO.vscsi --policy lru --objects 1024 -o json
   The same with each block of 512 bytes as an object, as the literature counts the traces of the ARC paper:
     nitro sim P3.lis --policy arc --objects 65536 --block-size 512
@@ -65,17 +65,17 @@ pub(crate) struct SimArgs {
     /// For --policy: number of objects that the cache holds
     #[arg(long, value_name = "N", requires = "policy", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Plain policies")]
     pub(crate) objects: Option<u32>,
-    /// For --policy: each block of so many bytes that a request touches is an object [default: each request is one]
+    /// For --policy: each block of this size that a request touches is an object [default: each request is an object]
     #[arg(long, value_name = "SIZE", requires = "policy", help_heading = "Plain policies")]
     pub(crate) block_size: Option<Size>,
-    /// Show what the I/O costs: price for each MB of disks and I/O a second, of disks alone, LRU, Nitro, and Nitro with the policies
-    /// of --classes, for each kind of disks of the table of prices
+    /// Show the cost of the I/O: the price for each MB of disks and each I/O a second, for disks alone, LRU, Nitro, and Nitro with
+    /// the policies of --classes, for each kind of disk in the table of prices
     #[arg(long, conflicts_with_all = ["mrc", "policy", "variant", "disks", "parquet", "period"], help_heading = "Cost")]
     pub(crate) cost: bool,
     /// For --cost: table of drives and prices, in TOML [default: drives of 2012, see --print-prices]
     #[arg(long, value_name = "FILE", requires = "cost", help_heading = "Cost")]
     pub(crate) prices: Option<PathBuf>,
-    /// Print the table of prices that is built in, to be changed for --prices
+    /// Print the built-in table of prices, as a template for --prices
     #[arg(long, help_heading = "Cost")]
     pub(crate) print_prices: bool,
     /// Also write the results as Parquet, with a row for each point and period
@@ -87,7 +87,7 @@ pub(crate) struct SimArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// The cache, and what is measured of it.
+/// The cache, and the measured part of the trace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cache")]
 pub(crate) struct CacheSettings {
@@ -113,18 +113,18 @@ pub(crate) struct CacheSettings {
     /// Percentage of the cached extents whose fingerprints are kept [default: 100]
     #[arg(long, value_name = "PCT")]
     fingerprint_index_ratio: Option<String>,
-    /// Which new content is admitted to write-evict units: probation (all, in units of its own until it is used again), all,
+    /// Which new content is admitted to write-evict units: probation (all, in separate units until it is used again), all,
     /// second-miss (extents at their second miss), by-source (all, with written content in separate units), two-level (metadata,
-    /// and data that is accessed more often than what makes room for it) [default: probation for variant weu, as the server; else
-    /// all]
+    /// and data that is accessed more often than the extents that would be evicted for it) [default: probation for variant weu, as
+    /// in the server; otherwise all]
     #[arg(long, value_name = "POLICY")]
     admission: Option<String>,
-    /// Which write-evict unit is evicted next: heat (what was used again is copied forward), lru, fifo [default: heat for variant
-    /// weu, as the server; else lru]
+    /// Which write-evict unit is evicted next: heat (extents that were used again are copied forward), lru, fifo [default: heat for
+    /// variant weu, as in the server; otherwise lru]
     #[arg(long, value_name = "POLICY")]
     eviction: Option<String>,
-    /// RAM in which new content waits before it is packed into write-evict units, beside the size of the cache [default: 3 % of
-    /// the cache, at most 64M, for variant weu, as the server; else 0]
+    /// RAM in which new content waits before it is packed into write-evict units, in addition to the size of the cache [default:
+    /// 3 % of the cache, at most 64M, for variant weu, as in the server; otherwise 0]
     #[arg(long, value_name = "SIZE")]
     staging: Option<String>,
     /// Bytes that may be written to the SSD for each byte requested, such as 0.25: close to it, less new content is admitted and
@@ -134,14 +134,15 @@ pub(crate) struct CacheSettings {
     /// The origin supplies fingerprints, so that reads find content that is cached for another extent [default: off]
     #[arg(long, value_name = "on|off")]
     recipes: Option<String>,
-    /// Writes of a part of an extent that is not cached: merge leaves the extent uncached, fetch reads the rest from the
-    /// origin [default: merge]
+    /// How to treat a write of a part of an extent that is not cached: merge leaves the extent uncached, fetch reads the rest from
+    /// the origin [default: merge]
     #[arg(long, value_name = "HOW")]
     partial_writes: Option<String>,
-    /// Which written content is cached: allocate (all), update (what was cached before), invalidate (none) [default: allocate]
+    /// Which written content is cached: allocate (all), update (only extents that are cached already), invalidate (none) [default:
+    /// allocate]
     #[arg(long, value_name = "POLICY")]
     write_policy: Option<String>,
-    /// write-through, or write-back, where what is written stays dirty in the cache until destage [default: write-through]
+    /// write-through, or write-back, in which written data stay dirty in the cache until destage [default: write-through]
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
     /// Write-back: percentage of the cache that may be dirty before destage starts regardless of the age of the data [default: 20]
@@ -153,25 +154,25 @@ pub(crate) struct CacheSettings {
     /// Write-back: age at which dirty data are destaged [default: 30s]
     #[arg(long, value_name = "TIME")]
     dirty_age: Option<String>,
-    /// Write-back: clients flush after so many writes; what is flushed takes whole blocks of the SSD, 4 KiB each [default: 0: what is
-    /// written is durable at once, and takes no room but its own]
+    /// Write-back: clients flush after every N writes; flushed data take whole blocks of the SSD, 4 KiB each [default: 0: each write is
+    /// durable at once, and takes only its own space]
     #[arg(long, value_name = "N")]
     flush_every: Option<String>,
     /// Write-back: which dirty data is destaged next: elevator (by offset) or oldest (by age) [default: elevator]
     #[arg(long, value_name = "POLICY")]
     destage: Option<String>,
-    /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by place, request_size and direction,
+    /// Classes of requests, as for nitro serve: a file in TOML or Open-CAS's CSV with rules by offset, request_size and direction,
     /// or, for traces that have classes, file-server, database or hypervisor [default: the trace's classes, all treated alike]
     #[arg(long, value_name = "FILE|PRESET", conflicts_with_all = ["mrc", "policy"])]
     pub(crate) classes: Option<PathBuf>,
-    /// Rules of --classes also classify requests to which the trace gives a class [default: the trace's class stands]
+    /// Also apply the rules of --classes to requests that have a class in the trace [default: these keep their class]
     #[arg(long, requires = "classes")]
     pub(crate) reclassify: bool,
     /// Size of the RAM cache in front of the SSD, which holds whole extents; for variants on an SSD [default: 0; the server's is 64M]
     #[arg(long, value_name = "SIZE")]
     ram: Option<String>,
-    /// Consecutive bytes from which on a read stream is sequential: it is read ahead into RAM and bypasses the SSD; 0: never; for variants
-    /// on an SSD [default: 0; the server's is 1M]
+    /// Number of consecutive bytes after which a stream of reads is sequential: it is read ahead into RAM and bypasses the SSD; 0: never;
+    /// for variants on an SSD [default: 0; the server's is 1M]
     #[arg(long, value_name = "SIZE")]
     sequential_threshold: Option<String>,
     /// Mean compression ratio, for traces without compressed sizes [default: 2]
@@ -245,7 +246,7 @@ impl SimArgs {
         all.into_iter().filter_map(|(knob, text)| Some((knob, text.as_deref()?)))
     }
 
-    /// Whether a setting was asked for, be it as an option or in a sweep.
+    /// Whether a setting was given, as an option or in a sweep.
     pub(crate) fn asked(&self, knob: Knob) -> bool {
         self.given().any(|(given, _)| given == knob) || self.sweep.iter().any(|axis| axis.knob == knob)
     }

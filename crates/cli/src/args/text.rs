@@ -1,4 +1,4 @@
-//! The command line's own description, with its texts as they are to be shown.
+//! The description of the command line, with help texts that flow with the terminal's width.
 
 use super::Cli;
 use clap::builder::StyledStr;
@@ -9,7 +9,7 @@ pub(crate) fn command() -> Command {
     flowing(Cli::command())
 }
 
-/// The same with the paragraphs of its closing texts in one line each: the terminal's width alone says where they are wrapped.
+/// The same with each paragraph of the closing texts in one line, so that only the terminal's width determines the line breaks.
 fn flowing(command: Command) -> Command {
     let text = command.get_after_long_help().map(StyledStr::to_string);
     let command = match text {
@@ -19,7 +19,7 @@ fn flowing(command: Command) -> Command {
     command.mut_subcommands(flowing)
 }
 
-/// Joins the lines of each paragraph. What is indented, and what announces it, stays as it is.
+/// Joins the lines of each paragraph. Indented lines, and lines that end with a colon, are not joined.
 fn unwrapped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = "";

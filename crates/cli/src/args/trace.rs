@@ -28,8 +28,9 @@ Examples:
   A recording that was interrupted by a crash, up to its last complete part:
     nitro trace convert recorded.parquet whole.parquet
 
-The columns of a table are time_ns, op, object, offset and len; it has no fingerprints. Those of Parquet: time (ns), op, object, offset and length (bytes), fingerprint (20 bytes for each block of the
-request), block (bytes covered by a fingerprint), compressed (bytes of the request when compressed).";
+The columns of a table are time_ns, op, object, offset and len; it has no fingerprints. The columns of Parquet are time (ns), op,
+object, offset and length (bytes), fingerprint (20 bytes for each block of the request), block (bytes covered by a fingerprint),
+compressed (bytes of the request when compressed).";
 
 const SYNTH_EXAMPLES: &str = "\
 Examples:
@@ -37,8 +38,8 @@ Examples:
   nitro trace synth boot-storm storm.parquet --machines 60 --boot recorded-boot.parquet
   nitro trace synth zipf zipf.parquet --requests 20000000 --exponent 0.9
 
-The same options, including the seed, make the same file, byte for byte. These traces are synthetic, not recorded: their
-files say so, and `nitro trace info` shows it.";
+The same options, including the seed, generate the same file, byte for byte. These traces are synthetic, not recorded: their
+files are marked as such, and `nitro trace info` shows it.";
 
 /// `nitro trace ...`
 #[derive(Debug, Subcommand)]
@@ -57,7 +58,7 @@ pub(crate) enum TraceCommand {
     },
 }
 
-/// How traces are to be read.
+/// How to read traces.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct ReadArgs {
@@ -148,7 +149,7 @@ pub(crate) struct MakeArgs {
     /// The file to create
     #[arg(value_name = "RESULT")]
     pub(crate) result: PathBuf,
-    /// Seed of the random numbers; another seed makes another trace
+    /// Seed of the random numbers; a different seed generates a different trace
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     /// Replace an existing file

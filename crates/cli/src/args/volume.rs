@@ -13,8 +13,8 @@ Examples:
   Why was the read at 3 GiB slow?
     nitro explain vm 3G
 
-The cache remembers why extents are gone, for three eighths as many as it has room for. Asking changes nothing, and does not count as
-a use. nitro status shows the causes of all misses.";
+The cache remembers the causes for three eighths as many extents as it has room for. The command changes nothing, and does not count as
+a use of the extent. nitro status shows the causes of all misses.";
 
 pub(super) const FLUSH_EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
   Wait until the origin is up to date, and show the progress:
     nitro flush vm --wait
 
-Clients can read and write meanwhile; the command does not wait for writes that came after its start. Interrupting the
+Clients can read and write meanwhile; the command does not wait for writes that arrive after its start. Interrupting the
 command does not stop the server from writing back.";
 
 const ADD_EXAMPLES: &str = "\
@@ -49,17 +49,17 @@ const REMOVE_EXAMPLES: &str = "\
 Example:
   nitro volume remove db
 
-The volume's dirty data are written back to its origin, its clients are asked to disconnect and are cut off after 10
+The volume's dirty data are written back to its origin, its clients are asked to disconnect and are disconnected after 10
 seconds, and its cached data are dropped. A volume that is not served but known to a cache is removed from the cache; if it
-has dirty data, only with --force-discard-dirty.";
+has dirty data, --force-discard-dirty is required.";
 
 const RESIZE_EXAMPLES: &str = "\
 Example:
   truncate -s 20G /slow/vm.img, or lvextend -L 20G /dev/slow/vm
   nitro volume resize vm
 
-Clients see the new size when they connect again. What is cached stays, unless the volume ended within an extent. An origin that has \
-become smaller is refused.";
+Clients see the new size when they connect again. Cached data are kept, unless the old size is not a multiple of the extent size: then \
+the volume's dirty data are written back and its cached data are dropped. An origin that has become smaller is refused.";
 
 /// `nitro volume ...`
 #[derive(Debug, Subcommand)]
@@ -75,10 +75,11 @@ pub(crate) enum VolumeCommand {
         /// When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back)
         #[arg(long, value_enum, required_unless_present_any = ["dirty_share_min", "dirty_share_max", "write_policy", "pause_fill"])]
         mode: Option<Mode>,
-        /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
+        /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already), invalidate
+        /// (none)
         #[arg(long, value_name = "POLICY")]
         write_policy: Option<WritePolicy>,
-        /// Cache nothing of what reads bring, such as during a backup; hits and writes are as ever [default: off]
+        /// Do not cache data of read misses, for example during a backup; hits and writes are not affected [default: off]
         #[arg(long, value_name = "on|off")]
         pause_fill: Option<Switch>,
         #[command(flatten)]
@@ -104,7 +105,7 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Take in what the volume's origin has gained at its end
+    /// Make a volume as large as its origin, which has grown
     #[command(after_long_help = RESIZE_EXAMPLES)]
     Resize {
         /// The volume's name
@@ -123,11 +124,11 @@ pub(crate) enum VolumeCommand {
     },
 }
 
-/// A volume's part of its cache's room for dirty data.
+/// A volume's share of its cache's room for dirty data.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ShareArgs {
-    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back [default: an
-    /// equal part of half of it]
+    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back [default: half of
+    /// the room, divided equally among the volumes]
     #[arg(long, value_name = "PCT")]
     pub(crate) dirty_share_min: Option<u8>,
     /// Percentage of the cache's room for dirty data that this volume may use [default: 100]
@@ -187,18 +188,18 @@ pub(crate) struct AddArgs {
     /// classified]
     #[arg(long, value_name = "N")]
     pub(crate) class: Option<u8>,
-    /// Share cached contents only with volumes of the same domain [default: with all that name none]
+    /// Share cached contents only with volumes of the same domain [default: shared with all volumes without a domain]
     #[arg(long, value_name = "NAME")]
     pub(crate) dedup_domain: Option<String>,
     /// Make the origin as slow as a hard disk of 7200 or 15000 rpm, or as several in RAID-0
     #[arg(long, value_name = "RPM[:SPINDLES]")]
     pub(crate) emulate_disk: Option<Emulation>,
-    /// Write-through: which written content is cached: allocate (all), update (what was cached before), invalidate (none)
-    /// [default: allocate]
+    /// Write-through: which written content is cached: allocate (all), update (only extents that are cached already), invalidate
+    /// (none) [default: allocate]
     #[arg(long, value_name = "POLICY")]
     pub(crate) write_policy: Option<WritePolicy>,
-    /// Read the metadata of the volume's file systems to begin with, so that the sizes of all files are known before they are used; RATE
-    /// bytes a second at most, and for half of the time [default: off; without RATE 64M]
+    /// Read the metadata of the volume's file systems at the start, so that the sizes of all files are known before the files are used; at
+    /// most RATE bytes a second, and for half of the time [default: off; without RATE 64M]
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "64M")]
     pub(crate) detect_scan: Option<Size>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! A batch of the journal: records that count together, or not at all.
+//! A batch of the journal: its records are used together, or not at all.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|

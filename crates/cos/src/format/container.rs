@@ -1,4 +1,5 @@
-//! The metadata section of a sealed container, behind its regions: what is in it, in one read.
+//! The metadata section of a sealed container, behind its regions: it lists the container's chunks, and is read with
+//! one read.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! What stands on the store's device (docs/FORMAT.md shows the tables). Little-endian, versioned, checksummed.
+//! The format on the store's device (docs/FORMAT.md shows the tables). Numbers are little-endian; structures have
+//! versions and checksums.
 
 pub(crate) mod batch;
 pub(crate) mod container;
@@ -13,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The format's version; another one is refused with its number.
 pub const VERSION: u32 = 1;
-/// Places within containers are counted in these.
+/// The unit of positions within containers.
 pub(crate) const SECTOR_BYTES: usize = 512;
 /// Writes begin and end at multiples of this.
 pub(crate) const BLOCK_BYTES: usize = 4096;

@@ -6,11 +6,11 @@
 //! | 4 | 1 | level: 0 names chunks, higher ones blocks of the level below |
 //! | 5 | 1 | reserved, zero |
 //! | 6 | 2 | references; those behind them are holes |
-//! | 8 | 8 | the newest container when all places were right: what stands in containers that are no newer is where it says |
+//! | 8 | 8 | the newest container at a time when all places were correct: places in containers that are not newer are still correct |
 //! | 16 | 36 each | fingerprint (20; all zero: a hole), place (8), bytes of the object beneath (8) |
 //!
-//! A block's fingerprint is BLAKE3, cut to 160 bits, of its level and of the references' fingerprints and sizes: where things
-//! are has no part in it, so that blocks of the same content are the same block.
+//! A block's fingerprint is BLAKE3, cut to 160 bits, of its level and of the references' fingerprints and sizes. Places
+//! are not part of it, so that blocks with the same content are the same block.
 
 use super::{u16_at, u64_at};
 use crate::place::{Place, Reference};
@@ -27,7 +27,7 @@ pub(crate) const FANOUT: usize = 448;
 pub(crate) const NODE_BYTES_MAX: usize = HEADER_BYTES + FANOUT * ENTRY_BYTES;
 const NONE: Fingerprint = Fingerprint([0; 20]);
 
-/// What a block has in one place.
+/// An entry of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) reference: Reference,
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) level: u8,
-    /// Sequence number of the newest container when all places were right.
+    /// Sequence number of the newest container at a time when all places were correct.
     pub(crate) since: u64,
     pub(crate) entries: Vec<Option<Entry>>,
 }

@@ -1,4 +1,4 @@
-//! Records of the journal: what changed.
+//! Records of the journal: changes of the store.
 //!
 //! | tag | record | fields behind the tag (1 byte) |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | 2 | object removed | id (8) |
 //! | 3 | container | slot (4), state (1: 0 free, 1 open, 2 sealed, 3 sealed and being emptied, 4 free with its storage kept), kind (1), sectors of regions (2), chunks (2), sequence number (8) |
 //! | 4 | chunk of an object | object (8), index (8), fingerprint (20; all zero: a hole), place (8) |
-//! | 5 | fingerprints indexed | the index holds all containers up to this sequence number (8) |
-//! | 6 | fingerprints summarised | the summary vector on the device holds all containers up to this sequence number (8) |
+//! | 5 | fingerprints indexed | the index has the chunks of all containers up to this sequence number (8) |
+//! | 6 | fingerprints summarised | the summary vector on the device has the chunks of all containers up to this sequence number (8) |
 //! | 7 | quota | containers that new content may fill (4; 0: all) |
 
 use super::{u16_at, u32_at, u64_at};
@@ -24,7 +24,7 @@ pub(crate) const SLOT_BYTES: usize = 1 + 4 + 2 + 2 + 2 + 8;
 pub(crate) const CHUNK_BYTES: usize = 1 + 2 * 8 + REFERENCE_BYTES;
 const REFERENCE_BYTES: usize = 20 + 8;
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -66,9 +66,10 @@ pub(crate) struct ObjectRecord {
     pub(crate) created: u64,
     pub(crate) token: u64,
     pub(crate) imported_bytes: u64,
-    /// Counts up with every recipe that is written: what was logged of chunks before is in it.
+    /// The number of the recipe, which rises with each recipe that is written: it contains all chunk records logged
+    /// before.
     pub(crate) recipe: u64,
-    /// When it was changed last, in nanoseconds since 1970.
+    /// The time of its last change, in nanoseconds since 1970.
     pub(crate) modified_ns: u64,
     pub(crate) name: String,
 }
@@ -80,7 +81,7 @@ impl ObjectRecord {
     }
 }
 
-/// What a slot holds.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum SlotState {
@@ -89,7 +90,7 @@ pub(crate) enum SlotState {
     Sealed = 2,
     /// Sealed, and being emptied: the index may name places of its chunks that the journal does not know yet.
     Leaving = 3,
-    /// Free, and the device keeps its storage: recipes and the collector find room there though there is none elsewhere.
+    /// Free, with its storage kept: recipes and the collector find room there even if there is none elsewhere.
     Reserved = 4,
 }
 

@@ -135,7 +135,7 @@ pub(crate) struct RegionHead {
 }
 
 impl RegionHead {
-    /// From bytes that stand at `at` on the device; `None`: no region begins there, or it is damaged.
+    /// Decodes bytes from offset `at` of the device; `None`: no region begins there, or it is damaged.
     pub(crate) fn decode(bytes: &[u8], seed: u64, at: u64) -> Option<Self> {
         if bytes.len() < HEADER_BYTES || bytes[..4] != MAGIC {
             return None;

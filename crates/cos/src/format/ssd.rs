@@ -1,5 +1,5 @@
-//! What stands on a store's SSD: two superblocks in its first two blocks, and write-evict units, the first one a unit's size from the
-//! start. An SSD is a cache: what is not as it should be is not used, and nothing is lost.
+//! The format of a store's SSD: two superblocks in its first two blocks, and write-evict units, the first one at the
+//! size of a unit. The SSD is a cache: data that fail a check are not used, and nothing is lost.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -8,14 +8,14 @@
 //! | 12 | 4 | bytes of a unit |
 //! | 16 | 8 | identity of the store that it belongs to |
 //! | 24 | 8 | session: a checksum of the checkpoint with which the store was closed; 0: in use, or not closed |
-//! | 32 | 8 | filling: another each time the SSD is emptied, mixed into all checksums and keys |
+//! | 32 | 8 | filling: a different number each time the SSD is emptied; part of all checksums and keys |
 //! | 40 | 4 | units |
 //! | 44 | 4 | bytes of a chunk that is stored as it is |
 //! | 48 | 4040 | reserved, zero |
 //! | 4088 | 8 | checksum of the 4088 bytes before |
 //!
-//! Each unit begins with a head. Packed pieces follow it, then the table of all pieces; chunks of the store's size stand at the end
-//! of the unit, the first one last, in whole blocks.
+//! Each unit begins with a head. Packed pieces follow it, then the table of all pieces; chunks of the store's size are
+//! at the end of the unit, the first one last, in whole blocks.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -32,7 +32,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | key: a hash of what the piece is |
+//! | 0 | 8 | key: a hash of the piece's identity |
 //! | 8 | 4 | where it begins in the unit |
 //! | 12 | 4 | bytes that are stored, a prefix included |
 //! | 16 | 4 | check, of a piece that is stored as it is |
@@ -58,7 +58,7 @@ const UNIT_MAGIC: [u8; 8] = *b"NITROSWU";
 /// The format's version.
 const VERSION: u32 = 1;
 const SUM_AT: usize = BLOCK_BYTES - 8;
-/// Where the copies of the superblock stand.
+/// The offsets of the copies of the superblock.
 pub(crate) const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
 /// Bytes of a unit's head.
 pub(crate) const HEAD_BYTES: usize = 48;
@@ -67,7 +67,7 @@ pub(crate) const ENTRY_BYTES: usize = 24;
 /// Bytes before a packed piece.
 pub(crate) const PREFIX_BYTES: usize = 8;
 
-/// Which SSD it is, and when it was used last.
+/// The identity of the SSD, and its last session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SsdSuperblock {
     pub(crate) unit_bytes: u32,
@@ -135,7 +135,7 @@ pub(crate) struct Entry {
     pub(crate) raw: bool,
 }
 
-/// What a unit says of itself.
+/// The head and table of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnitTable {
     pub(crate) unit: u32,
@@ -167,7 +167,7 @@ impl UnitTable {
         out[40..48].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Where the table stands, as a head says, if the head is one of that unit and filling: first byte and bytes.
+    /// The position and length of the table from a head, if the head belongs to this unit and filling.
     pub(crate) fn place(head: &[u8], (unit, unit_bytes): (u32, u32), filling: u64) -> Option<(usize, usize)> {
         if head.len() < HEAD_BYTES || head[..8] != UNIT_MAGIC || u32_at(head, 8) != unit {
             return None;

@@ -1,4 +1,5 @@
-//! The superblock: what a store is made of. Two copies, in the device's first two blocks; written when the store is made.
+//! The superblock: the sizes and settings of a store. There are two copies, in the device's first two blocks, written
+//! when the store is created.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -27,12 +28,12 @@ use nitro_port::codec::Compression;
 
 const MAGIC: [u8; 8] = *b"NITROCOS";
 const SUM_AT: usize = BLOCK_BYTES - 8;
-/// Where the copies stand.
+/// The offsets of the copies.
 const COPIES_AT: [u64; 2] = [0, BLOCK_BYTES as u64];
 /// Bytes of both copies.
 pub(crate) const SUPERBLOCKS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
-/// What a store is made of.
+/// The sizes and settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) container_bytes: u32,
@@ -121,7 +122,7 @@ impl Superblock {
         page[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Writes both copies, and has the device make them durable, one after the other.
+    /// Writes both copies, and makes them durable, one after the other.
     pub(crate) async fn write(&self, device: &impl Device) -> Result<(), Error> {
         Ok(nitro_log::write_both(device, COPIES_AT, &self.encode()).await?)
     }

@@ -1,4 +1,4 @@
-//! Giving a store that is in use an SSD, and taking it away.
+//! Attaching an SSD to a store in use, and detaching it.
 
 use super::{Session, Ssd, SsdSource, SsdStats};
 use crate::{Error, Store};
@@ -6,7 +6,7 @@ use nitro_port::Device;
 use std::sync::Arc;
 
 impl<D: Device> Store<D> {
-    /// Gives the store an SSD, in place of the one that it has. Whatever the new one holds is overwritten.
+    /// Attaches an SSD to the store, and detaches the previous one. The content of the new one is overwritten.
     ///
     /// # Errors
     /// [`Error::Setting`] when it is too small or its options cannot be used, or when it fails; the store then goes on as it was.
@@ -18,19 +18,20 @@ impl<D: Device> Store<D> {
         Ok(())
     }
 
-    /// Takes the store's SSD away; false: it has none. Nothing is lost. What it holds does not count when it comes back.
+    /// Detaches the store's SSD; false: it has none. No data are lost. The content of the SSD is not used when it is
+    /// attached again.
     pub fn detach_ssd(&self) -> bool {
         let before = self.ssd.set(None);
         before.iter().for_each(|ssd| ssd.detach());
         before.is_some()
     }
 
-    /// What its SSD holds and did, if it has one.
+    /// Statistics of the store's SSD, if it has one.
     pub fn ssd_stats(&self) -> Option<SsdStats> {
         self.ssd.get().map(|ssd| ssd.stats())
     }
 
-    /// Has what the SSD holds count at the next start, if the store is then as it is now.
+    /// Marks the content of the SSD as valid for the next start, provided that the store does not change before.
     pub(crate) async fn close_ssd(&self) {
         let Some(ssd) = self.ssd.get().filter(|ssd| !ssd.is_closed()) else { return };
         let session = self.journal.lock().await.session();

@@ -1,4 +1,4 @@
-//! The device of an SSD, of whatever type it is: a store of one type of device may have an SSD of another.
+//! The device of an SSD as a trait object: the store and its SSD may have devices of different types.
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, LocalBoxFuture};

@@ -1,4 +1,4 @@
-//! What anybody may have written to an SSD, with right checksums; for tests and fuzzing.
+//! Parsing of arbitrary SSD contents with valid checksums; for tests and fuzzing.
 
 use super::start::restored;
 use super::{Piece, SsdOptions, checked};

@@ -1,4 +1,4 @@
-//! The device of the fingerprint index, of which pages that look-ups read are kept on the SSD.
+//! The device of the fingerprint index. Pages that look-ups read are cached on the SSD.
 
 use super::{PieceKind, Ssd};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 const PAGE_BYTES: u64 = 4096;
 /// Pages share counts of writes.
 const STRIPES: usize = 4096;
-/// A write begins: one more in all, in the upper half, and one more under way, in the lower one.
+/// Added when a write begins: increments the number of writes (upper half) and of writes in progress (lower half).
 const BEGUN: u64 = 1 << 32 | 1;
 
 /// A store's SSD, if it has one.
@@ -34,8 +34,8 @@ impl SsdSlot {
     }
 }
 
-/// A part of the store's device, of which pages are kept on the SSD. A page on the SSD is what stands on the device: who writes to
-/// it has it forgotten first, and who reads it meanwhile does not keep it.
+/// A part of the store's device, of which pages are kept on the SSD. A page on the SSD always equals the page on the
+/// device: a write first invalidates it on the SSD, and a read that overlaps a write does not cache the page.
 pub(crate) struct IndexDevice<D> {
     inner: SliceDevice<Arc<D>>,
     ssd: Arc<SsdSlot>,
@@ -52,7 +52,7 @@ impl<D: Device> IndexDevice<D> {
         &self.writes[page as usize % STRIPES]
     }
 
-    /// Notes that a range is about to change. What is given up on the way counts as under way for ever.
+    /// Records that a range is about to change. A write that is cancelled counts as in progress for ever.
     fn begin(&self, offset: u64, len: u64) {
         let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
         for page in pages.clone() {

@@ -1,4 +1,4 @@
-//! What of the store goes to the SSD, and comes from there.
+//! Caching of parts of the store on the SSD, and reading them from there.
 
 use super::{Piece, PieceKind, Ssd};
 use crate::Store;
@@ -23,7 +23,7 @@ impl<D: Device> Store<D> {
         (node.fingerprint() == reference.fingerprint).then_some(node)
     }
 
-    /// Has the SSD keep a block of a recipe.
+    /// Caches a block of a recipe on the SSD.
     pub(crate) async fn keep_node(&self, reference: &Reference, bytes: &[u8]) {
         if let Some(ssd) = self.ssd.keeping(PieceKind::Fmd) {
             let piece = ssd.chunk(PieceKind::Fmd, reference, self.sequence_of(reference));
@@ -31,12 +31,13 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// How the SSD names a chunk that is to be read: before it is read, so that another container in its place has another name.
+    /// The key of a chunk on the SSD. It must be taken before the chunk is read, so that another container that takes
+    /// the place meanwhile has another key.
     pub(crate) fn piece(&self, ssd: &Ssd, reference: &Reference) -> Piece {
         ssd.chunk(PieceKind::Data, reference, self.sequence_of(reference))
     }
 
-    /// Chunks, as far as the SSD has them, or RAM.
+    /// Reads the chunks that are on the SSD or in RAM.
     pub(crate) async fn read_from_ssd(
         &self,
         ssd: &Ssd,
@@ -57,7 +58,8 @@ impl<D: Device> Store<D> {
         join_all(reads).await
     }
 
-    /// Has the SSD keep a chunk that was read from the disk; as long as it is cold, what was read beside it, too.
+    /// Caches a chunk that was read from the disk on the SSD. While the SSD is cold, also caches the chunks that were
+    /// read with it.
     pub(crate) async fn keep_chunk(&self, ssd: &Ssd, piece: &Piece, reference: &Reference, chunk: &Bytes) {
         ssd.put(piece, chunk).await;
         if !ssd.is_cold() {
@@ -70,7 +72,7 @@ impl<D: Device> Store<D> {
         }
     }
 
-    /// Has the SSD keep chunks that were written at random.
+    /// Caches chunks on the SSD that were written at random.
     pub(crate) async fn keep_written(&self, references: &[Reference], source: &Bytes, pieces: &Cuts) {
         let Some(ssd) = self.ssd.keeping(PieceKind::Data) else { return };
         for (reference, (_, range)) in references.iter().zip(pieces) {

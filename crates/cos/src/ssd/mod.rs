@@ -1,8 +1,8 @@
 //! A store's own SSD: blocks of recipes (the paper's FMD), pages of the fingerprint index (FPI) and chunks that are read at random,
 //! in write-evict units under the cache manager's rule (Allu et al., USENIX ATC 2018).
 //!
-//! All of it is on the store's disk, too. An SSD that is lost, stale, another one's or damaged gives no wrong bytes and no errors: what
-//! it returns is checked against what it was asked for, and what fails is read from the disk.
+//! All of it is also on the store's disk. An SSD that is lost, stale, damaged or of another store causes neither wrong
+//! data nor errors: each piece is checked when it is read, and a piece that fails the check is read from the disk.
 
 mod attach;
 mod flash;
@@ -40,7 +40,7 @@ use unit::OpenUnit;
 
 /// Larger pieces are not kept.
 const PIECE_BYTES_MAX: usize = 128 << 10;
-/// Units that are being written at once; what would need another one is not kept.
+/// Units that are being written at once; a piece that would need another unit is not cached.
 const SEALED_MAX: usize = 4;
 /// After so many failed or wrong reads an SSD is not used any more.
 const TROUBLES_MAX: u64 = 16;
@@ -54,7 +54,7 @@ pub(crate) struct Ssd {
     keys: u64,
     started: SsdState,
     inner: Mutex<Inner>,
-    /// Why it is not used any more.
+    /// The failure after which it is no longer used.
     failed: OnceLock<String>,
     /// It was closed, or detached.
     closed: AtomicBool,
@@ -63,7 +63,7 @@ pub(crate) struct Ssd {
     ram_need_bytes: u64,
 }
 
-/// What changes together.
+/// The state under one lock.
 struct Inner {
     manager: CacheManager,
     /// The units that are being filled, by kind of piece.
@@ -76,7 +76,7 @@ struct Inner {
 type Sealed = (WeuId, Bytes);
 
 impl Inner {
-    /// What stands at a location that is in RAM.
+    /// The bytes at a location, if its unit is in RAM.
     fn in_ram(&self, location: &Location) -> Option<Bytes> {
         let open = self.open.iter().flatten().find(|open| open.weu == location.weu);
         if let Some(open) = open {
@@ -87,7 +87,7 @@ impl Inner {
         bytes.get(span.start as usize..span.end as usize).map(Bytes::copy_from_slice)
     }
 
-    /// Evicts ahead of need.
+    /// Evicts units so that free ones are available in advance.
     fn make_room(&mut self) {
         while self.manager.wants_eviction() {
             let Some(evicted) = self.manager.begin_eviction(false) else { break };
@@ -96,7 +96,7 @@ impl Inner {
         while self.manager.clean_step() {}
     }
 
-    /// Closes the open unit of a kind, which is to be written then.
+    /// Closes the open unit of a kind; the caller must write it.
     fn seal(&mut self, kind: PieceKind, filling: u64) -> Option<Sealed> {
         let unit = self.open[kind.index()].take()?;
         let weu = unit.weu;
@@ -114,7 +114,7 @@ impl Inner {
     }
 }
 
-/// A unit on its way to the SSD. Whoever gives up meanwhile leaves a slot that is not used again.
+/// A unit that is being written to the SSD. If the write is cancelled, the slot is not used again.
 struct Writing<'a> {
     ssd: &'a Ssd,
     weu: WeuId,
@@ -205,7 +205,7 @@ impl Ssd {
         }
     }
 
-    /// A piece could not be read: it is forgotten; after a few of them, so is the SSD.
+    /// Handles a piece that could not be read: removes it. After several such failures the SSD is no longer used.
     fn trouble(&self, piece: &Piece, why: &str) {
         self.inner.lock().manager.invalidate(piece.key);
         if self.troubles.fetch_add(1, Relaxed) + 1 >= TROUBLES_MAX {
@@ -230,7 +230,7 @@ impl Ssd {
         self.put_if(piece, bytes, || true).await;
     }
 
-    /// As [`put`](Self::put), if `is_right` still says so once nobody can [forget](Self::forget) the piece.
+    /// As [`put`](Self::put), if `is_right` returns true under the lock that [`forget`](Self::forget) takes.
     pub(crate) async fn put_if(&self, piece: &Piece, bytes: &[u8], is_right: impl FnOnce() -> bool) {
         if !self.keeps(piece.kind) || bytes.len() > PIECE_BYTES_MAX || bytes.is_empty() {
             return;
@@ -298,12 +298,12 @@ impl Ssd {
         }
     }
 
-    /// Takes part in nothing any more.
+    /// Detaches the SSD: it is no longer read or written.
     pub(crate) fn detach(&self) {
         self.closed.store(true, Relaxed);
     }
 
-    /// Whether less than half of it was filled yet: more than what is asked for is worth keeping.
+    /// Whether less than half of it was filled yet: then chunks beyond the requested ones are cached, too.
     pub(crate) fn is_cold(&self) -> bool {
         let stats = self.inner.lock().manager.stats();
         stats.weus_free * 2 > stats.weus

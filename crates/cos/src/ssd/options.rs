@@ -102,7 +102,7 @@ impl SsdOptions {
         }
     }
 
-    /// The most RAM in bytes that the manager takes.
+    /// The maximum RAM in bytes that the manager takes.
     pub(crate) fn ram_bytes(settings: &Settings) -> u64 {
         let pieces = u64::from(settings.weu_count()) * u64::from(settings.weu_bytes) / PIECES_A_BLOCK_BYTES;
         settings.index_ram_bytes(pieces, 0) + settings.policy_ram_bytes(0)

@@ -1,4 +1,4 @@
-//! Attaching an SSD and closing it: what it holds is kept only if it belongs to this very state of the store.
+//! Attaching and closing an SSD: its content is kept only if it belongs to exactly this state of the store.
 
 use super::stats::{SsdState, Tallies};
 use super::{Flash, Inner, PieceKind, SEALED_MAX, Ssd, SsdOptions, piece};
@@ -43,7 +43,7 @@ impl std::fmt::Debug for SsdSource {
 /// The state of a store that an SSD may belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Session {
-    /// The store is as its last checkpoint says, of which this is the checksum; nothing was changed since.
+    /// The store was closed and not changed since; holds the checksum of its last checkpoint.
     Closed(u64),
     /// The store is in use already.
     Open,
@@ -109,7 +109,7 @@ impl Ssd {
         Ok(())
     }
 
-    /// Has the manager know what the units hold, the newest first. A unit that is not whole holds nothing.
+    /// Enters the content of the units in the manager, newest first. A unit that is not whole counts as empty.
     async fn restore(&self) {
         let units: Vec<u32> = (0..self.superblock.units).collect();
         let mut heads = Vec::new();
@@ -157,7 +157,8 @@ impl Ssd {
         restored(&table, self.superblock.unit_bytes, self.superblock.extent_bytes)
     }
 
-    /// Ends its use, with the store: what it holds counts at the next start if the store is then as `session` says.
+    /// Closes the SSD with the store: its content is used at the next start if the store is then in the state
+    /// `session`.
     pub(crate) async fn close(&self, session: u64) {
         self.detach();
         if self.failed.get().is_some() || session == 0 {
@@ -182,13 +183,13 @@ impl Ssd {
         }
     }
 
-    /// Whether it takes part in nothing any more.
+    /// Whether it was closed or detached.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 }
 
-/// What a unit's head says.
+/// The head of a unit.
 struct Head {
     unit: u32,
     generation: Generation,
@@ -209,7 +210,7 @@ async fn read_superblock(flash: &dyn Flash) -> Result<SsdSuperblock, Error> {
     Err(first.unwrap_or_else(|| Error::NotAStore("no SSD of a store".to_owned())))
 }
 
-/// Why what an SSD holds does not count; `None`: it does.
+/// The reason why the content of an SSD is not used; `None`: it is used.
 fn why_empty(
     found: &SsdSuperblock,
     store: &Superblock,
@@ -231,7 +232,7 @@ fn why_empty(
     }
 }
 
-/// Another one than this SSD had before.
+/// A new filling number, different from the previous one of this SSD.
 fn new_filling(store: &Superblock, before: u64) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     checksum(&[before.to_le_bytes(), now.to_le_bytes()].concat(), store.seed, store.identity)
@@ -271,6 +272,6 @@ pub(crate) fn restored(table: &UnitTable, unit_bytes: u32, extent_bytes: u32) ->
     restored.collect()
 }
 
-/// More than that no packed piece takes.
+/// Maximum size of a packed piece.
 const SPAN_BYTES_MAX: u32 = 200 << 10;
 const _: () = assert!(ENTRY_BYTES <= nitro_cache::weu::layout::ENTRY_BYTES as usize);

@@ -4,11 +4,11 @@ use super::{Inner, PieceKind, Ssd};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What became of an SSD when it was attached.
+/// The state of an SSD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SsdState {
-    /// What it held was kept: it is of this store, and missed no session.
+    /// Its content was kept: it belongs to this store and is up to date.
     Kept,
     /// It was emptied.
     Emptied {
@@ -22,7 +22,7 @@ pub enum SsdState {
     },
 }
 
-/// What an SSD holds of one kind, and did with it.
+/// Statistics of the pieces of one kind on an SSD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SsdPieces {
     /// `fmd`: blocks of recipes; `fpi`: pages of the fingerprint index; `data`: chunks.
@@ -54,7 +54,7 @@ pub struct SsdStats {
     pub written_bytes: u64,
     /// Reads that failed.
     pub read_errors: u64,
-    /// Pieces that were not what was stored.
+    /// Pieces that failed their check.
     pub damaged: u64,
     /// RAM in bytes that it takes.
     pub ram_bytes: u64,
@@ -134,7 +134,7 @@ impl Ssd {
         self.ram_bytes_of(&self.inner.lock())
     }
 
-    /// The most RAM in bytes that it takes.
+    /// The maximum RAM in bytes that it takes.
     pub(crate) const fn ram_need_bytes(&self) -> u64 {
         self.ram_need_bytes
     }

@@ -1,5 +1,5 @@
-//! System calls that may block for long, on a few threads of the device's own: one that hangs keeps no other device, and no
-//! reactor, waiting.
+//! System calls that may block for long, on a few threads for each device: a device that hangs delays no other device
+//! and no reactor.
 
 use futures_channel::oneshot;
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls of one device under way at once, where no more is said.
+/// Default number of concurrent calls of one device.
 pub(super) const THREADS_MAX: usize = 4;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Blocking {
 }
 
 impl Blocking {
-    /// At most `threads_max` calls are under way at once; further calls wait their turn, in order, without a thread.
+    /// At most `threads_max` calls are in progress at once; further calls wait their turn, in order, without a thread.
     pub(super) fn new(threads_max: usize) -> Self {
         Self { shared: Arc::default(), threads_max }
     }
@@ -85,7 +85,7 @@ impl Blocking {
     }
 }
 
-/// Counts a thread out, also one that panics.
+/// Removes a thread from the count, also if it panics.
 struct Thread<'a>(&'a Shared);
 
 impl Drop for Thread<'_> {

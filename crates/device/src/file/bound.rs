@@ -1,5 +1,5 @@
-//! How much of one device may be under way at once, so that one that hangs leaves others the kernel's worker threads and the
-//! runtime's.
+//! Limits the operations in progress of one device, so that a device that hangs leaves worker threads of the kernel and
+//! of the runtime to others.
 
 use event_listener::Event;
 use futures_util::task::AtomicWaker;
@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-/// Turns of reads and writes at once through io_uring: more than a device's queue, beyond which the kernel lets threads wait.
+/// Maximum number of turns (permits) of reads and writes through io_uring: more than a device's queue, beyond which
+/// threads wait in the kernel.
 pub(super) const RING_MAX: usize = 256;
-/// Turns of reads and writes at once where each takes a thread of the runtime.
+/// Maximum number of turns if each read or write takes a thread of the runtime.
 pub(super) const THREADS_MAX: usize = 8;
-/// A read or write of so many bytes takes one turn, a longer one more: what a device that hangs keeps of the process's memory
-/// is bounded by the turns.
+/// A read or write of this size takes one turn, a longer one more: the turns also bound the memory that a hanging
+/// device keeps.
 const TURN_BYTES: usize = 256 << 10;
 
-/// The turns of a device's reads and writes, given in the order in which they are asked for.
+/// The turns of a device's reads and writes, granted in the order of the requests.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<Queue>);
 
@@ -38,7 +39,7 @@ struct Waiter {
     granted: AtomicBool,
 }
 
-/// The right to have one read or write under way. It lasts until the kernel has answered, however early its caller goes away.
+/// The permit for one read or write. It is held until the kernel has answered, even if the caller is dropped earlier.
 #[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<Turns>,
@@ -76,7 +77,8 @@ impl Queue {
 }
 
 impl Turns {
-    /// Waits until a read or write of `len` bytes may be under way, where no more than `limit` turns are taken at once.
+    /// Waits until a read or write of `len` bytes may be in progress, where no more than `limit` turns are taken at
+    /// once.
     pub(super) async fn take(self: &Arc<Self>, limit: usize, len: usize) -> Turn {
         let weight = weight(limit, len);
         let mut claim = Claim { turns: self, weight, limit, waiter: None };
@@ -97,7 +99,7 @@ impl Turns {
     }
 }
 
-/// Turns that are being waited for.
+/// Turns for which a request waits.
 struct Claim<'a> {
     turns: &'a Turns,
     weight: usize,
@@ -152,14 +154,15 @@ struct Flushed {
     running: bool,
 }
 
-/// Flushes of one device: one at a time, shared by all who asked before it began. Each takes a worker thread of the kernel.
+/// Flushes of one device: one at a time, shared by all callers that requested it before it began. Each takes a worker
+/// thread of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     state: Mutex<Flushed>,
     ended: Event,
 }
 
-/// A flush under way. Dropped before it has ended, another one takes its place.
+/// A flush in progress. If it is dropped before its end, another one is started.
 struct Running<'a>(&'a Flushes);
 
 impl Drop for Running<'_> {
@@ -170,10 +173,11 @@ impl Drop for Running<'_> {
 }
 
 impl Flushes {
-    /// Ends when a flush has ended that began after the call; `flush` makes one.
+    /// Waits for the end of a flush that began after the call; `flush` starts one.
     ///
     /// # Errors
-    /// That flush failed. Everybody who shares it gets the error: a kernel reports a failure once, and not to the next flush.
+    /// That flush failed. All callers that share it get the error: the kernel reports a failure once, and not to the
+    /// next flush.
     pub(super) async fn run(&self, flush: impl AsyncFn() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
         let wanted = self.state.lock().begun + 1;
         loop {

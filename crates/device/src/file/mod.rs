@@ -28,12 +28,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a request is repeated that the kernel put off (`EAGAIN`) or that a signal broke off (`EINTR`).
+/// How often a request is repeated that the kernel deferred (`EAGAIN`) or a signal interrupted (`EINTR`).
 const RETRIES_MAX: u32 = 1000;
 /// Pause before a request is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// What stands behind a [`FileDevice`].
+/// The kind of a [`FileDevice`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
     /// A regular file.
@@ -42,8 +42,8 @@ pub enum Medium {
     Block,
 }
 
-/// A regular file or a block device. Its requests are to be polled inside a [`Reactor`](crate::Reactor). What may be under way
-/// of it is bounded, by all reactors together; requests beyond that wait.
+/// A regular file or a block device. Its requests must be polled inside a [`Reactor`](crate::Reactor). The number of
+/// operations in progress is bounded over all reactors; further requests wait.
 #[derive(Debug)]
 pub struct FileDevice {
     fd: Arc<OwnedFd>,
@@ -56,7 +56,7 @@ pub struct FileDevice {
     may_wait: bool,
 }
 
-/// What is under way of a device.
+/// The operations in progress of a device.
 #[derive(Debug)]
 struct UnderWay {
     blocking: Blocking,
@@ -71,13 +71,13 @@ impl UnderWay {
     }
 }
 
-/// Turns of reads and writes of a device at once.
+/// Maximum number of turns of a device's reads and writes.
 fn turns_max() -> usize {
     if is_io_uring() { bound::RING_MAX } else { bound::THREADS_MAX }
 }
 
-/// How much of a transfer that stopped after `done` of `len` bytes counts: all of one that is complete, else whole blocks, so that
-/// the rest begins at one. `None` if that is nothing.
+/// The usable part of a transfer that stopped after `done` of `len` bytes: all of a complete one, otherwise whole
+/// blocks, so that the rest begins at a block. `None`: there is none.
 fn progress(block: usize, done: usize, len: usize) -> Option<usize> {
     let counted = if done == len { done } else { done - done % block };
     (counted > 0).then_some(counted)
@@ -96,7 +96,7 @@ impl FileDevice {
         self.read_only
     }
 
-    /// What stands behind it.
+    /// Its kind.
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
@@ -171,7 +171,7 @@ impl FileDevice {
         self.read_on(offset, buf, result).await
     }
 
-    /// Goes on with a read into `buf` whose first request ended with `result`, which may be all.
+    /// Continues a read into `buf` whose first request ended with `result`; it may be complete.
     async fn read_on(&self, offset: u64, mut buf: BufMut, mut result: io::Result<usize>) -> io::Result<Bytes> {
         let (len, mut done) = (buf.len(), 0);
         let mut retries = Retries::new();
@@ -294,7 +294,7 @@ impl Device for FileDevice {
     }
 }
 
-/// Asks once for all of a read into `buf` but what is `done` of it.
+/// Requests the rest of a read into `buf` behind `done` bytes, once.
 fn read_once(
     lent: Lent,
     offset: u64,
@@ -315,7 +315,7 @@ impl Retries {
         Self { left: RETRIES_MAX }
     }
 
-    /// Waits a little if `error` is a passing one; else, or when it does not pass, hands it back.
+    /// Waits a little if `error` is temporary; otherwise, or after too many retries, returns it.
     #[cold]
     async fn pause(&mut self, error: io::Error) -> io::Result<()> {
         let passing = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);

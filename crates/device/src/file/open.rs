@@ -25,13 +25,13 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Opens `path` for reading and writing, bypassing the page cache, and for nobody else.
+    /// Opens `path` for reading and writing, bypassing the page cache, exclusively.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), read_only: false, direct: true, exclusive: true }
     }
 
-    /// Refuses writes. Several may then read one file, but none while another writes.
+    /// Refuses writes. Several readers may then open one file, but not while it is open for writing.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
@@ -55,11 +55,12 @@ impl FileOptions {
 
     /// Opens an existing file or block device.
     ///
-    /// Where direct I/O is refused, or a file's size is not a multiple of its block, the page cache is used, with a
+    /// If direct I/O is refused, or a file's size is not a multiple of its block, the page cache is used, with a
     /// warning; a file then has a block size of one byte.
     ///
     /// # Errors
-    /// [`ErrorKind::InUse`] when locked by another, [`ErrorKind::NotADevice`], or what the operating system says.
+    /// [`ErrorKind::InUse`]: another process has locked it; [`ErrorKind::NotADevice`]; or an error of the operating
+    /// system.
     pub fn open(&self) -> Result<FileDevice, Error> {
         let fail = |e| Error::from_io(e, "open", self.path.display());
         // Asked before opening, since opening a FIFO would block.
@@ -76,10 +77,10 @@ impl FileOptions {
     }
 
     /// Creates a file of `size_bytes` with its storage assigned, so that writing to it cannot run out of space, and
-    /// opens it. Where the file system cannot assign storage ahead, the file is sparse.
+    /// opens it. If the file system cannot allocate storage ahead, the file is sparse.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`], [`ErrorKind::NoSpace`], or what the operating system says. Nothing is left behind.
+    /// [`ErrorKind::Exists`], [`ErrorKind::NoSpace`], or an error of the operating system. No file is left behind.
     pub fn create(&self, size_bytes: u64) -> Result<FileDevice, Error> {
         let fail = |e| Error::from_io(e, "create", self.path.display());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -142,7 +143,7 @@ impl FileOptions {
     }
 }
 
-/// Switches `fd` to direct I/O and returns its block size; leaves it buffered and returns `None` where that is refused.
+/// Switches `fd` to direct I/O and returns its block size; leaves it buffered and returns `None` if that is refused.
 fn make_direct(fd: &OwnedFd, plain: OFlags, probe: &Probe) -> Result<Option<u32>, Errno> {
     if fcntl_setfl(fd, plain | OFlags::DIRECT).is_err() {
         return Ok(None);

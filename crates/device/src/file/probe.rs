@@ -1,4 +1,4 @@
-//! Finding out what a file or block device can do.
+//! Determines the properties of a file or block device.
 
 use super::Medium;
 use nitro_port::Geometry;
@@ -10,12 +10,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Request size at which a rotating device is at its best, in bytes.
+/// Preferred request size of a rotating device, in bytes.
 const ROTATIONAL_PREFERRED_BYTES: u32 = 64 << 10;
 /// The least block size of a block device, in bytes.
 const SECTOR_BYTES: u32 = 512;
 
-/// What an open file turned out to be.
+/// The properties of an open file.
 pub(super) struct Probe {
     pub(super) medium: Medium,
     pub(super) size_bytes: u64,
@@ -23,7 +23,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Looks at an open file; `None` if it can be no device.
+    /// Examines an open file; `None`: it cannot be a device.
     pub(super) fn new(fd: &OwnedFd) -> io::Result<Option<Self>> {
         let stat = fstat(fd)?;
         let (medium, size_bytes) = match FileType::from_raw_mode(stat.st_mode) {
@@ -68,7 +68,7 @@ impl Probe {
         Geometry { size_bytes: self.size_bytes, block_bytes, preferred_bytes: preferred.max(least), rotational }
     }
 
-    /// What sysfs says of the disk, or of the disk below the file system; false where it says nothing.
+    /// The value in sysfs for the disk, or for the disk below the file system; false if there is none.
     fn rotational(&self) -> bool {
         let dev = if self.medium == Medium::Block { self.stat.st_rdev } else { self.stat.st_dev };
         let node = Path::new("/sys/dev/block").join(format!("{}:{}", major(dev), minor(dev)));

@@ -1,4 +1,4 @@
-//! Assigning and releasing storage. These calls block and run on threads of the device.
+//! Allocation and release of storage. These calls block and run on threads of the device.
 
 use super::Medium;
 use crate::ioctl;
@@ -23,7 +23,7 @@ pub(super) fn discard(fd: &OwnedFd, medium: Medium, offset: u64, len: u64) -> Re
     })
 }
 
-/// A block device has its storage; one that is thinly provisioned cannot be asked to.
+/// A block device has its storage already; there is no call for thinly provisioned ones.
 pub(super) fn reserve(fd: &OwnedFd, medium: Medium, offset: u64, len: u64) -> Result<(), Errno> {
     if len == 0 || medium == Medium::Block {
         return Ok(());
@@ -39,7 +39,8 @@ pub(super) fn write_zeroes(fd: &OwnedFd, offset: u64, len: u64, may_unmap: bool)
     retry_on_intr(|| fallocate(fd, flags, offset, len))
 }
 
-/// The error of a failed [`discard`] or [`write_zeroes`]: what a file system or a device does not know is "unsupported".
+/// The error of a failed [`discard`] or [`write_zeroes`]: operations that a file system or a device does not know are
+/// "unsupported".
 pub(super) fn device_error(errno: Errno, operation: Operation, offset: u64, len: u64) -> DeviceError {
     let unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::NODEV);
     let error = DeviceError::from_io(errno.into(), operation, offset, len);

@@ -1,8 +1,8 @@
-//! Reads and writes on file systems that may wait for a server: each takes a thread of the device's own.
+//! Reads and writes on file systems that may wait for a server: each takes a thread of the device.
 //!
-//! Where a file system promises not to wait, io_uring begins a request on the thread that submits it. FUSE makes that promise
-//! (seen on Linux 6.18) and then waits for its server, for a file's attributes or for room in its queue: one server that hangs
-//! would stop a reactor, and with it every other device.
+//! If a file system declares that it does not wait, io_uring begins a request on the thread that submits it. FUSE
+//! declares this (seen on Linux 6.18) and then waits for its server, for a file's attributes or for room in its queue:
+//! a server that hangs would block a reactor, and with it every other device.
 
 use super::progress;
 use bytes::{Buf, Bytes};
@@ -20,8 +20,8 @@ pub(super) const THREADS_MAX: usize = 32;
 const LOCAL: [FsWord; 9] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0xCA45_1A4E, 0x2FC1_2FC1, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
 
-/// Whether a file's reads and writes may wait for more than a disk of this machine: on network file systems, on FUSE, and on
-/// those that are not known.
+/// Whether a file's reads and writes may wait for something other than a disk of this machine: on network file systems,
+/// on FUSE, and on unknown ones.
 pub(super) fn may_wait(fd: &OwnedFd) -> io::Result<bool> {
     Ok(!LOCAL.contains(&retry_on_intr(|| fstatfs(fd))?.f_type))
 }

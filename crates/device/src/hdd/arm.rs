@@ -8,10 +8,10 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// How long the others wait for a request that is done to give up the arm.
+/// How long other requests wait for a completed request to release the arm.
 const RECLAIM_AFTER: Duration = Duration::from_secs(1);
 
-/// What a disk has done.
+/// Counters of a disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ArmStats {
     pub(super) requests: u64,
@@ -19,7 +19,7 @@ pub(super) struct ArmStats {
     pub(super) busy: Duration,
 }
 
-/// A request as a disk sees it.
+/// A request to a disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) offset: u64,
@@ -31,9 +31,9 @@ struct Entry {
     ticket: u64,
     request: Request,
     arrived: Duration,
-    /// Since when it is among those that the disk sees.
+    /// When it entered the disk's queue.
     seen: Option<Duration>,
-    /// When the disk is done with it; set when it gets the arm.
+    /// When the disk completes it; set when it gets the arm.
     done: Option<Duration>,
     waker: Option<Waker>,
 }
@@ -45,7 +45,7 @@ struct State {
     /// Whether one of them holds the arm.
     held: bool,
     next_ticket: u64,
-    /// When the last request is done. Waking late then costs the next one nothing.
+    /// When the last request is complete, so that a late wake-up does not delay the next one.
     free_at: Duration,
     /// Where the last request ended.
     head: u64,
@@ -54,7 +54,7 @@ struct State {
     current: Grant,
 }
 
-/// What a grant changed, to be undone if the request is given up before the arm begins to move.
+/// The changes of a grant, which are undone if the request is dropped before the arm begins to move.
 #[derive(Default)]
 struct Grant {
     start: Duration,
@@ -78,7 +78,7 @@ impl Arm {
         self.state.lock().stats
     }
 
-    /// Takes as long as the disk does for `request`.
+    /// Waits for the time that the disk needs for `request`.
     pub(super) async fn serve<C: Clock>(&self, model: &HddModel, clock: &C, request: Request) {
         let place = self.enter(model, clock, request);
         let done = loop {
@@ -95,7 +95,7 @@ impl Arm {
         }
     }
 
-    /// Waits for the arm, and returns when the disk will be done with the request.
+    /// Waits for the arm, and returns the time at which the disk completes the request.
     async fn granted(&self, ticket: u64) -> Duration {
         poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -114,7 +114,7 @@ impl Arm {
         .await
     }
 
-    /// Takes the arm back from a request whose future is neither polled nor dropped, so that the others go on.
+    /// Takes the arm from a request whose future is neither polled nor dropped, so that others can continue.
     fn reclaim(&self, model: &HddModel, now: Duration) {
         let mut state = self.state.lock();
         if !state.held || now < state.free_at + RECLAIM_AFTER {
@@ -183,7 +183,8 @@ impl State {
     }
 }
 
-/// A request's place in the queue. Dropped when the request is done, or given up: then the arm goes on to the next.
+/// A request's position in the queue. It is dropped when the request is complete or cancelled: then the next request
+/// gets the arm.
 struct Place<'a, C: Clock> {
     arm: &'a Arm,
     model: &'a HddModel,

@@ -1,12 +1,12 @@
-//! A device as slow as a hard disk, made of a fast one.
+//! Emulates a hard disk on a fast device.
 //!
 //! Each disk has one arm. A request costs a seek (`track + (full - track) * sqrt(distance / span)`, nothing within a
 //! track), the wait until the platter, whose angle follows from the time, has turned to the request's place, and the
-//! transfer. What begins where the last request ended costs the transfer alone. Of up to 32 requests that wait, the arm
-//! takes the one it reaches first, as a disk with NCQ does, but one that waited too long before all others. The request to
-//! the device inside runs meanwhile; a request ends when both have.
+//! transfer. A request that begins where the last one ended costs only the transfer. Of up to 32 waiting requests, the
+//! arm serves the one that it reaches first, as a disk with NCQ does, but a request that waited too long before all
+//! others. The request to the device inside runs meanwhile; a request ends when both have.
 //!
-//! What that comes to for random reads of 8 KiB over the whole disk (tests/device/hdd.rs checks it):
+//! The resulting rates of random reads of 8 KiB over the whole disk (tests/device/hdd.rs checks it):
 //!
 //! | disk | one at a time | 32 at a time |
 //! |---|---|---|
@@ -32,12 +32,12 @@ use std::time::Duration;
 /// Size of requests, for each disk, at which positioning no longer dominates, in bytes.
 const PREFERRED_BYTES: u32 = 256 << 10;
 
-/// What the emulated disks have done, all together.
+/// Counters of all emulated disks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HddStats {
     /// Requests; one that spans several disks counts on each.
     pub requests: u64,
-    /// Those among them for which the head had to be positioned.
+    /// Requests for which the head had to be positioned.
     pub seeks: u64,
     /// Time spent on requests, positioning included.
     pub busy: Duration,
@@ -52,7 +52,7 @@ pub struct HddDevice<D, C> {
     writes: Mutex<Writes>,
 }
 
-/// Writes under way, by their order of arrival.
+/// Writes in progress, by their order of arrival.
 #[derive(Default)]
 struct Writes {
     pending: BTreeSet<u64>,
@@ -76,7 +76,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         &self.inner
     }
 
-    /// What the disks have done so far.
+    /// The counters so far.
     pub fn stats(&self) -> HddStats {
         self.arms.iter().map(Arm::stats).fold(HddStats::default(), |sum, arm| HddStats {
             requests: sum.requests + arm.requests,
@@ -85,7 +85,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         })
     }
 
-    /// Takes as long as the slowest disk that a request touches.
+    /// Waits for the slowest disk that a request touches.
     async fn serve(&self, offset: u64, len: u64) {
         let stripe = self.model.stripe_bytes;
         if self.arms.len() == 1 {
@@ -102,7 +102,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         }
     }
 
-    /// The disk that holds a byte, and where.
+    /// The disk that holds a byte, and the offset there.
     fn locate(&self, offset: u64) -> (usize, u64) {
         let stripe = self.model.stripe_bytes;
         let (number, within) = (offset / stripe, offset % stripe);
@@ -110,7 +110,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         ((number % disks) as usize, number / disks * stripe + within)
     }
 
-    /// What each disk has of a request: one run, since a disk's successive stripes lie next to each other.
+    /// The part of a request on each disk: one run, since a disk's successive stripes are adjacent.
     fn shares(&self, offset: u64, len: u64) -> Vec<Option<Request>> {
         let mut shares: Vec<Option<Request>> = vec![None; self.arms.len()];
         let end = offset + len;
@@ -124,7 +124,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
         shares
     }
 
-    /// Waits until no write is under way that is there now.
+    /// Waits until all writes that are in progress now have ended.
     async fn drain_writes(&self) {
         let horizon = self.writes.lock().next;
         poll_fn(|cx| {
@@ -139,7 +139,7 @@ impl<D: Device, C: Clock> HddDevice<D, C> {
     }
 }
 
-/// A write under way.
+/// A write in progress.
 struct PendingWrite<'a> {
     writes: &'a Mutex<Writes>,
     number: u64,

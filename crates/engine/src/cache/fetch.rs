@@ -1,4 +1,4 @@
-//! Reading stored extents, and checking that they are what was stored.
+//! Reads stored extents and verifies them.
 
 use super::Cache;
 use crate::format::crc32c;
@@ -17,7 +17,7 @@ use std::ops::Range;
 pub(crate) type Fetched = smallvec::SmallVec<[Option<Bytes>; 1]>;
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// The bytes of a WEU that hold all of some locations, in whole blocks of the device.
+    /// The range of a WEU that contains the given locations, in whole blocks of the device.
     fn span(&self, wanted: &[(ExtentKey, Location)]) -> Range<u32> {
         let block = self.flash.geometry().block_bytes.max(SECTOR_BYTES);
         let (mut start, mut end) = (u32::MAX, 0);
@@ -28,8 +28,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         start / block * block..end.next_multiple_of(block)
     }
 
-    /// Reads stored extents that lie near one another in one WEU: `None` for each that could not be had, be it that
-    /// its WEU was refilled meanwhile, its checksum is wrong, or the device failed. Those are counted, and forgotten by
+    /// Reads stored extents that are close to each other in one WEU. The result is `None` for each extent whose WEU was
+    /// refilled meanwhile, whose checksum is wrong, or for which the device failed. These are counted, and dropped by
     /// the manager.
     #[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
     pub(crate) fn fetch(&self, wanted: &[(ExtentKey, Location)]) -> impl Future<Output = Fetched> {
@@ -44,7 +44,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Has the manager forget what is `useless`.
+    /// Lets the manager drop the `useless` entries.
     async fn without(&self, fetched: Fetched, useless: Vec<(ExtentKey, Location)>) -> Fetched {
         self.forget(&useless).await;
         fetched
@@ -60,7 +60,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(decode(encoding, payload, self.extent_bytes()))
     }
 
-    /// Where on the device to read for some extents of one WEU, and how many bytes.
+    /// The offset on the device and the number of bytes to read for some extents of one WEU.
     fn span_to_read(&self, wanted: &[(ExtentKey, Location)]) -> (u64, usize) {
         let (span, weu) = (self.span(wanted), wanted.first().map_or(WeuId(0), |(_, first)| first.weu));
         self.metrics.ssd_reads.add(1);
@@ -68,7 +68,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         (self.slot_offset(weu) + u64::from(span.start), span.len())
     }
 
-    /// Takes extents out of what was read for them; also those that are to be forgotten.
+    /// Takes extents out of the bytes that were read; returns also the entries to drop.
     fn take_out(
         &self,
         wanted: &[(ExtentKey, Location)],
@@ -101,7 +101,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         (fetched, corrupt)
     }
 
-    /// Takes a stored extent out of `bytes`, which were read from byte `start` of its WEU on.
+    /// Takes a stored extent out of `bytes`, which begin at byte `start` of its WEU.
     fn unpack(&self, location: &Location, mut bytes: Bytes, start: u32) -> Option<Bytes> {
         bytes.advance(((location.offset - start) as usize).min(bytes.len()));
         match location.raw_crc {
@@ -117,7 +117,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Removes entries that turned out useless, unless they have been replaced since.
+    /// Removes useless entries, unless they have been replaced meanwhile.
     async fn forget(&self, wanted: &[(ExtentKey, Location)]) {
         let step = self.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK) as usize;
         for some in wanted.chunks(step) {

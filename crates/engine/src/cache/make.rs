@@ -1,4 +1,4 @@
-//! Making caches: where everything stands on the device, and the superblock that says so.
+//! Creation of caches: the layout of the device, and the superblock that describes it.
 
 use super::Cache;
 use crate::classify::Classifiers;
@@ -26,15 +26,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Where the journal begins: what programs write to a device's start by mistake (partition tables, labels, filesystems'
-/// superblocks) lies before.
+/// The start of the journal. Other programs may by mistake write to the area before it (partition tables, labels,
+/// filesystems' superblocks).
 const JOURNAL_OFFSET: u64 = 1 << 20;
 
-/// Where an index of fingerprints begins, as erase blocks do.
+/// Alignment of an index of fingerprints, for erase blocks.
 const INDEX_ALIGNMENT_BYTES: u64 = 128 << 10;
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Bytes of a device that are not for WEUs: superblock and journal, up to a whole WEU, and the superblock's second copy.
+    /// Bytes of a device that WEUs cannot use: superblock and journal, rounded up to a whole WEU, and the superblock's
+    /// second copy.
     #[must_use]
     pub fn overhead_bytes(settings: &EngineSettings) -> u64 {
         Self::data_offset(settings) + SUPERBLOCK_BYTES as u64
@@ -45,7 +46,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         (index.offset + index.len).next_multiple_of(settings.manager.weu_bytes.into())
     }
 
-    /// Where the index of fingerprints on flash would be.
+    /// The area of the index of fingerprints on flash.
     fn index_area_of(settings: &EngineSettings) -> Area {
         let journal_end = JOURNAL_OFFSET + settings.journal_counts().area_bytes();
         match settings.index_bytes {
@@ -54,11 +55,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Formats `flash` and starts an empty cache on it. `uuid` names the cache; `epoch` must be random: stored extents
-    /// of an earlier formatting are told apart by it.
+    /// Formats `flash` and starts an empty cache on it. `uuid` is the identity of the cache. `epoch` must be random: it
+    /// distinguishes stored extents from those of an earlier formatting.
     ///
     /// # Errors
-    /// [`Error::Setting`] where settings and device do not go together; [`Error::Flash`] where writing fails.
+    /// [`Error::Setting`]: the settings do not fit the device; [`Error::Flash`]: a write fails.
     pub async fn format(
         flash: F,
         clock: C,
@@ -69,11 +70,11 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Box::pin(Self::format_logged(flash, None, MissingLog::Refuse, clock, settings, uuid, epoch)).await
     }
 
-    /// As [`format`](Self::format), with a write log: what is acknowledged in write-back is durable there. The log's
-    /// device must not bear the log of another cache, unless `missing` says that it may be lost.
+    /// As [`format`](Self::format), with a write log, in which writes in write-back are durable when they are
+    /// acknowledged. The log's device must not hold the log of another cache, unless `missing` allows its loss.
     ///
     /// # Errors
-    /// As [`format`](Self::format); [`Error::LogForeign`], or [`Error::Log`] where the log device fails.
+    /// As [`format`](Self::format); [`Error::LogForeign`]; [`Error::Log`]: the log device fails.
     pub async fn format_logged(
         flash: F,
         log: Option<LogDevice<F>>,
@@ -95,8 +96,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(Arc::new(cache))
     }
 
-    /// A cache that is never used: its volumes are served by their origins alone, for comparison. `flash` is neither
-    /// read nor written.
+    /// A cache that is never used: its volumes are served from their origins, for comparison. `flash` is neither read
+    /// nor written.
     ///
     /// # Errors
     /// [`Error::Setting`].
@@ -207,7 +208,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(())
     }
 
-    /// Writes the superblock again, where the device has changed its size: the second copy stands at its end.
+    /// Writes the superblock again after the device has changed its size: the second copy is at its end.
     ///
     /// # Errors
     /// [`Error::Flash`].

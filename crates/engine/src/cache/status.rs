@@ -1,4 +1,4 @@
-//! What a cache tells of itself.
+//! The status of a cache.
 
 use super::Cache;
 use crate::health::Health;
@@ -11,19 +11,19 @@ use nitro_port::{Clock, Device};
 use nitro_units::ClassId;
 use serde::Serialize;
 
-/// Write-evict units that are looked at while the manager is locked.
+/// Write-evict units examined under one lock of the manager.
 const WEUS_PER_LOCK: u32 = 1024;
 
-/// What one cache is and did, for status displays.
+/// The state and counters of one cache, for status displays.
 #[derive(Debug, Clone, Serialize)]
 pub struct CacheStatus {
     /// The cache device's state.
     pub health: Health,
-    /// Why nothing can be made durable on the device any more, if so.
+    /// Why nothing can be made durable on the device any more, if it has failed.
     pub failed: Option<String>,
-    /// Clean contents are still coming back after a restart.
+    /// Clean contents are still being restored after a restart.
     pub restoring: bool,
-    /// Regions that are being written to, or were a moment ago: what is cached of them is not trusted after a power cut.
+    /// Open write-intent regions: their cached extents are not trusted after a power cut.
     pub open_regions: u64,
     /// Bytes of dirty extents waiting for insertion.
     pub dirty_queue_bytes: u64,
@@ -40,12 +40,12 @@ pub struct CacheStatus {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Extents that can be had from it, by the class that their content was stored for.
+    /// Cached extents, by the class for which their content was stored.
     pub fn cached_by_class(&self) -> [u64; ClassId::COUNT] {
         self.manager.lock().cached_by_class()
     }
 
-    /// What it is and did.
+    /// Its state and counters.
     pub fn status(&self) -> CacheStatus {
         let manager = self.manager.lock();
         let index_ram_bytes = manager.index_ram_bytes() as u64;
@@ -66,12 +66,12 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// What caches of other sizes would hit; nothing before anything was read.
+    /// Estimated hits of caches of other sizes; empty before the first read.
     pub fn what_if(&self) -> Vec<WhatIf> {
         self.manager.lock().what_if()
     }
 
-    /// Where the bytes of its write-evict units are.
+    /// The use of the space of its write-evict units.
     pub fn space(&self) -> Space {
         let (weus, mut space) = (self.weu_count(), Space::default());
         for first in (0..weus).step_by(WEUS_PER_LOCK as usize) {

@@ -43,7 +43,7 @@ pub const HEADER_BYTES: usize = 72;
 /// Batches begin at multiples of this within their half, and have multiples of it as their lengths.
 pub const BATCH_UNIT_BYTES: usize = 512;
 
-/// What a batch is part of.
+/// The kind of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -51,7 +51,7 @@ pub enum Kind {
     SnapshotPart = 1,
     /// Its last part: the half is valid from here on.
     SnapshotEnd = 2,
-    /// What happened since.
+    /// The log of changes since the snapshot.
     Log = 3,
 }
 
@@ -98,7 +98,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Writes the header into the first [`HEADER_BYTES`] of `bytes`; gives its checksum.
+    /// Writes the header into the first [`HEADER_BYTES`] of `bytes`; returns its checksum.
     pub fn encode(&self, bytes: &mut [u8]) -> HeaderCrc {
         Writer::new(bytes)
             .put(&MAGIC)
@@ -170,7 +170,8 @@ impl Header {
         Ok((header, HeaderCrc(crc)))
     }
 
-    /// Checks a whole batch, which begins with this header; gives the bytes of its records. Each of them decodes.
+    /// Checks a whole batch, which begins with this header; returns the bytes of its records. Each of them can be
+    /// decoded.
     ///
     /// # Errors
     /// [`FormatError`] naming what is wrong.
@@ -195,7 +196,7 @@ impl Header {
     }
 }
 
-/// Writes the body of a batch (records, then zeroes) behind the header's place in `batch`; gives its checksum.
+/// Writes the body of a batch (records, then zeroes) behind the header's place in `batch`; returns its checksum.
 ///
 /// # Panics
 /// If the records do not fit; see [`Record::encode`] too.

@@ -1,5 +1,5 @@
-//! What stands on flash: superblock, WEU header, stored extents (docs/FORMAT.md shows the tables). Little-endian,
-//! versioned, checksummed; offsets follow from what precedes them.
+//! The format on flash: superblock, WEU header, stored extents (docs/FORMAT.md shows the tables). Numbers are
+//! little-endian; structures have versions and checksums.
 
 pub mod journal;
 pub mod stored;
@@ -11,7 +11,7 @@ pub use nitro_log::{FormatError, crc32c};
 
 /// The format's version; another one is refused with its number.
 pub const FORMAT_VERSION: u32 = 1;
-/// The superblock's version where a write log is, or was, in use: programs that know nothing of logs refuse the cache.
+/// The superblock's version if a write log is, or was, in use: programs that do not know write logs refuse the cache.
 pub const FORMAT_VERSION_LOGGED: u32 = 2;
 
 /// The format has another version than this program knows.

@@ -13,14 +13,14 @@ use nitro_cache::weu::layout::PREFIX_BYTES;
 use nitro_port::codec::Encoding;
 use nitro_units::{Generation, WeuId};
 
-/// The place a stored extent was written to. It is mixed into the checksum, so that bytes of another place or another
-/// filling never pass for those that were asked for.
+/// The write position of a stored extent. It is mixed into the checksum, so that the check fails for bytes of another
+/// position or another filling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Random for each formatting of the cache.
     pub epoch: u64,
-    /// How often the cache had been started: a start that was interrupted may have left bytes in a filling whose number
-    /// is given again.
+    /// How often the cache had been started: an interrupted start may have left bytes in a filling whose generation is
+    /// used again.
     pub start: u32,
     /// The WEU.
     pub weu: WeuId,
@@ -31,8 +31,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Mixes the CRC-32C of a payload with the place that it is written to, as it stands on flash. Doing it twice undoes
-    /// it.
+    /// Mixes the CRC-32C of a payload with the write position, in the form on flash. Mixing twice restores the CRC.
     #[must_use]
     pub fn mix(&self, crc: u32) -> u32 {
         crc ^ self.salt()
@@ -56,8 +55,7 @@ pub fn prefix(place: &Place, encoding: Encoding, payload: &[u8]) -> [u8; PREFIX_
     [a, b, c, d, e, f, g, encoding as u8]
 }
 
-/// Finds the payload in `bytes`, which begin with the prefix; checks it against `place`. `None`: these are not the
-/// bytes that were written there.
+/// Finds the payload in `bytes`, which begin with the prefix, and checks it against `place`. `None`: the check fails.
 #[must_use]
 pub fn payload_range(place: &Place, bytes: &[u8]) -> Option<(Encoding, std::ops::Range<usize>)> {
     let ([a, b, c, d, e, f, g, encoding], rest) = bytes.split_first_chunk::<{ PREFIX_BYTES as usize }>()?;

@@ -1,4 +1,5 @@
-//! The superblock: what a cache device is. Two copies: in the first 4 KiB of the device, and in its last whole 4 KiB block.
+//! The superblock, which describes a cache device. There are two copies: in the first 4 KiB of the device, and in its
+//! last whole 4 KiB block.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -16,7 +17,7 @@
 //! | 76 | 1 | fingerprints: 0 none, 1 BLAKE3, 2 SHA-1 |
 //! | 77 | 8 | offset of the index of fingerprints on flash, zero if there is none |
 //! | 85 | 8 | bytes of that index |
-//! | 93 | 16 | state of the machine at that start, as the program names it; zero: not known |
+//! | 93 | 16 | identification of the machine's state at that start, given by the program; zero: unknown |
 //! | 109 | 3983 | reserved, zero |
 //! | 4092 | 4 | CRC-32C of the 4092 bytes before |
 
@@ -30,17 +31,18 @@ use nitro_port::codec::FingerprintHash;
 
 const MAGIC: [u8; 8] = *b"NITROSSD";
 const NAME: &str = "superblock";
-/// Bytes of the name of a machine's state.
+/// Bytes that identify a machine's state.
 pub const IDENTITY_BYTES: usize = 16;
 /// Bytes of one copy.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Where the copies stand on a device of `size_bytes`: in its first and in its last whole block of [`SUPERBLOCK_BYTES`].
+/// The offsets of the copies on a device of `size_bytes`: in its first and in its last whole block of
+/// [`SUPERBLOCK_BYTES`].
 #[must_use]
 pub const fn superblock_offsets(size_bytes: u64) -> [u64; 2] {
     nitro_log::ends(size_bytes, SUPERBLOCK_BYTES)
 }
 
-/// What a cache device is.
+/// The description of a cache device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// Extent size in bytes.
@@ -51,20 +53,20 @@ pub struct Superblock {
     pub weu_count: u32,
     /// Offset of the first slot on the device; a multiple of the WEU size.
     pub data_offset: u64,
-    /// Names the cache.
+    /// The identity of the cache.
     pub uuid: [u8; 16],
     /// Random for each formatting.
     pub epoch: u64,
-    /// Where the journal is.
+    /// The area of the journal.
     pub journal: Area,
     /// How often the cache has been started.
     pub start: u32,
-    /// What names contents.
+    /// The hash function of fingerprints.
     pub fingerprints: Option<FingerprintHash>,
-    /// A write log is, or was, in use: the journal may speak of it.
+    /// A write log is, or was, in use: the journal may have records about it.
     pub logged: bool,
-    /// The part of the device for an index of fingerprints. Programs that know nothing of it leave it alone, and need not
-    /// mind it: what it says is believed only where it still is true.
+    /// The part of the device for an index of fingerprints. Programs that do not know it leave it unchanged, and can
+    /// ignore it: its entries are checked before they are used.
     pub index: Option<Area>,
     /// See [`CrashMemory::identity`](crate::CrashMemory::identity), of the last start; zeroes: not known.
     pub identity: [u8; IDENTITY_BYTES],
@@ -102,13 +104,13 @@ impl Superblock {
         seal(&mut block[..SUPERBLOCK_BYTES]);
     }
 
-    /// Where the last slot ends on the device, in bytes.
+    /// The end of the last slot on the device, in bytes.
     #[must_use]
     pub fn data_end(&self) -> u64 {
         self.data_offset.saturating_add(u64::from(self.weu_count) * u64::from(self.weu_bytes))
     }
 
-    /// Whether a cache that was formatted so can be used with `settings`.
+    /// Checks that a cache with this format can be used with `settings`.
     ///
     /// # Errors
     /// [`SettingError`] naming the first setting that differs, with the value that it has.
@@ -132,7 +134,7 @@ impl Superblock {
     /// Reads one copy.
     ///
     /// # Errors
-    /// [`FormatError`] naming what is wrong; [`FormatError::Magic`] where the device is no Nitro cache at all.
+    /// [`FormatError`] naming what is wrong; [`FormatError::Magic`]: the device is not a Nitro cache.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let need = SUPERBLOCK_BYTES;
         let block = bytes.get(..need).ok_or(FormatError::Short { structure: NAME, have: bytes.len(), need })?;

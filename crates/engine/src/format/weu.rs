@@ -14,7 +14,7 @@
 //! | 32 | 8 | epoch: the cache's, random for each formatting |
 //! | 40 | 4 | start: how often the cache had been started when the WEU was filled |
 //! | 44 | 8 | version: the highest among the entries |
-//! | 52 | 1 | 1: for content that the origin had not got; 0: for content of the origin |
+//! | 52 | 1 | 1: dirty content; 0: clean content |
 //! | 53 | 455 | reserved, zero |
 //! | 508 | 4 | CRC-32C of the 508 bytes before |
 //!
@@ -55,7 +55,7 @@ pub struct Entry {
     pub checksum: u32,
     /// Stored as it is, in whole blocks, without a prefix.
     pub raw: bool,
-    /// The class of the request that brought it.
+    /// The class of the request that stored it.
     pub class: ClassId,
     /// Of several entries for one key, the highest version counts; 56 bits.
     pub version: u64,
@@ -86,7 +86,7 @@ pub struct Head {
     pub start: u32,
     /// The highest version among the entries.
     pub version: u64,
-    /// For content that the origin had not got.
+    /// The WEU was filled with dirty content.
     pub dirty: bool,
 }
 
@@ -163,7 +163,7 @@ impl Head {
     /// Reads the entry table that this head of a WEU of `weu_bytes` describes.
     ///
     /// # Errors
-    /// [`FormatError`] naming what is wrong; then nothing of the WEU may be used.
+    /// [`FormatError`] naming what is wrong; then the WEU must not be used.
     pub fn decode_table(&self, table: &[u8], weu_bytes: u32) -> Result<Vec<Entry>, FormatError> {
         let need = self.table_bytes();
         let table = table.get(..need).ok_or(FormatError::Short { structure: TABLE, have: table.len(), need })?;

@@ -1,4 +1,4 @@
-//! The write log: a label, then a ring of batches, on a device of its own.
+//! The write log: a label, then a ring of batches, on a separate device.
 //!
 //! Label, in the first 4096 bytes of the device:
 //!
@@ -72,21 +72,21 @@ pub const RING_BYTES_MIN: u64 = 1 << 20;
 const CONTENT: u8 = 1;
 const VOID: u8 = 2;
 
-/// What a log device is.
+/// The description of a log device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label {
     /// Extent size of the cache in bytes.
     pub extent_bytes: u32,
-    /// Names the log, anew each time that it is made.
+    /// The identity of the log, new for each time that it is created.
     pub uuid: [u8; 16],
-    /// Names the cache that it belongs to.
+    /// The identity of its cache.
     pub cache_uuid: [u8; 16],
     /// Bytes of the ring.
     pub ring_bytes: u64,
 }
 
 impl Label {
-    /// The label's bytes, into the first [`LABEL_BYTES`] of `block`.
+    /// Writes the label into the first [`LABEL_BYTES`] of `block`.
     pub fn encode(&self, block: &mut [u8]) {
         block[..LABEL_BYTES].fill(0);
         Writer::new(block)
@@ -103,7 +103,7 @@ impl Label {
     /// Reads a label.
     ///
     /// # Errors
-    /// [`FormatError`] naming what is wrong; [`FormatError::Magic`] where the device is no write log at all.
+    /// [`FormatError`] naming what is wrong; [`FormatError::Magic`]: the device is not a write log.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let short = FormatError::Short { structure: LABEL, have: bytes.len(), need: LABEL_BYTES };
         let block = bytes.get(..LABEL_BYTES).ok_or(short)?;
@@ -132,7 +132,7 @@ impl Label {
     }
 }
 
-/// One thing that the log keeps.
+/// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// An extent's whole content, acknowledged in write-back.
@@ -142,7 +142,7 @@ pub enum Entry {
         /// Its bytes.
         bytes: Bytes,
     },
-    /// Whatever stands before this of some extents is void: the origin has them, and is about to be written to.
+    /// Earlier entries for these extents are void: the origin has the extents, and is about to be written to.
     Void {
         /// The first extent.
         first: ExtentKey,
@@ -158,7 +158,7 @@ impl Entry {
         RECORD_BYTES + self.content().len()
     }
 
-    /// The bytes that stand behind the records: nothing of zeroes.
+    /// The bytes behind the records: none for zeroes.
     fn content(&self) -> &[u8] {
         match self {
             Self::Content { bytes, .. } if !is_zero(bytes) => bytes,
@@ -174,7 +174,7 @@ pub struct Header {
     pub batch_bytes: u32,
     /// The log's.
     pub uuid: [u8; 16],
-    /// Which batch it is, counted from when the log was made.
+    /// The number of the batch since the log was created.
     pub sequence: u64,
     /// The first sequence that the journal still needed.
     pub tail: u64,
@@ -243,7 +243,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Checks a whole batch, which begins with this header; gives what it says of extents of `extent_bytes`.
+    /// Checks a whole batch, which begins with this header; returns its entries for extents of `extent_bytes`.
     ///
     /// # Errors
     /// [`FormatError`] naming what is wrong.
@@ -282,7 +282,7 @@ pub fn batch_bytes(entries_bytes: usize, block_bytes: u32) -> usize {
     (HEADER_BYTES + entries_bytes).next_multiple_of((block_bytes as usize).max(BATCH_UNIT_BYTES))
 }
 
-/// A whole batch. `header` need not know its length, number of records and checksum.
+/// Encodes a whole batch. Length, number of records and checksum in `header` are ignored.
 #[must_use]
 pub fn encode(header: Header, entries: &[Entry], block_bytes: u32) -> Bytes {
     let len = batch_bytes(entries.iter().map(Entry::encoded_bytes).sum(), block_bytes);

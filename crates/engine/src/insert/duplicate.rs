@@ -1,4 +1,5 @@
-//! Whether content of a known fingerprint is a duplicate: by the fingerprint alone, or with `verify_duplicates` by its bytes.
+//! Decides whether content of a known fingerprint is a duplicate: by the fingerprint, or with `verify_duplicates` by
+//! its bytes.
 
 use super::Job;
 use crate::cache::Cache;
@@ -9,31 +10,31 @@ use nitro_cache::{CacheManager, Location};
 use nitro_port::{Clock, Device};
 use nitro_units::{ExtentKey, Fingerprint};
 
-/// What comparing an extent with what is cached under its fingerprint has shown.
+/// The result of comparing an extent with the cached content of its fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Compared {
-    /// Nothing of that fingerprint can be read.
+    /// No content with this fingerprint can be read.
     New,
-    /// The same bytes are there.
+    /// The bytes are equal.
     Same(Location),
-    /// Other bytes are there.
+    /// The bytes differ.
     Different,
 }
 
-/// Whether a clean extent was inserted by reference to what is cached.
+/// Whether a clean extent was inserted as a reference to cached content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inserted {
-    /// It was, or is not to be inserted any more.
+    /// It was inserted, or does not have to be inserted any more.
     Yes,
     /// It is new.
     No,
-    /// Other content has its fingerprint.
+    /// Different content has the same fingerprint.
     Collides,
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Compares an extent with the bytes at `location`, which bear its fingerprint. No lock is held meanwhile: that the location
-    /// still is what it was is to be checked with the manager locked.
+    /// Compares an extent with the bytes at `location`, which have the same fingerprint. No lock is held meanwhile: the
+    /// caller has to check, with the manager locked, that the location is still valid.
     pub(crate) async fn compare(&self, key: ExtentKey, extent: &Bytes, location: Location) -> Compared {
         let Some(there) = self.fetch(&[(key, location)]).await.pop().flatten() else { return Compared::New };
         self.metrics.duplicates_compared.add(1);
@@ -54,7 +55,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Compared::Different
     }
 
-    /// Compares an extent with what the index in RAM has of its fingerprint.
+    /// Compares an extent with the content that the index in RAM has for its fingerprint.
     pub(crate) async fn compare_known(&self, key: ExtentKey, named: &Named, extent: &Bytes) -> Compared {
         let found = self.manager.lock().lookup_fingerprint(&named.within);
         match found {
@@ -63,7 +64,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Compares an extent with what the index in RAM has of its fingerprint, else with what is at `place`.
+    /// Compares an extent with the content that the index in RAM has for its fingerprint, otherwise with the content at
+    /// `place`.
     pub(super) async fn compare_anywhere(
         &self,
         key: ExtentKey,
@@ -83,8 +85,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Inserts a clean extent by reference: to where comparing has found its bytes, or without a comparison to wherever the indexes say
-    /// that its fingerprint is.
+    /// Inserts a clean extent as a reference: to the location found by the comparison, or without a comparison to the
+    /// location of its fingerprint in the indexes.
     pub(super) fn insert_duplicate(
         &self,
         manager: &mut CacheManager,

@@ -1,4 +1,5 @@
-//! The open WEUs for clean content, and making room for others: what of an evicted WEU is worth it is copied forward into them.
+//! The open WEUs for clean content, and eviction: the extents of an evicted WEU that are worth keeping are copied
+//! forward into open WEUs.
 
 use super::open_weu::{Entering, OpenWeu};
 use super::stored_at;
@@ -17,9 +18,9 @@ use nitro_port::yielding::yield_now;
 use nitro_port::{Clock, Device};
 use nitro_units::{Generation, WeuId};
 
-/// Extents copied forward after which others on the thread run.
+/// Extents copied forward before other tasks of the thread run.
 const EXTENTS_PER_TURN: usize = 32;
-/// Units that are evicted at once to make room, at most, beside as many as there are.
+/// Minimum of the maximum number of units that are evicted at once to make room.
 const EVICTIONS_MIN: u32 = 64;
 
 /// The open WEUs for clean content.
@@ -37,7 +38,7 @@ impl Lanes {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Evicts ahead of need, after what is worth it has been copied forward, and cleans up after it in bounded steps.
+    /// Evicts WEUs ahead of need: copies forward the extents worth keeping, and cleans up in bounded steps.
     pub(crate) async fn make_room(&self, lanes: &mut Lanes) {
         let discard = self.settings.discard_evicted;
         // Units full of pinned extents free nothing: what keeps others from being evicted may end meanwhile.
@@ -68,8 +69,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         while self.manager.lock().clean_step() {}
     }
 
-    /// Copies forward what is worth it of a WEU that is about to be evicted, with one read of it. What cannot be read, or is not what was
-    /// stored, is lost with the rest: it is clean.
+    /// Copies forward the extents worth keeping of a WEU that is about to be evicted, with one read of it. Extents that
+    /// cannot be read, or fail their check, are lost with the rest: they are clean.
     async fn copy_forward(&self, lanes: &mut Lanes, leaving: &Leaving) {
         let survivors = self.survivors(leaving);
         if survivors.is_empty() {
@@ -110,7 +111,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(Filling { bytes, entries })
     }
 
-    /// Copies one extent forward. `false`: there is no room for it, nor for others.
+    /// Copies one extent forward. `false`: there is no room for any extent.
     async fn forward(&self, lanes: &mut Lanes, leaving: &Leaving, survivor: &Survivor, extent: Extent<'_>) -> bool {
         let shelf = leaving.shelf_of(survivor);
         let Extent { entry, encoding, payload } = extent;
@@ -163,14 +164,15 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Takes the entries of a WEU whose eviction was begun out of the indexes, some at a time: look-ups pass in between.
+    /// Removes the entries of a WEU whose eviction was begun from the indexes, some at a time, so that look-ups can run
+    /// in between.
     pub(crate) fn empty(&self, weu: WeuId) {
         while self.manager.lock().evict_step(weu) {}
         self.room.notify(usize::MAX);
     }
 }
 
-/// What one read of a WEU brought.
+/// The bytes of one read of a WEU.
 struct Filling {
     bytes: Bytes,
     entries: Vec<Entry>,
@@ -180,12 +182,12 @@ struct Filling {
 struct Extent<'a> {
     entry: &'a Entry,
     encoding: Encoding,
-    /// In memory of its own.
+    /// In its own memory.
     payload: Bytes,
 }
 
 impl Filling {
-    /// A survivor's bytes, if they are what was stored at `place`.
+    /// A survivor's bytes, if their check against `place` succeeds.
     fn extent(&self, place: Place, survivor: &Survivor) -> Option<Extent<'_>> {
         let entry = self.entries.get(usize::from(survivor.location.entry))?;
         if (entry.key, entry.offset) != (survivor.key, survivor.location.offset) {

@@ -11,13 +11,14 @@ use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, WeuId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A gap of at most one part in so many of a WEU is written too, so that one write does; a larger one is left out.
+/// A gap of at most this fraction of a WEU is also written, so that one write is sufficient; a larger gap is not
+/// written.
 const GAP_WRITTEN: usize = 64;
 
-/// What is to be written, and at which byte of the WEU: in this order.
+/// The parts to write, with their offsets in the WEU, in the order in which to write them.
 pub(crate) type Parts = SmallVec<[(u32, Bytes); 2]>;
 
-/// How the bytes of a written WEU divide.
+/// The bytes of a written WEU by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) payload_bytes: u64,
@@ -25,10 +26,10 @@ pub(crate) struct Written {
     pub(crate) padding_bytes: u64,
 }
 
-/// An extent that enters a WEU.
+/// An extent to be added to a WEU.
 pub(crate) struct Entering {
     pub(crate) key: ExtentKey,
-    /// As it stands on flash.
+    /// The plain fingerprint, as on flash.
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) class: ClassId,
     pub(crate) version: u64,
@@ -46,14 +47,15 @@ pub(crate) struct OpenWeu {
     raw_start: usize,
     entries: Vec<Entry>,
     payload_bytes: u64,
-    /// What is on the SSD already: packed extents up to the first, those stored as they are from the second on.
+    /// The parts that are on the SSD already: packed extents up to the first offset, those stored as they are from the
+    /// second offset on.
     saved: (usize, usize),
     /// Bytes that were written before the WEU is full.
     saved_bytes: u64,
 }
 
 impl OpenWeu {
-    /// An empty one; `dirty`: for content that the origin has not got.
+    /// An empty WEU; `dirty`: for dirty content.
     pub(crate) fn new(weu: WeuId, generation: Generation, weu_bytes: u32, dirty: bool) -> Self {
         let buf = BufMut::with_len(weu_bytes as usize);
         let (packed_end, raw_start) = (HEAD_BYTES as usize, weu_bytes as usize);
@@ -72,7 +74,7 @@ impl OpenWeu {
         }
     }
 
-    /// Puts an extent at the place that the manager gave it.
+    /// Stores an extent at the position that the manager gave it.
     pub(crate) fn put(
         &mut self,
         place: &Place,
@@ -117,7 +119,7 @@ impl OpenWeu {
         ((end - at) as u32, u32::from_le_bytes([a, b, c, d]))
     }
 
-    /// Completes the header. What the returned parts do not cover stays as it is on the device.
+    /// Completes the header. Bytes that the returned parts do not cover are not changed on the device.
     pub(super) fn seal(mut self, (epoch, start): (u64, u32), block_bytes: u32) -> (Parts, Written) {
         let (_, end) = self.write_header(self.packed_end, (epoch, start));
         let parts = self.cut(end, block_bytes as usize);
@@ -125,7 +127,7 @@ impl OpenWeu {
         (parts, written)
     }
 
-    /// Writes head and table; the table begins at `table`. Gives its end.
+    /// Writes head and table; the table begins at `table`. Returns its end.
     fn write_header(&mut self, table: usize, (epoch, start): (u64, u32)) -> (Head, usize) {
         let end = table + self.entries.len() * ENTRY_BYTES as usize;
         let table_crc = encode_table(&self.entries, &mut self.buf[table..end]);
@@ -153,15 +155,15 @@ impl OpenWeu {
         Written { payload_bytes: self.payload_bytes, header_bytes, padding_bytes }
     }
 
-    /// What has been put since the last call, in whole blocks: the next extent begins a new one, so that nothing is
-    /// written twice, and nothing durable is put at risk.
+    /// The extents added since the last call, in whole blocks. The next extent begins a new block, so that nothing is
+    /// written twice, and durable bytes are not overwritten.
     pub(crate) fn take_unsaved(&mut self, block_bytes: u32) -> Parts {
         let unsaved = self.unsaved(block_bytes);
         self.saved_bytes += unsaved.iter().map(|range| range.len() as u64).sum::<u64>();
         unsaved.into_iter().map(|range| (range.start as u32, BufMut::copy_of(&self.buf[range]).freeze())).collect()
     }
 
-    /// Where that stands in the buffer. It counts as saved from now on.
+    /// The ranges of these extents in the buffer. They count as saved from now on.
     fn unsaved(&mut self, block_bytes: u32) -> SmallVec<[Range<usize>; 2]> {
         let end = self.packed_end.next_multiple_of(block_bytes as usize);
         let mut unsaved = SmallVec::new();
@@ -178,7 +180,7 @@ impl OpenWeu {
         unsaved
     }
 
-    /// As [`seal`](Self::seal), for a WEU of which parts have been saved: what is left to be written, the head last.
+    /// As [`seal`](Self::seal), for a WEU of which parts have been saved: returns the remaining parts, the head last.
     pub(crate) fn seal_rest(self, identity: (u64, u32), block_bytes: u32) -> (Parts, Written) {
         let (_, parts, written) = self.complete(identity, block_bytes);
         (parts, written)
@@ -200,8 +202,8 @@ impl OpenWeu {
         (head, parts, written)
     }
 
-    /// The header of a WEU whose extents are on the SSD already, with `entries`: what is to be written. `None`: these
-    /// cannot be entries of one WEU.
+    /// The header, with `entries`, of a WEU whose extents are on the SSD already. `None`: these cannot be entries of
+    /// one WEU.
     pub(crate) fn header_again(
         (weu, generation): (WeuId, Generation),
         entries: Vec<Entry>,
@@ -223,7 +225,7 @@ impl OpenWeu {
         Some((head, parts))
     }
 
-    /// What is to be written, if `end` is where the entry table ends. The part with the head comes last.
+    /// The parts to write if the entry table ends at `end`. The part with the head is the last one.
     fn cut(&mut self, end: usize, block_bytes: usize) -> Parts {
         let mut buf = std::mem::replace(&mut self.buf, BufMut::with_len(0));
         let (len, raw_start) = (buf.len(), self.raw_start);

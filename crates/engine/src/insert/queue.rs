@@ -1,8 +1,8 @@
 //! The insertion queue: bounded in bytes, so that clients never wait for the SSD or the CPU.
 //!
-//! With *staging*, content waits in it until so much has come that there is no room for more of it, or nothing new has come for a
-//! while: what is overwritten meanwhile never reaches the SSD, and leaves no hole in a write-evict unit (the paper's NVRAM does the same,
-//! Nitro §4).
+//! With *staging*, content waits in the queue until the staging memory is full, or until no new content has arrived for
+//! a while. Content that is overwritten meanwhile never reaches the SSD, and leaves no hole in a write-evict unit (the
+//! paper's NVRAM does the same, Nitro §4).
 
 use crate::kept::{Kept, Meter, Room};
 use crate::volume::{Flights, Token};
@@ -16,48 +16,48 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Whose bytes are to be inserted.
+/// The bytes to insert.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// A whole extent; with its fingerprint, where that is known.
+    /// A whole extent, with its fingerprint if known.
     Whole(Kept, Option<Fingerprint>),
-    /// What is cached at `base`, with `patch` over it from byte `at`. The patch has memory of its own.
+    /// The cached extent at `base`, overwritten with `patch` from byte `at` on. The patch has its own memory.
     Merge { base: Location, at: usize, patch: Bytes },
 }
 
-/// One extent on its way into the cache.
+/// One extent that waits for insertion.
 pub(crate) struct Job {
     pub(crate) key: ExtentKey,
     pub(crate) content: Content,
-    /// Where the content comes from.
+    /// The provenance of the content.
     pub(crate) from: Provenance,
-    /// Void once the extent has been written to again.
+    /// It becomes void when the extent is written to again.
     pub(crate) token: Arc<Token>,
-    /// Where to say that it is done.
+    /// The flights to notify when it is done.
     pub(crate) flights: Arc<Flights>,
-    /// The memory that it keeps alive, together with others of its request; `None`: another job holds it.
+    /// The memory that the jobs of its request keep alive; `None`: another job holds it.
     pub(crate) _room: Option<Arc<Room>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Jobs that wait for nothing: extents of which a part comes from the SSD are not served meanwhile.
+    /// Jobs that are not staged: a merge with an extent on the SSD cannot be served from the queue.
     urgent: VecDeque<Job>,
     jobs: VecDeque<Job>,
-    /// Jobs pushed since those that became void were last taken out.
+    /// Jobs pushed since void jobs were last removed.
     unsifted: usize,
-    /// Somebody waits for the jobs.
+    /// Number of tasks that wait for the jobs.
     hurried: usize,
-    /// Nothing new has come for a while: those that wait are to be done.
+    /// No new job has arrived for a while: staged jobs have to be processed.
     flushing: bool,
-    /// Jobs pushed when that was last looked at.
+    /// Jobs pushed at the last check.
     pushed_before: u64,
     at_work: usize,
     closed: bool,
-    /// Jobs pushed, and jobs done, ever.
+    /// Total number of jobs pushed.
     pushed: u64,
     finished: u64,
-    /// How many wait for jobs pushed so far, not for all.
+    /// Number of tasks that wait for the jobs pushed so far, not for all jobs.
     marks: usize,
 }
 
@@ -66,7 +66,7 @@ impl State {
         self.urgent.is_empty() && self.jobs.is_empty() && self.at_work == 0
     }
 
-    /// Takes out the jobs that became void, if so many came that it is worth it.
+    /// Removes void jobs, if enough jobs were pushed since the last time.
     fn sift(&mut self) -> Vec<Job> {
         self.unsifted += 1;
         if self.unsifted <= self.jobs.len() {
@@ -86,7 +86,7 @@ struct Empty {
     closed: bool,
 }
 
-/// Somebody waits for the jobs of a queue.
+/// A task that waits for the jobs of a queue.
 struct Hurry<'a>(&'a InsertQueue);
 
 impl Drop for Hurry<'_> {
@@ -98,17 +98,17 @@ impl Drop for Hurry<'_> {
 /// The queue. Any thread may push; any number of workers take.
 pub(crate) struct InsertQueue {
     state: Mutex<State>,
-    /// What its jobs, waiting and at work, keep alive.
+    /// The memory that its jobs, waiting and in progress, keep alive.
     held: Arc<Meter>,
-    /// So many bytes wait, unless somebody waits for them.
+    /// Bytes that are staged, unless a task waits for them.
     staging_bytes: u64,
     pushed: Event,
-    /// No job waits or is at work; or one is done, and somebody waits for that.
+    /// The queue is idle, or a job for which a task waits is done.
     idle: Event,
 }
 
 impl InsertQueue {
-    /// Of at most so many bytes, beside those that are staged.
+    /// A queue of at most `bytes_max`, in addition to staged bytes.
     pub(crate) fn new(bytes_max: u64, staging_bytes: u64) -> Self {
         Self {
             state: Mutex::default(),
@@ -119,7 +119,7 @@ impl InsertQueue {
         }
     }
 
-    /// Whether the jobs that are staged are to be done.
+    /// Whether staged jobs have to be processed.
     fn is_due(&self, state: &State) -> bool {
         self.staging_bytes == 0
             || state.closed
@@ -147,13 +147,13 @@ impl InsertQueue {
         .await
     }
 
-    /// Room for what is in RAM anyhow.
+    /// Room for data that are in RAM in any case.
     pub(crate) fn admit_over(&self, bytes: u64) -> Arc<Room> {
         self.held.take(bytes)
     }
 
-    /// Adds a job for which there is room, and gives the number of those that were taken out since they had become void; gives the job
-    /// back if the queue is closed.
+    /// Adds a job for which there is room, and returns the number of void jobs that were removed; returns the job if
+    /// the queue is closed.
     pub(crate) fn push(&self, job: Job) -> Result<u64, Job> {
         let mut state = self.state.lock();
         if state.closed {
@@ -175,7 +175,7 @@ impl InsertQueue {
         Ok(void.len() as u64)
     }
 
-    /// Has staged jobs done if nothing new has come since the last call; to be called now and then.
+    /// Lets staged jobs be processed if no job was pushed since the last call; to be called from time to time.
     pub(crate) fn flush_if_quiet(&self) {
         let mut state = self.state.lock();
         if state.pushed == state.pushed_before && !state.jobs.is_empty() {
@@ -204,7 +204,7 @@ impl InsertQueue {
         Ok(job)
     }
 
-    /// A worker has finished a job.
+    /// Notes that a worker has finished a job.
     pub(crate) fn done(&self) {
         let mut state = self.state.lock();
         state.at_work -= 1;
@@ -214,20 +214,20 @@ impl InsertQueue {
         }
     }
 
-    /// Has staged jobs done as long as somebody waits for them.
+    /// Lets staged jobs be processed as long as the result exists.
     fn hurry(&self) -> Hurry<'_> {
         self.state.lock().hurried += 1;
         self.pushed.notify(usize::MAX);
         Hurry(self)
     }
 
-    /// Ends when no job waits or is at work.
+    /// Waits until the queue is idle.
     pub(crate) async fn drained(&self) {
         let _hurry = self.hurry();
         attempt_at(&self.idle, || self.state.lock().is_idle().then_some(())).await;
     }
 
-    /// Ends when every job is done that had been pushed before; with one worker only.
+    /// Waits until all jobs pushed before are done; requires a single worker.
     pub(crate) async fn caught_up(&self) {
         let mark = {
             let mut state = self.state.lock();

@@ -25,13 +25,14 @@ use nitro_units::{ExtentKey, Fingerprint, WeuId};
 use std::collections::VecDeque;
 use std::pin::pin;
 
-/// Sealed WEUs of one worker that may be on their way to the SSD at once, while the next is being filled.
+/// Maximum number of sealed WEUs of one worker that are being written at once, while the next one is filled.
 const WRITES_MAX: usize = 2;
-/// Contents that are looked for in an index on flash at once.
+/// Maximum number of concurrent look-ups in an index on flash.
 const LOOKUPS_MAX: usize = 64;
-/// Look-ups under way from which on new ones are begun, many at once: that wakes a thread that has the index more seldom.
+/// New look-ups are begun, several at once, when at most this number is in progress: this wakes the index thread less
+/// often.
 const LOOKUPS_MIN: usize = LOOKUPS_MAX / 2;
-/// Jobs after which a worker lets others on its thread run.
+/// Jobs after which a worker lets other tasks of its thread run.
 const JOBS_PER_TURN: usize = 32;
 
 struct Worker<'a, F, C> {
@@ -41,8 +42,8 @@ struct Worker<'a, F, C> {
     noted: Noted,
 }
 
-/// The contents that an index on flash was told of last, when look-ups of them may have been under way already. The index in
-/// RAM may have no room for them.
+/// The contents last entered in an index on flash: look-ups of them may have begun before. The index in RAM may have no
+/// room for them.
 #[derive(Default)]
 struct Noted(VecDeque<(Fingerprint, ContentPlace)>);
 
@@ -58,8 +59,8 @@ impl Noted {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Inserts what is queued, clean and dirty, and makes durable what is to be, until [`close`](Cache::close). Hashes
-    /// and compresses, and so is best polled by a thread that serves no clients. One runs for each cache.
+    /// Inserts queued extents, clean and dirty, and runs commits, until [`close`](Cache::close). It hashes and
+    /// compresses, so a thread that serves no clients should poll it. One runs for each cache.
     pub async fn insertion_worker(&self) {
         self.insertion_worker_with(&NoIndex).await;
     }
@@ -107,7 +108,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         while worker.writes.next().await.is_some() {}
     }
 
-    /// What is to be known of a job's content before it is inserted; `None` when there is nothing to insert any more.
+    /// Determines what has to be known about a job's content before its insertion; `None`: there is nothing to insert
+    /// any more.
     async fn know<I: FingerprintIndex>(&self, job: &Job, index: &I) -> Option<Known> {
         if !self.watch.is_caching() {
             return None;
@@ -126,7 +128,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(known)
     }
 
-    /// The fingerprint by which an extent is deduplicated, if any is.
+    /// The fingerprint by which an extent is deduplicated, if deduplication is on.
     pub(crate) fn name(&self, key: ExtentKey, extent: &[u8], zero: bool, known: Option<Fingerprint>) -> Option<Named> {
         let plain = self.settings.manager.dedup.then(|| match (zero, known) {
             (true, _) => self.zero_fingerprint,
@@ -136,7 +138,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(Named { plain, within: self.domain(key.object()).within(&plain) })
     }
 
-    /// The extent's bytes, and their fingerprint if it is known; `None` when there is nothing to insert any more.
+    /// The extent's bytes, and their fingerprint if known; `None`: there is nothing to insert any more.
     async fn content(&self, job: &Job) -> Option<(Kept, Option<Fingerprint>)> {
         if job.token.is_void() {
             self.metrics.fills_voided.add(1);
@@ -154,30 +156,30 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 }
 
-/// What is known of a content.
+/// What is known about a content.
 struct Known {
     extent: Kept,
     zero: bool,
     named: Option<Named>,
-    /// Where it comes from, with its class.
+    /// Its provenance, with its class.
     from: Provenance,
-    /// Where the index on flash says that it is.
+    /// Its place according to the index on flash.
     place: Option<ContentPlace>,
-    /// The index on flash was not asked, since the one in RAM knew it.
+    /// The index on flash was not searched, because the index in RAM has the content.
     was_in_ram: bool,
 }
 
-/// Jobs whose contents are being looked for in an index on flash, in their order.
+/// Jobs whose contents are being looked up in an index on flash, in their order.
 struct Looking<'a, F, C, I> {
     cache: &'a Cache<F, C>,
     index: &'a I,
     jobs: FuturesOrdered<LocalBoxFuture<'a, (Job, Option<Known>)>>,
-    /// No more will come.
+    /// No further job will follow.
     is_last: bool,
 }
 
 impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
-    /// The next job, with what is known of its content.
+    /// The next job, with what is known about its content.
     async fn next(&mut self, worker: &mut Worker<'a, F, C>) -> Option<(Job, Option<Known>)> {
         if !I::IS_THERE {
             let job = worker.next_job().await?;
@@ -213,7 +215,7 @@ impl<'a, F: Device, C: Clock, I: FingerprintIndex> Looking<'a, F, C, I> {
 }
 
 impl<F: Device, C: Clock> Worker<'_, F, C> {
-    /// The next job; WEUs on their way are seen to their end meanwhile.
+    /// The next job; writes of WEUs are completed meanwhile.
     async fn next_job(&mut self) -> Option<Job> {
         loop {
             let mut sealing = self.cache.seal_wanted.listen();
@@ -234,7 +236,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
     }
 
-    /// Closes open WEUs in slots that a cache which shrinks gives up.
+    /// Closes open WEUs in slots that a resize removes.
     async fn seal_given_up(&mut self) {
         let mut lanes = self.cache.lanes.lock().await;
         for shelf in Shelf::clean() {
@@ -282,7 +284,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         }
     }
 
-    /// Steps 3 to 6: with the fingerprint that is entered in the index, and the one that stands on flash. Returns where the content is,
+    /// Steps 3 to 6, with the fingerprint for the index and the one for the flash. Returns the location of the content,
     /// if it was inserted.
     async fn append(
         &mut self,
@@ -324,7 +326,8 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         None
     }
 
-    /// The open WEU of a shelf; another one is opened, evicting as need be, if there is none. `None`: no slot can be had.
+    /// The open WEU of a shelf; if there is none, one is opened, with evictions if necessary. `None`: no slot is
+    /// available.
     async fn opened<'l>(&mut self, lanes: &'l mut Lanes, shelf: Shelf) -> Option<&'l mut OpenWeu> {
         while lanes.get(shelf).is_none() {
             self.cache.make_room(lanes).await;
@@ -345,7 +348,7 @@ impl<F: Device, C: Clock> Worker<'_, F, C> {
         lanes.get(shelf)
     }
 
-    /// Closes a shelf's open WEU and sends it on its way to the SSD.
+    /// Closes a shelf's open WEU and starts its write to the SSD.
     async fn seal(&mut self, lanes: &mut Lanes, shelf: Shelf) {
         let Some(open) = lanes.take(shelf) else { return };
         while self.writes.len() >= WRITES_MAX {
@@ -366,7 +369,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 }
 
-/// An extent as it is stored: in memory of its own, since it stays in RAM until its WEU is full.
+/// An extent in its stored form, in its own memory, because it stays in RAM until its WEU is full.
 pub(crate) fn payload(compressor: &mut Compressor, extent: &Kept, zero: bool) -> (Encoding, Bytes) {
     if zero {
         return (Encoding::Raw, Bytes::new());

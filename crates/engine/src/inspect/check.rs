@@ -1,4 +1,4 @@
-//! Going through every structure and checksum on a device.
+//! Checks every structure and checksum on a device.
 
 use super::report::{Counts, Problem, Report, Severity, SuperblockReport};
 use super::slots::Found;
@@ -14,12 +14,13 @@ use nitro_units::WeuId;
 /// Bytes of WEUs in RAM at once.
 const RAM_BYTES: u32 = 64 << 20;
 
-/// Checks a cache device: superblocks, journal, every write-evict unit's header and every stored extent's checksum, that
-/// extents decompress and are what their fingerprints name, and that all dirty content can be read. Tells `progress`
-/// now and then how many slots are done, and of how many. Takes up to 64 MiB of RAM beside what the journal says.
+/// Checks a cache device: superblocks, journal, every write-evict unit's header and every stored extent's checksum,
+/// that extents decompress and match their fingerprints, and that all dirty content can be read. Calls `progress` from
+/// time to time with the number of checked slots and of all slots. Takes up to 64 MiB of RAM, in addition to the
+/// journal's state.
 ///
 /// # Errors
-/// [`Error::Flash`] or [`Error::Format`] where no superblock is valid: without one nothing can be found.
+/// [`Error::Flash`] or [`Error::Format`]: no superblock is valid, and without one nothing can be found.
 pub async fn check<F: Device>(flash: &F, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     let view = View::open(flash, false).await?;
     let superblock = view.slots.superblock;

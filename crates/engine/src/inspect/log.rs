@@ -1,4 +1,4 @@
-//! The journal as it stands on the device: what can be read of it, and whether it ends or is damaged.
+//! The journal on the device: its readable part, and whether it ends or is damaged.
 
 use super::report::{HalfReport, JournalReport};
 use crate::format::journal::{BATCH_UNIT_BYTES, Header, Record};
@@ -18,17 +18,17 @@ pub(super) struct Told {
     pub(super) records: Vec<Record>,
 }
 
-/// What the journal says.
+/// The content of the journal.
 #[derive(Default)]
 pub(super) struct Log {
     pub(super) report: JournalReport,
-    /// All batches in a row but the last log batch.
+    /// All consecutive batches except the last log batch.
     pub(super) batches: Vec<Told>,
-    /// The last log batch: what it speaks of may not have been written when the power failed.
+    /// The last log batch: its data may not have been written when the power failed.
     pub(super) last: Option<Told>,
-    /// Behind damage: batches that had been durable, and the one behind them.
+    /// Batches behind damage that had been durable, and the one behind them.
     pub(super) beyond: Option<(Vec<Told>, Told)>,
-    /// Without a whole snapshot: whatever batches can be read.
+    /// If there is no whole snapshot: all batches that can be read.
     pub(super) remains: Vec<Told>,
 }
 
@@ -143,7 +143,7 @@ fn records(mut payload: &[u8]) -> Vec<Record> {
     records
 }
 
-/// What had been durable behind the damage that ends the row of batches, and the batch that says so.
+/// The batches behind the damage that had been durable, and the batch that shows this.
 fn beyond(read: &HalfRead) -> Option<(Vec<Told>, Told)> {
     let last = read.half.batches.last()?;
     let mut strays = strays(&read.bytes, last.end as usize, last.header.epoch);
@@ -157,7 +157,7 @@ fn beyond(read: &HalfRead) -> Option<(Vec<Told>, Told)> {
     Some((before.filter_map(Stray::told).collect(), witness))
 }
 
-/// All that can be read of the latest half.
+/// Everything that can be read of the latest half.
 fn remains(halves: &[&Bytes], epoch: u64) -> Vec<Told> {
     let strays: Vec<_> = halves.iter().flat_map(|bytes| strays(bytes, 0, epoch)).collect();
     let latest = strays.iter().map(|s| s.header.sequence).max();

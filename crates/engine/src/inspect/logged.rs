@@ -1,4 +1,4 @@
-//! What a write log holds, beside the cache that it belongs to.
+//! The contents of a write log that its cache does not have.
 
 use super::view::View;
 use crate::error::Error;
@@ -9,34 +9,34 @@ use nitro_port::Device;
 use nitro_units::{ExtentIndex, ExtentKey};
 use std::collections::BTreeMap;
 
-/// What a volume has in the write log.
+/// The contents of a volume in the write log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedVolume {
     /// Its number in the cache.
     pub object: u16,
-    /// Its name, where the journal knows it.
+    /// Its name, if the journal has it.
     pub name: Option<String>,
-    /// Its size in bytes, where the journal knows it.
+    /// Its size in bytes, if the journal has it.
     pub origin_bytes: Option<u64>,
     /// Its newest contents, by their first byte within the volume, in order: newer than what the cache has.
     pub extents: Vec<(u64, Bytes)>,
 }
 
-/// What a write log holds that the cache does not know of.
+/// The contents of a write log that the cache does not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Logged {
     /// The volumes, by number.
     pub volumes: Vec<LoggedVolume>,
-    /// Not all that had been durable could be read: what is here came before that.
+    /// Some durable batches could not be read: these contents come from before them.
     pub damaged: bool,
 }
 
-/// What the write log on `log` holds that the cache on `flash` does not know of. Nothing where the journal says that no log
-/// is in use. Takes RAM for as much as that is.
+/// Reads the contents of the write log on `log` that the cache on `flash` does not have. Empty if the journal says that
+/// no log is in use. Takes RAM for these contents.
 ///
 /// # Errors
-/// [`Error::Flash`] or [`Error::Format`] where no superblock is valid; [`Error::LogMissing`] where the device is not that of
-/// the log; [`Error::Log`] or [`Error::LogFormat`] where it cannot be read.
+/// [`Error::Flash`] or [`Error::Format`]: no superblock is valid; [`Error::LogMissing`]: the device is not that of the
+/// log; [`Error::Log`] or [`Error::LogFormat`]: the log cannot be read.
 pub async fn logged<F: Device, L: Device>(flash: &F, log: &L) -> Result<Logged, Error> {
     let view = View::open(flash, true).await?;
     let Some(position) = view.state.log else { return Ok(Logged::default()) };
@@ -62,20 +62,20 @@ pub async fn logged<F: Device, L: Device>(flash: &F, log: &L) -> Result<Logged, 
     Ok(Logged { volumes: volumes.into_values().collect(), damaged })
 }
 
-/// What a write log holds from some position on.
+/// The contents of a write log from a position on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogContents {
     /// The newest contents of extents, in order.
     pub newest: Vec<(ExtentKey, Bytes)>,
-    /// Batches that follow one another.
+    /// Number of consecutive batches.
     pub batches: usize,
-    /// Where the next one would be.
+    /// The position of the next batch.
     pub end: LogPosition,
-    /// Not all that had been durable could be read.
+    /// Some durable batches could not be read.
     pub damaged: bool,
 }
 
-/// Reads a write log from `position` on, as a start does. Takes RAM for as much as that is.
+/// Reads a write log from `position` on, as a start does. Takes RAM for the contents.
 ///
 /// # Errors
 /// As [`logged`].

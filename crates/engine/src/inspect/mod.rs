@@ -1,5 +1,5 @@
-//! Looking at a cache device without a cache: [`check`] goes through every structure and checksum, [`dirty`] tells what
-//! only the cache has, [`salvage`] gets it out of a damaged one. Nothing here writes to the device.
+//! Examines a cache device without starting the cache: [`check`] checks every structure and checksum, [`dirty`] lists
+//! dirty data, [`salvage`] extracts dirty data from a damaged device. Nothing here writes to the device.
 //!
 //! What a crash leaves behind (a last batch of the journal that is torn or ahead of its data, write-evict units without
 //! a header) is not damage: [`check`] mentions it in its notes.

@@ -1,16 +1,16 @@
-//! What [`check`](super::check) found.
+//! The results of [`check`](super::check).
 
 use serde::Serialize;
 
-/// What a problem costs.
+/// The consequence of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Content that the origin has too is damaged: it is read from there.
+    /// Clean content is damaged: it is read from the origin.
     CostsAMiss,
-    /// A structure is damaged, or at odds with another one; what hangs on it is reported beside it.
+    /// A structure is damaged, or contradicts another one; dependent data are reported separately.
     Metadata,
-    /// Content that only the cache has is damaged.
+    /// Dirty content is damaged.
     DataLost,
 }
 
@@ -19,7 +19,7 @@ pub enum Severity {
 pub struct VolumeRange {
     /// The volume's number in the cache.
     pub object: u16,
-    /// Its name, where the journal knows it.
+    /// Its name, if the journal has it.
     pub volume: Option<String>,
     /// First byte within the volume.
     pub offset: u64,
@@ -27,20 +27,20 @@ pub struct VolumeRange {
     pub len: u64,
 }
 
-/// Something that is not what it should be.
+/// A problem that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// What it costs.
+    /// Its consequence.
     pub severity: Severity,
-    /// What is wrong, in one line.
+    /// A description, on one line.
     pub what: String,
-    /// Where: first byte on the device.
+    /// Its position: first byte on the device.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
     /// The write-evict unit, if it is in one.
     pub weu: Option<u32>,
-    /// What it is content of, if it is content.
+    /// The range of the volume, if content is affected.
     pub content: Option<VolumeRange>,
 }
 
@@ -49,7 +49,7 @@ pub struct Problem {
 pub struct SuperblockReport {
     /// First byte on the device.
     pub offset: u64,
-    /// How often the cache had been started, as this copy says; `None`: it is not valid.
+    /// The start number in this copy; `None`: it is not valid.
     pub start: Option<u32>,
     /// Why it is not valid.
     pub refused: Option<String>,
@@ -70,9 +70,9 @@ pub struct HalfReport {
     pub snapshot_whole: bool,
     /// Bytes that they take.
     pub used_bytes: u64,
-    /// Bytes that the device could not read.
+    /// Bytes that could not be read.
     pub unreadable_bytes: u64,
-    /// Why there is not a single batch.
+    /// Why there are no batches.
     pub refused: Option<String>,
 }
 
@@ -81,15 +81,15 @@ pub struct HalfReport {
 pub struct JournalReport {
     /// Its halves.
     pub halves: Vec<HalfReport>,
-    /// The one that counts.
+    /// The active half.
     pub active_half: Option<u32>,
     /// Why a start would refuse it.
     pub unusable: Option<String>,
-    /// Records of the half that counts.
+    /// Records of the active half.
     pub records: u64,
-    /// Batches that had been durable, and cannot be read.
+    /// Batches that had been durable and cannot be read.
     pub lost_batches: u32,
-    /// The UUID of the write log that is in use: it may hold writes that are nowhere else.
+    /// The UUID of the write log in use: it may hold writes that are not in the cache.
     pub write_log: Option<String>,
 }
 
@@ -98,21 +98,21 @@ pub struct JournalReport {
 pub struct Counts {
     /// WEU slots.
     pub slots: u64,
-    /// Of them, with a header that counts.
+    /// Slots with a valid header.
     pub weus: u64,
-    /// With a header that the journal knows to be gone.
+    /// Slots with the header of an evicted filling.
     pub evicted_weus: u64,
-    /// Without a header, but known from the journal: a crash came before they were full.
+    /// WEUs without a header that the journal knows: a crash happened before they were full.
     pub unsealed_weus: u64,
-    /// Stored extents that were checked, those that are void by now included.
+    /// Stored extents that were checked, including void ones.
     pub extents: u64,
     /// Their stored bytes.
     pub stored_bytes: u64,
     /// Of the extents, those that are void.
     pub void_extents: u64,
-    /// Extents that are not what their checksums say, void ones included.
+    /// Extents with a wrong checksum, including void ones.
     pub damaged_extents: u64,
-    /// Keys whose newest content only the cache has.
+    /// Keys with dirty content.
     pub dirty_extents: u64,
     /// Of them, those that cannot be read.
     pub lost_extents: u64,
@@ -133,7 +133,7 @@ impl Counts {
     }
 }
 
-/// What a cache device holds, and what is wrong with it.
+/// The contents of a cache device, and its problems.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The copies of the superblock.
@@ -142,11 +142,11 @@ pub struct Report {
     pub journal: JournalReport,
     /// How much was found.
     pub counts: Counts,
-    /// What is wrong, in the order of the device; of problems that cost a miss at most 1000.
+    /// The problems, in the order of the device; at most 1000 of those that cost a miss.
     pub problems: Vec<Problem>,
     /// Problems that cost a miss and are not listed.
     pub problems_left_out: u64,
-    /// What is worth knowing and no damage: what a crash left, for instance.
+    /// Notes on findings that are not damage, such as traces of a crash.
     pub notes: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ pub struct Report {
 const MISSES_LISTED: usize = 1000;
 
 impl Report {
-    /// The worst of the problems; `None` where there is none.
+    /// The worst of the problems; `None` if there is none.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {
         self.problems.iter().map(|problem| problem.severity).max()

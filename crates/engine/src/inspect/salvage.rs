@@ -1,4 +1,4 @@
-//! Getting out what only the cache has.
+//! Extraction of dirty data.
 
 use super::slots::{Damage, Found, Headers};
 use super::view::{Target, View};
@@ -13,31 +13,32 @@ use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What may be believed.
+/// Which structures are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
-    /// The journal: what it calls dirty.
+    /// The journal: extents that are dirty according to it.
     #[default]
     Journal,
-    /// Where the journal is damaged, or cannot be used at all, also what is left of it, and the headers of write-evict
-    /// units for dirty extents. What comes from there is possibly dirty, and possibly old.
+    /// If the journal is damaged or unusable, also its remains, and the headers of write-evict units for dirty extents.
+    /// Contents from there are possibly dirty, and possibly outdated.
     HeadersToo,
 }
 
-/// How certain it is that an extent's newest content is in the cache alone.
+/// How certain it is that an extent is dirty and its content is the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// The journal says so.
     Certain,
-    /// So says the journal's last batch, of whose data not all is there: most likely nobody was told that it is durable.
+    /// Only the journal's last batch says so, and its data are incomplete: most likely it was never acknowledged as
+    /// durable.
     Unflushed,
-    /// Possibly dirty, possibly old: see [`Trust::HeadersToo`].
+    /// Possibly dirty, possibly outdated: see [`Trust::HeadersToo`].
     Possible,
-    /// It is known since an earlier start to be lost.
+    /// An earlier start found that it is lost.
     Lost,
-    /// It stands in the write log, acknowledged, and newer than what the cache has; see [`logged`](super::logged()).
+    /// It is in the write log, acknowledged, and newer than the content in the cache; see [`logged`](super::logged()).
     Logged,
 }
 
@@ -52,23 +53,23 @@ pub struct DirtyRange {
     pub standing: Standing,
 }
 
-/// A volume with content that only the cache has.
+/// A volume with dirty content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DirtyVolume {
     /// Its number in the cache.
     pub object: u16,
-    /// Its name, where the journal knows it.
+    /// Its name, if the journal has it.
     pub name: Option<String>,
-    /// Its size in bytes, where the journal knows it.
+    /// Its size in bytes, if the journal has it.
     pub origin_bytes: Option<u64>,
     /// Its dirty ranges, in order.
     pub ranges: Vec<DirtyRange>,
 }
 
-/// What only the cache has.
+/// The dirty data of a cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dirty {
-    /// The journal that says so.
+    /// The journal from which this comes.
     pub journal: JournalReport,
     /// The volumes, by number.
     pub volumes: Vec<DirtyVolume>,
@@ -83,24 +84,24 @@ pub struct Unreadable {
     pub len: u64,
     /// How certain it is that it was dirty.
     pub standing: Standing,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What was written out of a volume.
+/// The result of the extraction of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Salvaged {
-    /// The journal that says what is dirty.
+    /// The journal from which the dirty data come.
     pub journal: JournalReport,
-    /// Extents handed to the sink.
+    /// Extents passed to the sink.
     pub extents: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of what was handed over: ranges that are not certain to be the newest, or dirty at all.
+    /// Ranges passed to the sink that are possibly outdated, or possibly not dirty.
     pub doubtful: Vec<DirtyRange>,
-    /// Ranges of which a newer version is damaged, so that an older one was handed over. Listed in `unreadable` too.
+    /// Ranges whose newer version is damaged, so that an older one was passed on. They are also listed in `unreadable`.
     pub older: Vec<DirtyRange>,
-    /// What could not be read.
+    /// Ranges that could not be read.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -115,8 +116,7 @@ struct Candidate {
 /// The versions of extents that may be dirty, the newest first.
 type Candidates = BTreeMap<ExtentKey, Vec<Candidate>>;
 
-/// Which extents only the cache has, by volume. Reads superblock, journal and headers, and the data of the journal's last
-/// batch.
+/// Lists dirty extents by volume. Reads superblock, journal and headers, and the data of the journal's last batch.
 ///
 /// # Errors
 /// [`Error::Flash`] or [`Error::Format`] where no superblock is valid.
@@ -137,10 +137,10 @@ pub async fn dirty<F: Device>(flash: &F, trust: Trust) -> Result<Dirty, Error> {
     Ok(Dirty { volumes: volumes.collect(), journal: view.journal })
 }
 
-/// Hands what only the cache has of a volume to `sink`: offset within the volume and bytes, in the order of the offsets,
-/// whole extents but for the volume's end. Works with one superblock, a damaged journal, and headers that are damaged as
-/// long as the journal has what they said. Of an extent whose newest version is damaged, an older one that may be the
-/// last acknowledged is taken, if there is one.
+/// Passes the dirty data of a volume to `sink`: offset within the volume and bytes, in the order of the offsets, in
+/// whole extents except at the volume's end. Works with one superblock, with a damaged journal, and with damaged
+/// headers whose entries are in the journal. If the newest version of an extent is damaged, an older one that may be
+/// the last acknowledged version is used, if there is one.
 ///
 /// # Errors
 /// [`Error::Flash`] or [`Error::Format`] where no superblock is valid; [`Error::Origin`] with what `sink` failed with.
@@ -191,7 +191,7 @@ pub async fn salvage<F: Device>(
     Ok(salvaged)
 }
 
-/// The newest version that can be read, and those that are newer and cannot.
+/// The newest readable version, and the newer versions that cannot be read.
 struct Best {
     content: Option<(Standing, Bytes)>,
     failed: Vec<(Standing, Damage)>,
@@ -242,7 +242,7 @@ async fn candidates<F: Device>(view: &View<'_, F>, trust: Trust, object: Option<
     candidates
 }
 
-/// Entries of headers that the journal does not speak of.
+/// Entries of headers that are not in the journal.
 async fn named_by_headers<F: Device>(view: &View<'_, F>, mut note: impl FnMut(ExtentKey, Candidate)) {
     let horizon = if view.journal.unusable.is_some() { 0 } else { view.horizon };
     let reads = view.slots.all().map(async |weu| {

@@ -1,4 +1,4 @@
-//! The slots of a cache device as they stand there, without a cache.
+//! The slots of a cache device, read without a cache.
 
 use super::READS_AT_ONCE;
 use crate::format::stored::{Place, payload_range};
@@ -14,7 +14,7 @@ use nitro_port::{Device, DeviceError};
 use nitro_units::{Generation, WeuId};
 use std::collections::{BTreeSet, HashMap};
 
-/// Why something on the device is not what it should be.
+/// A kind of damage on the device.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Damage {
     #[error("{0}")]
@@ -39,9 +39,9 @@ pub(super) struct Filling {
     pub(super) start: u32,
 }
 
-/// What stands where a WEU's head should be.
+/// The content found at the position of a WEU's head.
 pub(super) enum Found {
-    /// None of this cache.
+    /// No head of this cache.
     Nothing,
     Damaged(Damage),
     Head(Head),
@@ -70,12 +70,12 @@ impl<'a, F: Device> Slots<'a, F> {
         (0..self.count).map(WeuId)
     }
 
-    /// Where a byte of a WEU is on the device.
+    /// The offset on the device of a byte of a WEU.
     pub(super) fn offset(&self, weu: WeuId, within: u32) -> u64 {
         self.superblock.data_offset + u64::from(weu.0) * u64::from(self.superblock.weu_bytes) + u64::from(within)
     }
 
-    /// Reads bytes of a WEU, whatever the device's blocks.
+    /// Reads bytes of a WEU, aligned to the device's blocks or not.
     pub(super) async fn read(&self, weu: WeuId, within: u32, len: u32) -> Result<Bytes, DeviceError> {
         let block = u64::from(self.flash.geometry().block_bytes);
         let offset = self.offset(weu, within);
@@ -142,7 +142,7 @@ impl<'a, F: Device> Slots<'a, F> {
         self.unpack(filling, entry, bytes)
     }
 
-    /// Makes an extent of its stored bytes.
+    /// Decodes an extent from its stored bytes.
     pub(super) fn unpack(&self, filling: &Filling, entry: &Entry, stored: Bytes) -> Result<Bytes, Damage> {
         let extent_bytes = self.superblock.extent_bytes as usize;
         if entry.stored_bytes == 0 {

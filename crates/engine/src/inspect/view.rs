@@ -1,4 +1,4 @@
-//! What superblock and journal say of a device: the state that a restart would begin with.
+//! The state of a device from superblock and journal, with which a restart would begin.
 
 use super::log::{self, Log, Told};
 use super::report::JournalReport;
@@ -15,13 +15,13 @@ use nitro_units::{Generation, WeuId};
 /// An entry of a filling of a WEU.
 pub(super) type Target = (WeuId, Generation, u16);
 
-/// A device, and what its journal says.
+/// A device and the state in its journal.
 pub(super) struct View<'a, F> {
     pub(super) slots: Slots<'a, F>,
     pub(super) journal: JournalReport,
-    /// What had been durable for certain, and the last batch if its data is there.
+    /// The state that was certainly durable, and the last batch if its data are there.
     pub(super) state: State,
-    /// The last batch, if not all of its data is there: a restart does without it.
+    /// The last batch, if its data are incomplete: a restart ignores it.
     pub(super) unfinished: Option<State>,
     /// Versions below had been given before the journal's last but one batch.
     pub(super) horizon: u64,
@@ -33,8 +33,8 @@ fn replay(state: &mut State, told: Told) {
 }
 
 impl<'a, F: Device> View<'a, F> {
-    /// Reads superblock and journal. With `rescue`, batches behind a damaged one count too, and so does what is left of
-    /// a journal without a whole snapshot.
+    /// Reads superblock and journal. With `rescue`, batches behind a damaged one are also used, and so are the remains
+    /// of a journal without a whole snapshot.
     pub(super) async fn open(flash: &'a F, rescue: bool) -> Result<Self, Error> {
         let superblock = read_superblock(flash).await?;
         let Log { report, mut batches, mut last, beyond, remains } = log::read(flash, &superblock).await;
@@ -69,7 +69,7 @@ impl<'a, F: Device> View<'a, F> {
         self.journal.unusable.is_none() && self.journal.lost_batches == 0
     }
 
-    /// Where an entry of a WEU stands: as its header says, else as the journal does.
+    /// The position of an entry of a WEU: from its header, otherwise from the journal.
     pub(super) fn locate(&self, headers: &Headers, (weu, generation, number): Target) -> Option<(Filling, Entry)> {
         if weu.0 >= self.slots.count {
             return None;
@@ -89,7 +89,7 @@ impl<'a, F: Device> View<'a, F> {
         self.slots.content(&filling, &entry).await
     }
 
-    /// Whether all that the last batch calls dirty is on the device.
+    /// Whether all dirty data of the last batch are on the device.
     async fn is_whole(&self) -> bool {
         let named: Vec<Target> =
             self.unfinished.iter().flat_map(State::dirty).filter_map(|(.., target)| target).collect();

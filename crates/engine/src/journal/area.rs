@@ -1,4 +1,4 @@
-//! The journal's place on the device, and how large it must be.
+//! The journal's area on the device, and its required size.
 
 use super::budget::{Budget, DIRTY_BYTES, UNSEALED_BYTES};
 use crate::format::journal::{BATCH_UNIT_BYTES, HEADER_BYTES, SLOT_BYTES};
@@ -25,7 +25,7 @@ pub struct Area {
     pub len: u64,
 }
 
-/// What a journal is made for.
+/// The quantities for which a journal is dimensioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// WEU slots.
@@ -34,15 +34,15 @@ pub struct Counts {
     pub weu_bytes: u32,
     /// Most entries of a WEU.
     pub weu_entries_max: u32,
-    /// Dirty extents that the journal does not keep from being so many.
+    /// Number of dirty extents that the journal must have room for.
     pub dirty_extents: u64,
     /// WEUs of dirty extents that may have no header on the SSD yet.
     pub unsealed_weus: u32,
 }
 
 impl Counts {
-    /// How a half of so many bytes is divided, if it is long enough for such a cache never to wait for its journal: with fewer
-    /// bytes, fewer extents may be dirty.
+    /// The division of a half of `half_bytes`, if it is long enough that such a cache never waits for its journal. With
+    /// fewer bytes, fewer extents may be dirty.
     #[must_use]
     pub fn budget(&self, half_bytes: u64) -> Option<Budget> {
         let budget = Budget::new(half_bytes, ALIGNMENT_BYTES, self.slots, self.weu_entries_max)?;

@@ -2,20 +2,21 @@
 //! committed while it is written.
 //!
 //! - A *round* is what one commit takes: the records that wait in the ledger, those of volumes that changed, the write
-//!   log's position. It is no longer than [`round_bytes`](Budget::round_bytes) (R), since the ledger makes those wait who would exceed it.
-//! - The *state* is what a snapshot of a single moment would tell: slots, dirty extents, units without header, open
-//!   regions, volumes. It is no longer than [`state_bytes`](Budget::state_bytes) (T), since whoever makes more extents dirty, opens regions
-//!   or adds volumes stays within the shares given here.
-//! - The *carry* is what is committed while a snapshot is written, and told again behind it: what the old log takes
-//!   meanwhile, up to [`logged_bytes`](Budget::logged_bytes) (with more, the snapshot is completed at once), the round that had no
-//!   room there, and the round that is taken at the end. Together they are C.
-//! - A snapshot is taken while the state changes. What it tells beyond the state at its beginning came to be by
-//!   records of the carry, and none is told in more bytes than there. So it is no longer than T + C, and with its
-//!   end T + 2C.
+//!   log's position. It is no longer than [`round_bytes`](Budget::round_bytes) (R), since the ledger delays records
+//!   that would exceed it.
+//! - The *state* is the content of a snapshot of a single moment: slots, dirty extents, units without header, open
+//!   regions, volumes. It is no longer than [`state_bytes`](Budget::state_bytes) (T), since code that makes extents
+//!   dirty, opens regions or adds volumes stays within the shares given here.
+//! - The *carry* consists of the records that are committed while a snapshot is written, and written again behind it:
+//!   the records that the old log takes meanwhile, up to [`logged_bytes`](Budget::logged_bytes) (with more, the
+//!   snapshot is completed at once), the round that had no room there, and the round that is taken at the end. Together
+//!   they are C.
+//! - A snapshot is taken while the state changes. Everything in it beyond the state at its beginning comes from records
+//!   of the carry, and takes no more bytes than there. So it is no longer than T + C, and with its end T + 2C.
 //! - Behind it there is room for two more rounds, so that no commit needs two snapshots.
 //!
-//! Hence T + 2C + 2R, and the headers and padding of the batches, fit into a half: T is what is left of it. The
-//! assertions of debug builds hold each of these numbers at run time.
+//! Hence T + 2C + 2R, and the headers and padding of the batches, fit into a half: T is what is left of it. Assertions
+//! in debug builds check each of these numbers at run time.
 
 use super::{FIRST_PART_BYTES_MIN, SNAPSHOT_PART_BYTES};
 use crate::format::journal::{
@@ -25,7 +26,8 @@ use crate::format::journal::{
 
 /// Bytes of a snapshot for each dirty extent.
 pub(crate) const DIRTY_BYTES: u64 = DIRTY_DUP_BYTES as u64;
-/// Bytes of a snapshot for each entry of a WEU that has no header on the SSD yet: the entry, and that it is not dirty any more.
+/// Bytes of a snapshot for each entry of a WEU that has no header on the SSD yet: the entry, and a record that it is
+/// clean.
 pub(crate) const UNSEALED_BYTES: u64 = (DIRTY_BASE_BYTES_MAX + VERSIONED_BYTES) as u64;
 
 /// A round's share of a half, and its bounds in bytes. Up to the small one, the share is twice as large.
@@ -44,7 +46,7 @@ const REGIONS_SHARE: u64 = 16;
 const REGIONS_MAX: u64 = 4096;
 /// A half must have room for so many dirty extents without header.
 const DIRTY_MIN: u64 = 32;
-/// What is told once: the version to go on with, the write log's position.
+/// Records that occur once: the next version, the write log's position.
 const ONCE_BYTES: u64 = (NEXT_VERSION_BYTES + LOG_BYTES) as u64;
 
 /// The division of a half; all but `slots` follows from its length.

@@ -1,12 +1,13 @@
-//! The journal: what must be known after a restart and does not stand in WEU headers.
+//! The journal: the state that a restart needs in addition to the WEU headers.
 //!
-//! An area of the cache device is divided into two halves. A half is a row of *batches*: a snapshot of the whole state,
-//! then a log of what happened since. One half is active. When its log is full, a snapshot is written into the other
-//! half, while the log goes on in the old one; once the snapshot is complete and durable, the other half is active. A
-//! crash at any time leaves one complete half. docs/FORMAT.md shows the bytes.
+//! An area of the cache device is divided into two halves. A half is a sequence of *batches*: a snapshot of the whole
+//! state, then a log of the changes since. One half is active. When its log is full, a snapshot is written into the
+//! other half, while the log continues in the old one; once the snapshot is complete and durable, the other half is
+//! active. A crash at any time leaves one complete half. docs/FORMAT.md describes the format.
 //!
-//! Batches are chained by their headers' checksums, and neither a half's sequence nor a start number is ever used twice,
-//! so that what a crash, a failed write or an earlier lap left behind the end never continues the log.
+//! Batches are chained by their headers' checksums, and neither a half's sequence nor a start number is ever used
+//! twice, so that bytes behind the end, from a crash, a failed write or an earlier use of the half, never continue the
+//! log.
 
 mod area;
 mod budget;
@@ -30,7 +31,7 @@ use tail::Tail;
 const FIRST_PART_SHARE: u64 = 8;
 const FIRST_PART_BYTES_MIN: u64 = 4096;
 
-/// Who writes.
+/// The identity of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The cache's formatting: random, never used before on this device.
@@ -43,15 +44,15 @@ pub struct Identity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct AppendedBytes(pub u64);
 
-/// Why nothing was added to the journal.
+/// Why an append to the journal failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// The active half has no room for the batch; a snapshot makes some. A half that an append failed on counts as
-    /// full, because that batch may yet turn up in it.
+    /// The active half has no room for the batch; a snapshot makes room. A half in which an append failed counts as
+    /// full, because that batch may still appear in it.
     #[error("half the journal is full")]
     Full,
-    /// The snapshot is larger than a half, and abandoned; the active half stays. A cache that keeps to its [`Budget`] never
-    /// comes to this.
+    /// The snapshot is larger than a half, and abandoned; the active half stays. This never happens in a cache that
+    /// keeps to its [`Budget`].
     #[error(
         "the state of the cache does not fit into half its journal ({half_bytes} bytes); the device is sound, this is an \
          error of Nitro: please report it"
@@ -65,7 +66,7 @@ pub enum AppendError {
     Device(#[from] DeviceError),
 }
 
-/// What was written since the journal was created or resumed.
+/// Counters since the journal was created or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JournalCounters {
     /// Log batches.
@@ -78,39 +79,39 @@ pub struct JournalCounters {
     pub snapshot_bytes: u64,
 }
 
-/// How far the log had come at some moment; see [`Journal::flushed`].
+/// A position in the log; see [`Journal::flushed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     sequence: u64,
     batches: u32,
 }
 
-/// A snapshot that is being written; with an error, one that can only be begun anew.
+/// A snapshot that is being written; after an error it can only be begun again.
 struct Snapshot {
     tail: Tail,
     failed: Option<AppendError>,
 }
 
-/// The journal's write side; one task owns it. A future of its methods that is dropped before it ended leaves its write
-/// under way, so that nothing may follow: every later call fails.
+/// The journal's write side; one task owns it. If a future of its methods is dropped before its end, its write may
+/// still be in progress, so every later call fails.
 pub struct Journal {
     halves: Halves,
     identity: Identity,
     active: Tail,
     snapshot: Option<Snapshot>,
-    /// Above every sequence that any header on the device bears.
+    /// Above every sequence that any header on the device has.
     next_sequence: u64,
     counters: JournalCounters,
-    /// What a restart would find is not known any more: nothing may be written.
+    /// It is unknown what a restart would find: nothing may be written.
     poisoned: Option<DeviceError>,
 }
 
 impl Journal {
-    /// Makes a new journal: its first half active, with an empty snapshot. Durable when this returns.
+    /// Creates a new journal, whose first half is active and has an empty snapshot. It is durable when this returns.
     ///
     /// # Errors
-    /// [`DeviceError`]; [`ErrorKind::NoSpace`] where the area is too small, [`ErrorKind::Misaligned`] where it does not
-    /// begin at a multiple of 4096.
+    /// [`DeviceError`]; [`ErrorKind::NoSpace`]: the area is too small; [`ErrorKind::Misaligned`]: it does not begin at
+    /// a multiple of 4096.
     pub async fn create<F: Device>(flash: &F, area: Area, identity: Identity) -> Result<Self, DeviceError> {
         let halves = Halves::new(area, &flash.geometry(), Operation::Write)?;
         for half in 0..2 {
@@ -126,13 +127,13 @@ impl Journal {
         }
     }
 
-    /// Reads the journal of the formatting `epoch`. `None`: nothing of it is there.
+    /// Reads the journal of the formatting `epoch`. `None`: there is none.
     ///
     /// Takes RAM for the area's size. See [`Replay`] for what must be done with the result.
     ///
     /// # Errors
-    /// [`Error::Flash`] where the device cannot be read. [`Error::Format`] where a format of another version stands
-    /// there, or where there are batches but no complete half: the journal is damaged.
+    /// [`Error::Flash`]: the device cannot be read. [`Error::Format`]: the journal has another format version, or there
+    /// are batches but no complete half, so the journal is damaged.
     pub async fn read<F: Device>(flash: &F, area: Area, epoch: u64) -> Result<Option<Replay>, Error> {
         replay::read(flash, area, epoch).await
     }
@@ -186,7 +187,7 @@ impl Journal {
     }
 
     /// Appends one batch to the log: after a crash, all of `records` are there or none. It is durable with the caller's
-    /// next flush of the device. Batches may be lost from any one on: that one and all behind it.
+    /// next flush of the device. A crash may lose a batch together with all batches behind it.
     ///
     /// # Errors
     /// [`AppendError`]. After a failed append this half counts as full.
@@ -203,21 +204,22 @@ impl Journal {
         Ok(written)
     }
 
-    /// How far the log has come: to be taken before a flush, for [`flushed`](Self::flushed).
+    /// The present position of the log: to be taken before a flush, for [`flushed`](Self::flushed).
     #[must_use]
     pub const fn position(&self) -> Position {
         Position { sequence: self.active.sequence, batches: self.active.batches }
     }
 
-    /// Tells the journal that a flush which began at `position` has succeeded. Later batches say so, and a reader can
-    /// tell a damaged journal from one that ends there; see [`Replay::lost_batches`]. Nothing else depends on it.
+    /// Notes that a flush which began at `position` has succeeded. Later batches record this, so that a reader can
+    /// distinguish a damaged journal from one that ends there; see [`Replay::lost_batches`]. Nothing else depends on
+    /// it.
     pub fn flushed(&mut self, position: Position) {
         if position.sequence == self.active.sequence {
             self.active.durable = self.active.durable.max(position.batches);
         }
     }
 
-    /// Begins a snapshot in the other half, or begins it anew.
+    /// Begins a snapshot in the other half, or begins it again.
     pub fn begin_snapshot(&mut self) {
         let tail = Tail::new(1 - self.active.half, self.next_sequence);
         self.next_sequence = self.next_sequence.saturating_add(1);
@@ -227,8 +229,8 @@ impl Journal {
     /// Writes a part of the snapshot; [`first_part_bytes`](Self::first_part_bytes), then [`SNAPSHOT_PART_BYTES`], are good sizes. Appends may come between parts.
     ///
     /// # Errors
-    /// [`AppendError::SnapshotTooLarge`] or [`AppendError::Device`]; the snapshot is abandoned then, and the active half
-    /// stays as it was. Calls go on failing until [`begin_snapshot`](Self::begin_snapshot).
+    /// [`AppendError::SnapshotTooLarge`] or [`AppendError::Device`]; the snapshot is abandoned then, and the active
+    /// half stays as it was. Further calls fail until [`begin_snapshot`](Self::begin_snapshot).
     ///
     /// # Panics
     /// If no snapshot was begun; see also [`append`](Self::append).
@@ -243,12 +245,12 @@ impl Journal {
         written
     }
 
-    /// Ends the snapshot and makes its half the active one. `carry`: what was appended since the snapshot was begun, as
-    /// far as its parts do not say it. Flushes the device before and after the end; all that was written before,
-    /// snapshot, carried records and data, is durable when this returns.
+    /// Ends the snapshot and makes its half the active one. `carry`: the records appended since the snapshot was begun
+    /// that its parts do not contain. Flushes the device before and after the end; everything that was written before
+    /// (snapshot, carried records and data) is durable when this returns.
     ///
     /// # Errors
-    /// As [`snapshot_part`](Self::snapshot_part). After a device error in the end itself, or in a flush, nobody knows
+    /// As [`snapshot_part`](Self::snapshot_part). After a device error in the end itself, or in a flush, it is unknown
     /// which half a restart would find: every later call fails with that error.
     ///
     /// # Panics
@@ -303,8 +305,8 @@ impl Journal {
         written
     }
 
-    /// Refuses what comes after an error that left things unknown. Until the caller has taken it away again, there is
-    /// such an error: the one of a future that was dropped.
+    /// Refuses calls after an error with unknown effect. It sets such an error until the caller removes it again: this
+    /// is the error of a dropped future.
     fn enter(&mut self) -> Result<(), AppendError> {
         let dropped = DeviceError::new(ErrorKind::Io, Operation::Write, self.halves.offset(0), 0);
         match &self.poisoned {

@@ -13,12 +13,12 @@ use nitro_port::{Device, Operation};
 /// How much is read at once.
 const READ_BYTES: u64 = 1 << 20;
 
-/// A batch that was read back whole.
+/// A complete batch that was read back.
 pub struct Batch {
     pub(crate) header: Header,
     crc: HeaderCrc,
     payload: Bytes,
-    /// Where the next one begins within the half.
+    /// The offset of the next one within the half.
     pub(crate) end: u64,
     is_last: bool,
 }
@@ -57,10 +57,10 @@ impl Batch {
     }
 }
 
-/// What a journal says: a snapshot, then the log.
+/// The content of a journal: a snapshot, then the log.
 ///
-/// After a crash, log batches whose data never became durable may be there. The caller goes through them in order, stops
-/// at the first whose data is not what the batch says, and [`resume`](Self::resume)s with the number accepted.
+/// After a crash, log batches whose data never became durable may be there. The caller processes them in order, stops
+/// at the first one whose data do not match the batch, and [`resume`](Self::resume)s with the number of accepted ones.
 pub struct Replay {
     halves: Halves,
     epoch: u64,
@@ -85,25 +85,25 @@ impl Replay {
         self.batches.len() - self.snapshot_batches
     }
 
-    /// A start number that no batch on the device bears: above all of them.
+    /// A start number that is higher than those of all batches on the device.
     #[must_use]
     pub const fn next_start(&self) -> u32 {
         self.next_start
     }
 
-    /// How many log batches behind the last one had been durable once, as later ones say, and cannot be read: the
-    /// device damaged the journal. 0 after any crash of an honest device.
+    /// Number of log batches behind the last one that had been durable, according to later batches, and cannot be read:
+    /// the device damaged the journal. 0 after any crash of a correct device.
     #[must_use]
     pub const fn lost_batches(&self) -> u32 {
         self.lost_batches
     }
 
-    /// Goes on behind the first `accepted` log batches. What stands behind them is found again until the next batch is
-    /// durable, and never from then on. A start below [`next_start`](Self::next_start) is raised to it.
+    /// Continues behind the first `accepted` log batches. Batches behind them are still found until the next batch is
+    /// durable, and never after that. A start below [`next_start`](Self::next_start) is raised to it.
     ///
-    /// So the caller appends a batch, be it empty, and flushes, before it writes the start number elsewhere or anything
-    /// that a refused batch could take for its own. This flush also makes durable what was read: after a mere process
-    /// crash, it may not have been.
+    /// Therefore the caller appends a batch, which may be empty, and flushes, before it writes the start number
+    /// elsewhere, or data that a refused batch could refer to. This flush also makes the accepted batches durable:
+    /// after a mere process crash, they may not have been durable.
     ///
     /// # Panics
     /// If more batches are accepted than there are, or the epoch is another one.

@@ -1,4 +1,4 @@
-//! The part of a restart that runs while requests are answered: clean entries come back from the WEUs' headers, the
+//! The part of a restart that runs while requests are served: clean entries are restored from the WEUs' headers, the
 //! newest first.
 
 use super::replay::State;
@@ -14,13 +14,13 @@ use nitro_port::{Clock, Device, DeviceError};
 use nitro_units::{Generation, WeuId};
 use std::time::Duration;
 
-/// How often what the device refuses is tried.
+/// How often a failed read is tried.
 const ATTEMPTS: u32 = 3;
 /// Reads of the device at once.
 const READS_AT_ONCE: usize = 32;
-/// How often the journal is told what nobody waits for.
+/// How often records are committed for which no request waits.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// How often it is told of extents that are doubtful until then, while there are any.
+/// How often doubtful extents are settled, while there are any.
 const SETTLE_EVERY: Duration = Duration::from_millis(200);
 
 /// A WEU's header.
@@ -29,12 +29,12 @@ pub(super) struct Header {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What stands where a WEU's head should be.
+/// The content found at the position of a WEU's head.
 enum HeadRead {
     Valid(Head),
     /// None of this cache.
     Nothing,
-    /// The device did not give it, or not whole: it may come back at the next restart.
+    /// The head could not be read, or only in part: it may be readable at the next restart.
     Unreadable,
 }
 
@@ -80,13 +80,13 @@ pub(super) async fn read_header<F: Device, C: Clock>(cache: &Cache<F, C>, weu: W
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Whether clean entries are still coming back after a restart.
+    /// Whether clean entries are still being restored after a restart.
     pub fn is_restoring(&self) -> bool {
         self.manager.lock().is_restoring()
     }
 
-    /// Brings clean entries back after a restart; then has the journal written every second if there is anything to
-    /// tell it. Ends after [`close`](Self::close).
+    /// Restores clean entries after a restart; then writes the journal every second if there are new records. Ends
+    /// after [`close`](Self::close).
     pub async fn journal_worker(&self) {
         let recovery = self.recovery.lock().take();
         if let Some(state) = recovery {
@@ -122,7 +122,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// How many things the journal has yet to be told.
+    /// Number of records that are not in the journal yet.
     fn news(&self) -> usize {
         let manager = self.manager.lock();
         self.ledger.pending() + self.volumes.changed_count() + manager.forgotten_count() + manager.untold_count()
@@ -168,9 +168,10 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.room.notify(usize::MAX);
     }
 
-    /// Overwrites headers that could not be read, and frees their slots. One that came back at a later restart would bring extents
-    /// that were overwritten since; and while the filling that it speaks of is not known, the next filling of its slot might get the
-    /// same generation. Extents that are written to meanwhile are noted, so the restore must not have ended.
+    /// Overwrites headers that could not be read, and frees their slots. If such a header became readable at a later
+    /// restart, it would restore extents that were overwritten since. Also, as long as its filling is unknown, the next
+    /// filling of its slot might get the same generation. Extents that are written to meanwhile are noted, so the
+    /// restore must not have ended.
     async fn destroy_headers(&self, slots: &[(WeuId, Generation)]) {
         for attempt in 1..=ATTEMPTS {
             match self.try_destroy_headers(slots).await {
@@ -198,7 +199,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 }
 
-/// The last filling of a slot that anything may speak of.
+/// The last filling of a slot to which anything may refer.
 fn last_generation(state: &State, weu: WeuId, head: Option<Head>) -> Generation {
     let journaled = state.unsealed.keys().filter(|(w, _)| *w == weu).map(|(_, generation)| *generation);
     journaled.chain([state.evicted(weu)]).chain(head.map(|head| head.generation)).max().unwrap_or_default()

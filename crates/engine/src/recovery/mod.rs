@@ -1,5 +1,5 @@
-//! Restart (paper §3, "System restart"): the journal is read and what is dirty brought back before anything is served;
-//! what is clean is read from the headers of write-evict units while requests are answered already.
+//! Restart (paper §3, "System restart"): the journal is read and dirty extents are restored before requests are served;
+//! clean extents are restored from the headers of write-evict units while requests are served.
 
 mod load;
 mod replay;

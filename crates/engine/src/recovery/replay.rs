@@ -1,4 +1,4 @@
-//! What the journal says after a restart.
+//! The state in the journal at a restart.
 
 use crate::format::journal::{LogPosition, Record};
 use crate::volume::WHOLE;
@@ -10,16 +10,16 @@ use nitro_cache::weu::layout::{BLOCK_BYTES, HEAD_BYTES, UNIT_BYTES};
 use nitro_units::{ClassId, ExtentKey, Fingerprint, Generation, ObjectId, WeuId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The newest that is known of an extent.
+/// The newest known state of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Newest {
     /// Dirty, at an entry of a filling of a WEU.
     Dirty(WeuId, Generation, u16),
     /// Dirty, and lost.
     Lost,
-    /// The origin has it; so may a WEU.
+    /// Clean: the origin has it, and a WEU may have it.
     Clean,
-    /// Whatever was cached is void.
+    /// All cached content is void.
     Void,
 }
 
@@ -48,31 +48,31 @@ impl Unsealed {
     }
 }
 
-/// The state that the journal's records add up to, whatever the order in which a snapshot and the log tell them.
+/// The state that results from the journal's records, independent of their order in snapshot and log.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Above every version that was ever given.
     pub(crate) version: u64,
     pub(crate) keys: BTreeMap<ExtentKey, (u64, Newest)>,
-    /// All fillings of a WEU up to this one are gone.
+    /// All fillings of a WEU up to this one are evicted.
     pub(crate) evicted: HashMap<WeuId, Generation>,
     /// Void entries of a filling, as a bitmap.
     dead: HashMap<WeuId, (Generation, Vec<u8>)>,
     pub(crate) unsealed: HashMap<(WeuId, Generation), BTreeMap<u16, Unsealed>>,
     /// The start whose records are being added.
     start: u32,
-    /// From which version on nothing had been committed when a start began.
+    /// For each start, the version from which on nothing had been committed when it began.
     pub(crate) limits: BTreeMap<u32, u64>,
     pub(crate) regions: BTreeSet<(ObjectId, u64)>,
     pub(crate) volumes: BTreeMap<ObjectId, VolumeEntry>,
     /// Pinned extents by their numbers.
     pub(crate) pins: BTreeMap<ObjectId, PinRanges>,
-    /// The write log that is in use, and from where on it is needed.
+    /// The write log in use, and the position from which on it is needed.
     pub(crate) log: Option<LogPosition>,
 }
 
 impl State {
-    /// The records that follow were written in that start of the cache.
+    /// Sets the start in which the following records were written.
     pub(crate) fn written_in(&mut self, start: u32) {
         self.start = start;
     }
@@ -161,7 +161,7 @@ impl State {
         *known = (*known).max(generation);
     }
 
-    /// Notes which entries of a filling are void: once void, always void.
+    /// Notes which entries of a filling are void. Void entries stay void.
     fn bury(&mut self, weu: WeuId, generation: Generation, dead: Vec<u8>) {
         let known = self.dead.entry(weu).or_insert_with(|| (generation, Vec::new()));
         if known.0 < generation {
@@ -198,12 +198,12 @@ impl State {
         self.keys.get(&key).is_some_and(|(_, newest)| matches!(newest, Newest::Dirty(..) | Newest::Lost))
     }
 
-    /// Whether writes to a region of an origin may have been under way.
+    /// Whether writes to a write-intent region may have been in progress.
     pub(crate) fn is_open(&self, object: ObjectId, region: u64) -> bool {
         self.regions.contains(&(object, region)) || self.regions.contains(&(object, WHOLE))
     }
 
-    /// The last filling of a slot that is known to be gone.
+    /// The last filling of a slot that is known to be evicted.
     pub(crate) fn evicted(&self, weu: WeuId) -> Generation {
         self.evicted.get(&weu).copied().unwrap_or_default()
     }

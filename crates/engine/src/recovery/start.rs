@@ -1,4 +1,4 @@
-//! The part of a restart that comes before serving.
+//! The part of a restart before requests are served.
 
 use super::load::{Header, read_header};
 use super::replay::{Newest, State, Unsealed};
@@ -26,32 +26,32 @@ use std::sync::atomic::Ordering;
 /// Reads of the device at once.
 const READS_AT_ONCE: usize = 32;
 
-/// Versions left out at a restart, for each start of which the journal has nothing and for the last one of which it has
-/// something: more than a cache gives to clean extents, of which the journal does not know, from one commit to the next.
+/// Versions skipped at a restart, for each start without records in the journal and for the last one with records: more
+/// than a cache assigns between two commits to clean extents, which are not in the journal.
 const VERSIONS_PER_START: u64 = 1 << 32;
 
 /// What a restart found before serving began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Recovered {
-    /// Extents that the origin has not got.
+    /// Dirty extents.
     pub dirty_extents: u64,
     /// Those of them whose content is lost.
     pub lost_extents: u64,
-    /// Regions whose clean extents are not trusted, or not all, since they were being written to.
+    /// Write-intent regions whose clean extents are not all trusted, because writes were in progress.
     pub open_regions: u64,
-    /// All that the last start had written is there, flushed or not: of open regions, all is trusted but the extents that were
-    /// being written to.
+    /// All writes of the last start are there, flushed or not: in open regions, only the extents that were being
+    /// written to are not trusted.
     pub outlived: bool,
-    /// The last batch was written, but what it speaks of was not: nobody had been told that it was durable.
+    /// The last batch was written, but its data were not: it was never acknowledged as durable.
     pub unfinished_batch: bool,
-    /// Extents that came back from the write log, dirty: they are not counted above.
+    /// Dirty extents restored from the write log: they are not counted above.
     pub replayed_extents: u64,
 }
 
-/// Reads the superblock: of two valid copies, the later.
+/// Reads the superblock: the later of two valid copies.
 ///
 /// # Errors
-/// [`Error::Flash`] where neither can be read, [`Error::Format`] where neither is valid.
+/// [`Error::Flash`]: no copy can be read; [`Error::Format`]: no copy is valid.
 pub(crate) async fn read_superblock<F: Device>(flash: &F) -> Result<Superblock, Error> {
     Ok(find_superblock(flash).await?.0)
 }
@@ -77,31 +77,31 @@ async fn find_superblock<F: Device>(flash: &F) -> Result<(Superblock, u64), Erro
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// What the superblock of a device says.
+    /// Reads the superblock of a device.
     ///
     /// # Errors
-    /// [`Error::Flash`], or [`Error::Format`] where there is no cache.
+    /// [`Error::Flash`]; [`Error::Format`]: there is no cache.
     pub async fn probe(flash: &F) -> Result<Superblock, Error> {
         read_superblock(flash).await
     }
 
-    /// Starts an existing cache: dirty extents are back when this returns; clean ones come back while
+    /// Starts an existing cache: dirty extents are restored when this returns; clean ones are restored while
     /// [`journal_worker`](Self::journal_worker) is polled. Extent size, WEU size and cache size of `settings` must be
     /// those that it was formatted with.
     ///
     /// # Errors
-    /// [`Error::Flash`]; [`Error::Format`] where this is no cache; [`Error::Damaged`] where its journal is not whole;
-    /// [`Error::Setting`] where the settings are not the cache's.
+    /// [`Error::Flash`]; [`Error::Format`]: this is not a cache; [`Error::Damaged`]: its journal is damaged;
+    /// [`Error::Setting`]: the settings are not those of the cache.
     pub async fn open(flash: F, clock: C, settings: EngineSettings) -> Result<(Arc<Self>, Recovered), Error> {
         Self::open_logged(flash, None, MissingLog::Refuse, clock, settings).await
     }
 
-    /// As [`open`](Self::open), with a write log: a new one, or that which the cache was used with. What this one holds is
-    /// dirty in the cache when this returns, and is read as such.
+    /// As [`open`](Self::open), with a write log: a new one, or the one that the cache was used with. The contents of
+    /// the latter are dirty data of the cache when this returns.
     ///
     /// # Errors
     /// As [`open`](Self::open). Unless `missing` says otherwise, [`Error::LogMissing`] where the cache was used with a
-    /// log that is not given and may hold writes that are nowhere else, [`Error::LogForeign`] where the device bears the
+    /// log that is not given and may hold writes that are nowhere else, [`Error::LogForeign`] where the device has the
     /// log of another cache, [`Error::LogDamaged`]. [`Error::Log`] where it fails.
     pub async fn open_logged(
         flash: F,
@@ -135,14 +135,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok((Arc::new(cache), recovered))
     }
 
-    /// The first version that this start gives. Starts that the journal has nothing of may have written headers too: none
-    /// of their versions is given again.
+    /// The first version that this start assigns. Starts without records in the journal may have written headers, too:
+    /// their versions are not used again.
     fn first_version(&self, state: &State) -> u64 {
         let starts = u64::from(self.start.saturating_sub(state.last_start()).max(1));
         state.version.saturating_add(starts.saturating_mul(VERSIONS_PER_START))
     }
 
-    /// What the journal says, and how many log batches of it count.
+    /// The state in the journal, and the number of its log batches that are used.
     async fn read_state(&self, replay: &Replay, recovered: &mut Recovered) -> Result<(State, usize), Error> {
         let mut state = State::default();
         let mut accepted = 0;
@@ -191,8 +191,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(())
     }
 
-    /// Whether the data that a batch speaks of is on the SSD. What the batch itself says to be outdated does not count:
-    /// its place may have been given away since.
+    /// Whether the data of a batch are on the SSD. Data that the batch itself makes outdated are ignored: their slot
+    /// may have been reused.
     async fn is_whole(&self, before: &State, records: &[Record]) -> bool {
         let mut state = State::default();
         records.iter().cloned().for_each(|record| state.apply(record));
@@ -222,7 +222,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.is_intact(weu, generation, &unsealed(found, header.head.start)).await
     }
 
-    /// Whether an extent's bytes are those that its checksum was made of.
+    /// Whether an extent's bytes match its checksum.
     async fn is_intact(&self, weu: WeuId, generation: Generation, entry: &Unsealed) -> bool {
         if entry.stored_bytes == 0 {
             return true;
@@ -302,13 +302,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.manager.lock().restore_weu(weu, generation, &entries);
     }
 
-    /// Whether what is cached of an extent may be older or newer than what its origin has.
+    /// Whether the cached content of an extent may be older or newer than that in its origin.
     fn is_doubtful(&self, state: &State, key: ExtentKey) -> bool {
         let region = key.index().0 * u64::from(self.settings.manager.extent_bytes) / crate::volume::REGION_BYTES;
         state.is_open(key.object(), region) && self.doubts.contain(key)
     }
 
-    /// Completes a WEU that a crash had interrupted: writes its header from what the journal has of it.
+    /// Completes a WEU that a crash had interrupted: writes its header from the records in the journal.
     async fn seal_again(
         &self,
         weu: WeuId,

@@ -1,11 +1,11 @@
-//! Fingerprints of dirty extents, where the origin goes by them: what is destaged need not be hashed again.
+//! Fingerprints of dirty extents, for origins that use fingerprints: destaged extents need not be hashed again.
 
 use nitro_units::Fingerprint;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// By extent: the version that is dirty, and its fingerprint. What a start found dirty is not among them.
+/// For each extent, the dirty version and its fingerprint. Extents that a start found dirty are not included.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyContents {
     is_kept: AtomicBool,
@@ -13,12 +13,12 @@ pub(crate) struct DirtyContents {
 }
 
 impl DirtyContents {
-    /// From now on they are kept.
+    /// Begins to keep fingerprints.
     pub(super) fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }
 
-    /// An extent is dirty. To be called while the manager is locked, so that [`forget`](Self::forget) comes after.
+    /// Notes a dirty extent. To be called while the manager is locked, so that [`forget`](Self::forget) comes later.
     pub(crate) fn note(&self, index: u64, version: u64, fingerprint: Fingerprint) {
         if self.is_kept.load(Ordering::Relaxed) {
             self.known.lock().insert(index, (version, fingerprint));
@@ -30,7 +30,7 @@ impl DirtyContents {
         self.known.lock().get(&index).filter(|(known, _)| *known == version).map(|(_, fingerprint)| *fingerprint)
     }
 
-    /// That version is not dirty any more.
+    /// Notes that a version is not dirty any more.
     pub(super) fn forget(&self, index: u64, version: u64) {
         let mut known = self.known.lock();
         if known.get(&index).is_some_and(|(newest, _)| *newest == version) {
@@ -38,7 +38,7 @@ impl DirtyContents {
         }
     }
 
-    /// Nothing is dirty any more.
+    /// Notes that nothing is dirty any more.
     pub(super) fn clear(&self) {
         self.known.lock().clear();
     }

@@ -1,5 +1,5 @@
-//! An origin that does not answer: a request that was given up goes on unseen, since what it wrote could still arrive,
-//! and what it writes to is neither read nor written until it has ended.
+//! Handling of an origin that does not answer: a request that was given up continues in the background, since its
+//! writes could still arrive. Until it has ended, its extents are neither read nor written by other requests.
 
 use super::Volume;
 use crate::error::Error;
@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Requests of a volume that were given up and have not ended, at most, and the bytes that they are to write: beyond that its
-/// requests fail at once.
+/// Maximum number of requests of a volume that were given up and have not ended: beyond it, the volume's requests fail
+/// at once.
 const GIVEN_UP_MAX: usize = 256;
 pub(crate) const GIVEN_UP_BYTES_MAX: u64 = 64 << 20;
 
-/// What is left to do of a request that was answered with an error: to be polled to its end by the thread that began it.
-/// It ends when the origin answers, if ever; dropped sooner, the extents that it was writing to stay locked.
+/// The rest of a request that was answered with an error: the thread that began the request has to poll it to its end.
+/// It ends when the origin answers, if ever; if it is dropped earlier, the extents of its write stay locked.
 pub type Rest = LocalBoxFuture<'static, ()>;
 
 /// A request that changes a volume, or makes changes durable.
@@ -32,7 +32,7 @@ pub enum Change {
     Write {
         /// First byte.
         offset: u64,
-        /// What is written.
+        /// The data.
         data: Bytes,
         /// Durable before the answer.
         fua: bool,
@@ -56,7 +56,7 @@ pub enum Change {
         len: u64,
         /// The origin may release storage.
         may_unmap: bool,
-        /// Fail rather than take long.
+        /// Fail if it would take long.
         fast: bool,
         /// Durable before the answer.
         fua: bool,
@@ -84,16 +84,16 @@ fn timed_out(operation: Operation, offset: u64, len: u64) -> Error {
     Error::Origin(DeviceError::new(ErrorKind::TimedOut, operation, offset, len))
 }
 
-/// What a request brings along: its class, and whether somebody still waits for its end.
+/// The context of a request: its class, and whether its caller still waits for it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestContext {
     pub(super) class: ClassId,
-    /// Set when nobody waits any more; `None`: the request cannot be given up.
+    /// Set when the request was given up; `None`: it cannot be given up.
     given_up: Option<Arc<AtomicBool>>,
 }
 
 impl RequestContext {
-    /// Of a request that is not given up.
+    /// The context of a request that cannot be given up.
     pub(super) fn patient(class: ClassId) -> Self {
         Self { class, given_up: None }
     }
@@ -112,7 +112,7 @@ impl RequestContext {
         self.given_up.as_ref().is_some_and(|given_up| given_up.load(Ordering::SeqCst))
     }
 
-    /// To be asked before a request changes anything: one that was given up is not begun any more.
+    /// To be called before a request changes anything: it fails if the request was given up.
     pub(super) fn check(&self, offset: u64, len: u64) -> Result<(), Error> {
         if self.is_given_up() { Err(timed_out(Operation::Write, offset, len)) } else { Ok(()) }
     }
@@ -127,7 +127,7 @@ struct Unanswered {
     next: u64,
     /// When each began.
     begun: BTreeMap<u64, Duration>,
-    /// When the first began that was given up, if nothing has been answered since.
+    /// When the first request that was given up began, if nothing has been answered since.
     given_up: Option<Duration>,
     /// Requests that were given up and have not ended, and the bytes that they hold.
     left: (usize, u64),
@@ -146,7 +146,7 @@ impl Drop for Left {
     }
 }
 
-/// One of them, until dropped.
+/// An unanswered request, until it is dropped.
 struct Wait<'a> {
     waits: &'a Waits,
     number: u64,
@@ -162,7 +162,7 @@ impl Waits {
         Wait { waits: self, number, answered: false }
     }
 
-    /// Whether so much was given up that nothing more may be begun.
+    /// Whether the limit of given-up requests is reached, so that no request may begin.
     fn is_full(&self) -> bool {
         let (count, bytes) = self.0.lock().left;
         count >= GIVEN_UP_MAX || bytes >= GIVEN_UP_BYTES_MAX
@@ -189,12 +189,12 @@ impl Drop for Wait<'_> {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// For how long the origin has owed an answer: zero when it owes none.
+    /// How long the origin has not answered: zero if no request is outstanding.
     pub fn origin_owes(&self) -> Duration {
         self.waits.oldest().map_or(Duration::ZERO, |since| self.cache.clock.now().saturating_sub(since))
     }
 
-    /// Ends when the origin has owed an answer for `limit`.
+    /// Waits until the origin has not answered for `limit`.
     pub async fn origin_silent(&self, limit: Duration) {
         loop {
             match limit.saturating_sub(self.origin_owes()) {
@@ -213,11 +213,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Runs a request; answers with an error of kind [`TimedOut`](ErrorKind::TimedOut) when it has waited for
-    /// [`origin_timeout`](crate::EngineSettings::origin_timeout), if there is one, and so has something at the origin. What
-    /// is left to do of it then is handed out. Where too much is left of earlier ones, it is not begun.
+    /// [`origin_timeout`](crate::EngineSettings::origin_timeout), if there is one, and the origin has not answered
+    /// anything for this time. The rest of the request is then returned. If the limit of given-up requests is reached,
+    /// the request is not begun.
     ///
     /// # Errors
-    /// As the method that the change names.
+    /// Those of the method for the change.
     pub async fn change(self: &Arc<Self>, change: Change) -> (Result<(), Error>, Option<Rest>) {
         self.change_as(self.class(), change).await
     }
@@ -253,7 +254,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// As [`change`](Self::change), for a request of the operator's that ends when the origin is up to date.
+    /// As [`change`](Self::change), for a command that ends when the origin is up to date.
     pub async fn while_it_answers<T: 'static>(
         self: &Arc<Self>,
         request: impl Future<Output = Result<T, Error>> + 'static,
@@ -264,7 +265,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Runs a request until it ends, or gives it back.
+    /// Runs a request until it ends, or returns it at the time limit.
     async fn in_time<T: 'static>(
         &self,
         request: impl Future<Output = T> + 'static,
@@ -298,10 +299,10 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Ends when none of some extents is being written to by a request that was given up.
+    /// Waits until no request that was given up writes to any of the extents.
     ///
     /// # Errors
-    /// [`Error::Origin`]: that takes too long.
+    /// [`Error::Origin`]: this takes too long.
     pub(super) async fn settled(&self, extents: &Range<u64>) -> Result<(), Error> {
         let settled = pin!(self.flights.settled_writes(extents));
         let Some(timeout) = self.cache.live.origin_timeout() else {

@@ -1,5 +1,5 @@
-//! Destage: bringing the origin up to date with what only the cache has, in offset order, neighbours merged, one run at
-//! a time, so that reads never queue behind it (paper §3).
+//! Destage: writes dirty data to the origin in offset order, with neighbours merged, one run at a time, so that reads
+//! do not queue behind it (paper §3).
 
 use super::{EXTENTS_PER_LOCK, Volume};
 use crate::error::Error;
@@ -23,54 +23,54 @@ use std::time::Duration;
 const ROUND_EXTENTS: usize = 512;
 /// Bytes written to the origin with one write.
 const RUN_BYTES: usize = 1 << 20;
-/// Writes of the origin at once, while no client waits for it: a hard disk finds the shortest way through many.
+/// Concurrent writes of the origin while no client waits for it: a hard disk can order them.
 const RUNS_ALONE: usize = 32;
-/// Writes of the origin at once, while clients read from it.
+/// Concurrent writes of the origin while clients read from it.
 const RUNS_BESIDE_READS: usize = 2;
-/// Rounds that the origin refuses whole, one after the other, before it is asked for no more.
+/// Number of consecutive rounds that the origin refuses completely, after which destage stops.
 const REFUSALS_MAX: u32 = 4;
-/// Clients were in the way of destaging everything: how soon to try again.
+/// How soon to try again when clients' writes prevented destage of some extents.
 const SKIPPED_WAIT: Duration = Duration::from_millis(10);
-/// How often a volume looks for what has to be done.
+/// How often a volume checks for work.
 const TICK: Duration = Duration::from_secs(1);
-/// After a failure it looks less often.
+/// How often it checks after a failure.
 const TICK_FAILED: Duration = Duration::from_secs(5);
 
-/// Dirty extents whose age is looked at while the manager is locked.
+/// Dirty extents whose age is examined under one lock of the manager.
 const AGES_PER_LOCK: usize = 512;
 
-/// Rounds of destage at once: the volume's own, and those of requests that need a range destaged first.
+/// Concurrent rounds of destage: the volume's own, and those of requests that need a range destaged first.
 pub(crate) const ROUNDS_MAX: u32 = 2;
 
-/// The most RAM that one round of destage takes, in bytes: the contents, and the runs that are made of them.
+/// The maximum RAM of one round of destage, in bytes: the contents, and the runs made from them.
 pub(crate) fn round_bytes(extent_bytes: usize) -> u64 {
     let extents = (RUNS_ALONE * (RUN_BYTES / extent_bytes).max(1)).min(ROUND_EXTENTS) as u64;
     extents * (held_bytes(extent_bytes) + extent_bytes as u64)
 }
 
-/// What asks for destage, and how far it is.
+/// The requests for destage, and its progress.
 #[derive(Debug, Default)]
 pub(super) struct Destage {
     wanted: Event,
-    /// Callers that want everything destaged, and writers that wait for room.
+    /// Number of callers that need everything destaged, and of writers that wait for room.
     drainers: AtomicU32,
-    /// The origin refused something in this pass over all that is dirty; and took something.
+    /// The origin refused a write in this pass over all dirty extents.
     refused: AtomicBool,
     took: AtomicBool,
-    /// The policy gave nothing when it was asked last.
+    /// The policy chose nothing the last time.
     gave_nothing: AtomicBool,
-    /// Rounds under way.
+    /// Rounds in progress.
     rounds: AtomicU32,
     round_ended: Event,
 }
 
 impl Destage {
-    /// A writer waits for room: everything is destaged while the result lives.
+    /// Notes that a writer waits for room: everything is destaged while the result exists.
     pub(super) fn starved(&self) -> Drainer<'_> {
         Drainer::new(self)
     }
 
-    /// Waits until fewer than [`ROUNDS_MAX`] rounds are under way, and begins one.
+    /// Waits until fewer than [`ROUNDS_MAX`] rounds are in progress, and begins one.
     async fn round(&self) -> Round<'_> {
         let begin = |rounds: u32| (rounds < ROUNDS_MAX).then_some(rounds + 1);
         let try_begin = || {
@@ -81,7 +81,7 @@ impl Destage {
     }
 }
 
-/// A round of destage under way: what it reads into RAM is bounded.
+/// A round of destage in progress. It bounds the data that destage reads into RAM.
 struct Round<'a>(&'a Destage);
 
 impl Drop for Round<'_> {
@@ -91,24 +91,24 @@ impl Drop for Round<'_> {
     }
 }
 
-/// How a step of destage went.
+/// The result of a step of destage.
 #[derive(Debug)]
 struct Step {
-    /// Extents that others are busy with.
+    /// Extents that are in use by other requests.
     skipped: usize,
     destaged: Destaged,
 }
 
-/// What became of extents that were to be destaged.
+/// The result of destaging extents.
 #[derive(Debug, Default)]
 struct Destaged {
     /// Extents that are clean now.
     done: usize,
-    /// Why the origin has not got others.
+    /// Why other extents are still dirty.
     failed: Option<Error>,
 }
 
-/// Counts a caller who wants everything destaged.
+/// A caller that needs everything destaged; it is counted while this exists.
 pub(super) struct Drainer<'a>(&'a Destage);
 
 impl<'a> Drainer<'a> {
@@ -126,7 +126,7 @@ impl Drop for Drainer<'_> {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// What was dirty and could not be read back: ranges of bytes, in order. Reads of them fail until they are written
+    /// Dirty data that could not be read back: ranges of bytes, in order. Reads of them fail until they are written
     /// again.
     pub fn lost_ranges(&self) -> Vec<Range<u64>> {
         let (extent_bytes, object) = (self.extent_bytes(), self.options.object);
@@ -148,7 +148,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Extents whose newest content the origin has not got: those lost in the cache, and those on their way into it, included.
+    /// Dirty extents, including lost ones and those that wait for insertion.
     pub fn dirty_extents(&self) -> u64 {
         let mut count = self.cache.manager.lock().dirty_count_of(self.options.object);
         for pending in self.flights.dirty(&(0..u64::MAX)).chunks(EXTENTS_PER_LOCK as usize) {
@@ -158,8 +158,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         count
     }
 
-    /// Age of the oldest write in the cache that the origin has not got, to the second; zero if there is none. Takes a look at each dirty
-    /// extent, some at a time.
+    /// Age of the oldest dirty write in the cache, to the second; zero if there is none. Examines each dirty extent,
+    /// some at a time.
     pub fn oldest_dirty(&self) -> Duration {
         let (mut oldest, mut next) = (None, Some(ExtentIndex(0)));
         while let Some(from) = next {
@@ -171,12 +171,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Duration::from_secs(age.into())
     }
 
-    /// Whether contents may come back from the write log at a restart, also such as the origin has got.
+    /// Whether a restart may restore contents from the write log, including contents that are already in the origin.
     pub fn is_in_log(&self) -> bool {
         self.cache.log_holds(self.options.object)
     }
 
-    /// Destages by watermark and age, and closes write-intent regions, for as long as it is polled.
+    /// Destages by watermark and age, and closes write-intent regions, as long as it is polled.
     pub async fn destage_worker(&self) {
         let mut tick = TICK;
         loop {
@@ -209,7 +209,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         })
     }
 
-    /// Whether anything is to be destaged now: what became dirty up to the given second.
+    /// Whether anything has to be destaged now: everything that became dirty up to the returned second.
     fn due(&self) -> Option<u32> {
         if !self.may_be_dirty() || !self.cache.watch.is_caching() || self.poisoned().is_some() {
             return None;
@@ -221,14 +221,14 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.watermarks().due(false, self.cache.seconds())
     }
 
-    /// Brings the origin up to date, however long it takes; ends when it has, durably, all that was written before the
-    /// call. Where the origin refuses some extents, the others are destaged all the same, unless it refuses all of several
-    /// rounds. Extents whose content is lost stay dirty. [`destage_worker`](Self::destage_worker) must be polled meanwhile:
-    /// it makes room for what is still on its way into the cache.
+    /// Brings the origin up to date, without a time limit; ends when all data written before the call are durable in
+    /// the origin. If the origin refuses some extents, the others are still destaged, unless it refuses several whole
+    /// rounds. Extents whose content is lost stay dirty. [`destage_worker`](Self::destage_worker) must be polled
+    /// meanwhile: it makes room for extents that wait for insertion.
     ///
     /// # Errors
-    /// [`Error::Origin`], [`Error::Flash`] or [`Error::Poisoned`]: what has not been destaged stays dirty. [`Error::Lost`]:
-    /// dirty content cannot be read in the cache; the origin has everything else.
+    /// [`Error::Origin`], [`Error::Flash`] or [`Error::Poisoned`]: data that were not destaged stay dirty.
+    /// [`Error::Lost`]: dirty content cannot be read from the cache; the origin has everything else.
     pub async fn destage_all(&self) -> Result<(), Error> {
         if !self.may_be_dirty() {
             return self.flush_origin().await;
@@ -266,16 +266,16 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Whether dirty content is lost.
+    /// Fails if dirty content is lost.
     fn check_lost(&self) -> Result<(), Error> {
         let lost = self.lost_ranges();
         lost.first().map_or(Ok(()), |lost| Err(Error::Lost { offset: lost.start, len: lost.end - lost.start }))
     }
 
-    /// Forgets what is dirty in the cache, readable or lost, though the origin has not got it. Nobody may be writing.
+    /// Discards all dirty data, readable or lost. No writes may be in progress.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] where the cache device fails.
+    /// [`Error::Poisoned`]: the cache device fails.
     pub async fn discard_dirty(&self) -> Result<(), Error> {
         while self.discard_some().await {
             yield_now().await;
@@ -295,7 +295,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.telling(count * FORGET_BYTES, discard).await
     }
 
-    /// One round of what the policy chooses.
+    /// One round with the extents that the policy chooses.
     async fn destage_round(&self, before: u32) -> Result<(), Error> {
         let batch = self.cache.manager.lock().destage_next(self.options.object, before, ROUND_EXTENTS);
         let step = if batch.is_empty() { None } else { Some(self.destage_batch(batch).await?) };
@@ -340,7 +340,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(Step { skipped, destaged })
     }
 
-    /// Brings the origin up to date with what is dirty of a range that the caller keeps all other writes from.
+    /// Destages the dirty extents of a range from which the caller excludes all other writes.
     pub(super) async fn drain(&self, extents: &Range<u64>) -> Result<(), Error> {
         if !self.may_be_dirty() {
             return Ok(());
@@ -376,8 +376,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Writes dirty extents, in order, to the origin; then they are clean. Content that is lost stays dirty, and what the
-    /// origin refuses.
+    /// Writes dirty extents, in order, to the origin, after which they are clean. Lost content stays dirty, and so does
+    /// content that the origin refuses.
     async fn destage_extents(&self, mut batch: Vec<DirtyExtent>) -> Result<Destaged, Error> {
         batch.retain(|extent| extent.location.is_some());
         if batch.is_empty() {
@@ -415,8 +415,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(Destaged { done: done.len(), failed })
     }
 
-    /// Whether clients read from an origin that has to find a place on its disk for each write. One that knows contents by
-    /// fingerprint writes them one after the other, but may have to look for each.
+    /// Whether clients read from an origin that seeks for each write. An origin that knows contents by fingerprint
+    /// writes them sequentially, but may have to look each one up.
     fn destage_disturbs_reads(&self) -> bool {
         self.origin_reading.load(Ordering::Relaxed) > 0 && self.origin.recipe_extent_bytes().is_none()
     }
@@ -465,8 +465,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.fetch(&[(extent.key, location)]).await.pop().flatten()
     }
 
-    /// Content that was lost in the cache, and is whole at the origin now that `len` bytes at `offset` are written, is
-    /// lost no more.
+    /// Removes the lost state of extents whose whole content is in the origin after the write of `len` bytes at
+    /// `offset`.
     pub(super) async fn heal(&self, extents: Range<u64>, offset: u64, len: u64) -> Result<(), Error> {
         if !self.may_be_dirty() {
             return Ok(());
@@ -493,7 +493,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Extents that the origin has durably are dirty no more.
+    /// Makes extents clean that are durable in the origin.
     async fn clean(&self, extents: &[DirtyExtent]) -> Result<(), Error> {
         let step = self.cache.ledger.step(VERSIONED_BYTES, EXTENTS_PER_LOCK) as usize;
         for some in extents.chunks(step) {

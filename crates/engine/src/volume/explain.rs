@@ -7,22 +7,22 @@ use nitro_port::{Clock, Device, Origin};
 use nitro_units::{ExtentIndex, WeuId};
 use std::ops::Range;
 
-/// What the cache knows of an extent.
+/// What the cache knows about an extent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
     /// Its first byte in the volume, and how many it has there.
     pub range: Range<u64>,
-    /// The origin has not got it.
+    /// Its newest content is not in the origin yet.
     pub dirty: bool,
-    /// It is on its way into the cache.
+    /// It waits for insertion.
     pub pending: bool,
     /// The RAM cache has it.
     pub in_ram: bool,
-    /// It stays in the cache once it is there.
+    /// It is pinned.
     pub pinned: bool,
-    /// Where the SSD has it.
+    /// Its position on the SSD.
     pub stored: Option<StoredAt>,
-    /// Why the SSD has not, if that is remembered.
+    /// Why it is not on the SSD, if this is remembered.
     pub gone: Option<Gone>,
 }
 
@@ -35,12 +35,12 @@ pub struct StoredAt {
     pub read_bytes: u64,
     /// Its unit is still being filled or written, and has it in RAM.
     pub on_its_way: bool,
-    /// What it is worth to the policies.
+    /// Its value for the policies.
     pub worth: Worth,
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Counts extents that a read looked for in vain, by why they are not cached; `in_stream`: those of its kind are kept off the SSD.
+    /// Counts the missed extents of a read by cause; `in_stream`: they belong to a stream, which is kept off the SSD.
     pub(super) fn note_missed(&self, missed: Range<u64>, in_stream: bool) {
         for index in missed {
             let gone = self.cache.manager.lock().why_gone(self.key(index));
@@ -55,7 +55,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// What the cache knows of the extent at an offset; changes nothing. `None`: the volume ends before it.
+    /// What the cache knows about the extent at an offset; changes nothing. `None`: the offset is behind the volume's
+    /// end.
     #[must_use]
     pub fn explain(&self, offset: u64) -> Option<Explained> {
         self.check_range(offset, 1).ok()?;

@@ -1,5 +1,6 @@
-//! What is under way in a volume: writes, reads of the origin that others may join, and extents on their way into the
-//! cache. This is what keeps a fill from overwriting a newer write, and two misses from reading the origin twice.
+//! Operations in progress in a volume: writes, reads of the origin that other requests may join, and extents that wait
+//! for insertion. This prevents a fill from overwriting a newer write, and concurrent misses from reading the origin
+//! twice.
 
 mod fills;
 mod guards;
@@ -26,39 +27,40 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     state: Mutex<State>,
-    /// Writers, and fills but those that are clean and have their bytes: while there are none, readers need not look before they look
-    /// elsewhere.
+    /// Number of writers, and of fills that are dirty or do not have their bytes yet. While it is zero, readers need
+    /// not search the table first.
     busy: AtomicUsize,
-    /// Fills that are clean and have their bytes: readers that find nothing elsewhere need not look while there are none.
+    /// Number of clean fills that have their bytes. While it is zero, readers that find an extent nowhere else need not
+    /// search the table.
     staged: AtomicUsize,
     released: Event,
-    /// A dirty extent is in the cache.
+    /// A dirty extent was inserted.
     settled: Event,
     pub(crate) dirty_contents: DirtyContents,
 }
 
-/// How one extent of a miss is to be had.
+/// How to get an extent of a miss.
 #[derive(Debug)]
 pub(super) enum Start {
-    /// Read it from the origin, and say so through the [`Reading`].
+    /// Read it from the origin, and report the result through the [`Reading`].
     Own,
-    /// Another reads it just now.
+    /// Another request is reading it.
     Join(Arc<Miss>),
-    /// It is here already.
+    /// It is in RAM already.
     Here(Kept),
-    /// It is being written to: read it from the origin, and keep it to yourself.
+    /// It is being written to: read it from the origin, without sharing the result.
     Unshared,
     /// A write to it was given up: wait for its end.
     Unsettled,
 }
 
 impl Flights {
-    /// Whether clean extents with their bytes are on their way into the cache.
+    /// Whether clean extents with their bytes wait for insertion.
     pub(super) fn has_staged(&self) -> bool {
         self.staged.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether anything is under way that elsewhere an older content may be found of.
+    /// Whether an operation is in progress for whose extents older content may be found elsewhere.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst) != 0
     }
@@ -68,7 +70,7 @@ impl Flights {
         self.staged.store(state.staged, Ordering::SeqCst);
     }
 
-    /// The bytes of an extent that is on its way into the cache.
+    /// The bytes of an extent that waits for insertion.
     pub(super) fn pending(&self, index: u64) -> Option<Kept> {
         match &self.state.lock().fills.get(&index)?.state {
             FillState::Pending(kept) => kept.clone(),
@@ -85,7 +87,8 @@ impl Flights {
         kept.clone()
     }
 
-    /// Begins a miss of the extents from `extents.start` on: as many as can be had in one way, at most the range.
+    /// Begins a miss of the extents from `extents.start` on: as many as can be treated in the same way, at most the
+    /// range.
     pub(super) fn start(self: &Arc<Self>, extents: Range<u64>) -> (Start, Range<u64>, Option<Reading>) {
         let mut state = self.state.lock();
         let first = extents.start;
@@ -131,7 +134,7 @@ impl Flights {
         !state.is_written(extents) && !extents.clone().any(|index| state.fills.contains_key(&index))
     }
 
-    /// An extent's insertion has ended, in whatever way.
+    /// Notes that the insertion of an extent has ended, with any result.
     pub(crate) fn settle(&self, index: u64, token: &Arc<Token>) {
         let mut state = self.state.lock();
         if state.fills.get(&index).is_some_and(|fill| Arc::ptr_eq(&fill.token, token)) {
@@ -144,8 +147,8 @@ impl Flights {
         }
     }
 
-    /// Waits until no other write touches these extents, in the order in which they came. One that touches the origin makes every
-    /// clean fill of them void; `found` gets the bytes of those that were on their way into the cache.
+    /// Waits until no other write touches these extents, in the order of arrival. A write to the origin makes every
+    /// clean fill of them void; `found` gets the bytes of those that waited for insertion.
     pub(super) async fn begin_write(
         self: &Arc<Self>,
         extents: Range<u64>,
@@ -185,13 +188,13 @@ impl Flights {
             .then(|| self.enter(&mut state, extents, Touches::Destage, RequestContext::default()))
     }
 
-    /// A request was given up: what came after it waits for it no more.
+    /// Notes that a request was given up: later requests do not wait for it any more.
     pub(super) fn given_up(&self) {
         self.released.notify(usize::MAX);
     }
 
-    /// Ends when all writes have ended whose contents reads see by now: what a client has read, and then flushed, must be
-    /// durable, also where the write was given up.
+    /// Waits until all writes whose contents reads see already have ended: data that a client has read must be durable
+    /// after a flush, also if the write was given up.
     pub(super) async fn visible_ended(&self) {
         let visible = |state: &State| state.writers.iter().filter(|w| w.visible).map(|w| w.id).collect::<Vec<_>>();
         let seen = visible(&self.state.lock());
@@ -204,7 +207,7 @@ impl Flights {
         }
     }
 
-    /// Ends when no write to these extents is left that was given up.
+    /// Waits until no given-up write to these extents is left.
     pub(super) async fn settled_writes(&self, extents: &Range<u64>) {
         loop {
             let released = self.released.listen();
@@ -229,7 +232,7 @@ impl Flights {
         Writing { flights: self.clone(), id }
     }
 
-    /// The dirty content of an extent that is on its way into the cache, if any is.
+    /// The dirty content of an extent that waits for insertion, if there is one.
     pub(crate) fn newest_dirty(&self, index: u64) -> Option<(Kept, Arc<Token>)> {
         let state = self.state.lock();
         match state.fills.get(&index) {
@@ -240,8 +243,8 @@ impl Flights {
         }
     }
 
-    /// Before anything is served: dirty content that a restart found, on its way into the cache. The token is to be
-    /// settled by whoever takes it.
+    /// Before requests are served: adds dirty content that a restart found and that waits for insertion. The taker of
+    /// the token has to settle it.
     pub(crate) fn restore(&self, index: u64, kept: Kept) -> Arc<Token> {
         let mut state = self.state.lock();
         let token = Arc::new(Token::default());
@@ -252,21 +255,21 @@ impl Flights {
         token
     }
 
-    /// Whether dirty extents of the range are on their way into the cache.
+    /// Whether dirty extents of the range wait for insertion.
     pub(super) fn has_dirty(&self, extents: &Range<u64>) -> bool {
         let state = self.state.lock();
         let within = |(index, fill): (&u64, &Fill)| fill.dirty && extents.contains(index);
         state.dirty > 0 && state.fills.iter().any(within)
     }
 
-    /// The dirty extents of the range that are on their way into the cache, in no order.
+    /// The dirty extents of the range that wait for insertion, in no order.
     pub(super) fn dirty(&self, extents: &Range<u64>) -> Vec<u64> {
         let state = self.state.lock();
         let within = |(index, fill): &(&u64, &Fill)| fill.dirty && extents.contains(index);
         state.fills.iter().filter(within).map(|(index, _)| *index).collect()
     }
 
-    /// Ends when no dirty extent of the range is on its way into the cache.
+    /// Waits until no dirty extent of the range waits for insertion.
     pub(super) async fn dirty_settled(&self, extents: &Range<u64>) {
         loop {
             let settled = self.settled.listen();

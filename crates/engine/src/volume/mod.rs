@@ -1,7 +1,7 @@
 //! A volume: an origin seen through a cache.
 //!
-//! `read` finds extents in RAM, on the SSD or at the origin; `write` changes the origin and whatever is cached of it;
-//! `flights` keeps the two from passing each other; `readahead` runs ahead of sequential readers.
+//! `read` finds extents in RAM, on the SSD or in the origin; `write` changes the origin and its cached extents;
+//! `flights` orders reads and writes; `readahead` reads ahead of sequential readers.
 
 mod contents;
 mod context;
@@ -59,24 +59,24 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 pub struct CachedRun {
     /// Length in bytes.
     pub len: u64,
-    /// On the SSD, or on its way there.
+    /// On the SSD, or waiting for insertion.
     pub cached: bool,
     /// Only the cache has its newest bytes.
     pub dirty: bool,
 }
 
-/// What a volume is opened with.
+/// The options of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VolumeOptions {
-    /// The number by which the cache knows it: each volume of a cache has its own.
+    /// Its number in the cache: each volume of a cache has a different one.
     pub object: ObjectId,
-    /// Refuse whatever would change it.
+    /// Refuse all changes.
     pub read_only: bool,
-    /// How it writes to begin with.
+    /// Its initial mode.
     pub mode: WriteMode,
 }
 
-/// Extents handled under one holding of a shared lock, so that a long range keeps nobody waiting.
+/// Extents handled under one lock of shared state, so that a long range delays no other request.
 pub(crate) const EXTENTS_PER_LOCK: u64 = 64;
 /// Extents handled before other tasks of the thread get their turn.
 pub(crate) const EXTENTS_PER_TURN: u64 = 1024;
@@ -91,7 +91,7 @@ pub struct Volume<F, O, C> {
     pub(crate) origin: O,
     options: VolumeOptions,
     size_bytes: AtomicU64,
-    /// The origin goes by the cache's fingerprints.
+    /// The origin uses the same fingerprints as the cache.
     has_recipes: bool,
     flights: Arc<Flights>,
     streams: Mutex<StreamDetector>,
@@ -100,22 +100,22 @@ pub struct Volume<F, O, C> {
     writes_back: AtomicBool,
     attached: AtomicBool,
     may_be_dirty: AtomicBool,
-    /// The class of requests that do not say theirs.
+    /// The class of requests without a class.
     class: AtomicU8,
     /// Which written content is cached, by its place among [`WritePolicy::ALL`].
     write_policy: AtomicU8,
-    /// What reads bring is not cached for the time being.
+    /// Caching of read misses is paused.
     fill_paused: AtomicBool,
-    /// Writes of the origin that have returned, and how many of them a flush has made durable.
+    /// Number of writes of the origin that have returned.
     origin_writes: AtomicU64,
     origin_durable: AtomicU64,
-    /// Reads of the origin under way.
+    /// Reads of the origin in progress.
     origin_reading: AtomicUsize,
     waits: Arc<Waits>,
     poisoned: Mutex<Option<Arc<str>>>,
     destage: Destage,
     destage_state: DestageState,
-    /// What it did.
+    /// Its counters.
     pub metrics: VolumeMetrics,
     classes: ClassesMetrics,
     latencies: VolumeLatencies,
@@ -174,17 +174,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.size_bytes.load(Ordering::Acquire)
     }
 
-    /// Whether what reads bring is not cached for the time being; hits and writes are as ever.
+    /// Whether caching of read misses is paused; hits and writes are not affected.
     pub fn fill_paused(&self) -> bool {
         self.fill_paused.load(Ordering::Relaxed)
     }
 
-    /// Has what reads bring cached, or not.
+    /// Pauses or resumes caching of read misses.
     pub fn set_fill_paused(&self, paused: bool) {
         self.fill_paused.store(paused, Ordering::Relaxed);
     }
 
-    /// Whether it refuses whatever would change it.
+    /// Whether it refuses all changes.
     pub fn read_only(&self) -> bool {
         self.options.read_only
     }
@@ -194,7 +194,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.options.object
     }
 
-    /// The class of requests that do not say theirs.
+    /// The class of requests without a class.
     pub fn class(&self) -> ClassId {
         ClassId::new(self.class.load(Ordering::Relaxed)).unwrap_or_default()
     }
@@ -210,12 +210,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.write_policy.store(policy as u8, Ordering::Relaxed);
     }
 
-    /// Sets the class of requests that do not say theirs, from now on.
+    /// Sets the class of requests without a class.
     pub fn set_class(&self, class: ClassId) {
         self.class.store(class.number(), Ordering::Relaxed);
     }
 
-    /// What was asked for, by class; without classes of which nothing was.
+    /// Counters of requests by class, without classes that had no requests.
     pub fn class_counters(&self) -> Vec<(ClassId, ClassCounters)> {
         self.classes.counters()
     }
@@ -240,7 +240,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.latencies.snapshot()
     }
 
-    /// Which parts of a range are cached, in order, from its start on; of a range with very many such parts, only the first ones.
+    /// The cached parts of a range, in order, from its start on; for a range with very many parts, only the first ones.
     ///
     /// # Errors
     /// [`Error::OutOfRange`].
@@ -286,7 +286,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(if self.may_be_dirty() { self.over_dirty(offset, runs).await } else { runs })
     }
 
-    /// An allocation map from `offset` on, with what only the cache has.
+    /// An allocation map from `offset` on, overlaid with dirty data.
     async fn over_dirty(&self, offset: u64, runs: Vec<Allocation>) -> Vec<Allocation> {
         let end = offset + runs.iter().map(|run| run.len).sum::<u64>();
         let extents = self.extents(offset, end - offset);
@@ -354,8 +354,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         &self.write_epochs[index as usize % WRITE_EPOCHS]
     }
 
-    /// Puts an extent into the RAM cache, unless it has been written to since its write epoch was `epoch`. One that was not read
-    /// alone is a part of what was read, and is copied.
+    /// Puts an extent into the RAM cache, unless it has been written to since its write epoch was `epoch`. If it is a
+    /// part of a larger read, it is copied.
     fn keep_in_ram(&self, index: u64, data: &Bytes, is_alone: bool, epoch: u32) {
         if self.cache.settings.ram_cache_bytes == 0 {
             return;
@@ -369,8 +369,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Forgets what RAM and SSD hold of some extents, in steps that keep the manager's lock short and that the journal has
-    /// room for, and lets others run in between.
+    /// Drops the cached content of some extents from RAM and SSD, in steps that keep the manager's lock short and for
+    /// which the journal has room; other tasks run in between.
     async fn forget_cached(&self, extents: std::ops::Range<u64>, mut was: impl FnMut(u64, nitro_cache::Location)) {
         let count = self.cache.ledger.step(FORGET_BYTES, EXTENTS_PER_LOCK);
         for turn in steps(extents.clone(), EXTENTS_PER_TURN) {
@@ -393,7 +393,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Forgets all that RAM holds of the volume.
+    /// Drops all extents of the volume from RAM.
     fn forget_all_ram(&self) {
         for epoch in &self.write_epochs {
             epoch.fetch_add(1, Ordering::SeqCst);
@@ -403,8 +403,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.ahead.lock().forget_object(object);
     }
 
-    /// Forgets what RAM holds of some extents that are not, or no longer what they should be, in the index; those on
-    /// their way into the cache are found before RAM is asked.
+    /// Drops some extents from RAM that are not, or not with valid content, in the index; extents that wait for
+    /// insertion are found before RAM is searched.
     fn forget_ram(&self, extents: std::ops::Range<u64>) {
         for index in extents.clone().take(WRITE_EPOCHS) {
             self.write_epoch(index).fetch_add(1, Ordering::SeqCst);
@@ -422,7 +422,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 }
 
-/// A range in pieces of at most `count`.
+/// Splits a range into parts of at most `count`.
 fn steps(extents: std::ops::Range<u64>, count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     let end = extents.end;
     extents.step_by(count as usize).map(move |first| first..end.min(first + count))

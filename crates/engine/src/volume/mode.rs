@@ -1,4 +1,4 @@
-//! How a volume writes, and whether it may.
+//! The mode of a volume, and whether it accepts writes.
 
 use super::Volume;
 use crate::error::Error;
@@ -8,14 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How a volume writes.
+/// The mode of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteMode {
-    /// The origin has a write before it is acknowledged.
+    /// A write is acknowledged when it is in the origin.
     #[default]
     WriteThrough,
-    /// A write is acknowledged when the cache has it in RAM, durable with the next flush, and at the origin later.
+    /// A write is acknowledged when the cache has it in RAM; it is durable after the next flush, and written to the
+    /// origin later.
     WriteBack,
 }
 
@@ -29,22 +30,23 @@ impl fmt::Display for WriteMode {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// How it writes now.
+    /// The present mode.
     pub fn mode(&self) -> WriteMode {
         if self.writes_back.load(Ordering::SeqCst) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
     }
 
-    /// Whether a write that is answered now, and not flushed, survives the end of the process: the origin has it, or the write log.
+    /// Whether an acknowledged write that is not flushed survives the end of the process: it is in the origin or in the
+    /// write log.
     pub fn keeps_writes(&self) -> bool {
         self.mode() == WriteMode::WriteThrough || self.cache.is_logged()
     }
 
-    /// Changes how it writes, while it is served. To write-through: ends when the origin has everything; new writes go
-    /// to the origin from the beginning of the call on.
+    /// Changes the mode while the volume is served. A change to write-through ends when the origin is up to date; new
+    /// writes go to the origin from the beginning of the call on.
     ///
     /// # Errors
-    /// [`Error::Origin`] or [`Error::Poisoned`] where the origin cannot be brought up to date: the mode has changed all
-    /// the same, and what is dirty stays so. [`Error::Lost`] where dirty content is lost.
+    /// [`Error::Origin`] or [`Error::Poisoned`]: the origin cannot be brought up to date; the mode has changed
+    /// nevertheless, and dirty data stay dirty. [`Error::Lost`]: dirty content is lost.
     pub async fn set_mode(&self, mode: WriteMode) -> Result<(), Error> {
         self.writes_back.store(mode == WriteMode::WriteBack, Ordering::SeqCst);
         self.cache.shares.set_writes_back(self.options.object, mode == WriteMode::WriteBack);
@@ -54,8 +56,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Has the origin serve alone: what is dirty is destaged, then everything cached of the volume is forgotten. Ends
-    /// when that is durable.
+    /// Serves the volume without the cache: destages dirty data, then drops all cached data of the volume. Ends when
+    /// this is durable.
     ///
     /// # Errors
     /// As [`set_mode`](Self::set_mode). The volume stays attached, in write-through.
@@ -69,11 +71,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.commit().await
     }
 
-    /// Takes in what the origin has gained at its end, which its device knows already. Where the volume ended within an extent,
-    /// that extent has other content from now on: then everything cached of the volume is forgotten.
+    /// Makes the volume as large as its origin, whose device has the new size already. If the volume ended within an
+    /// extent, the content of that extent changes: then all cached data of the volume are dropped.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`]: it has become shorter. [`Error::TooLarge`]: it is too large for this cache. As [`detach`](Self::detach).
+    /// [`Error::OutOfRange`]: the origin has become shorter. [`Error::TooLarge`]: it is too large for this cache.
+    /// Otherwise as [`detach`](Self::detach).
     pub async fn grow(&self, size_bytes: u64) -> Result<(), Error> {
         let before = self.size_bytes();
         if size_bytes < before {
@@ -91,7 +94,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.set_mode(mode).await
     }
 
-    /// Undoes [`detach`](Self::detach): the volume is cached again, from nothing.
+    /// Undoes [`detach`](Self::detach): the volume is cached again; its cache is empty at first.
     pub fn attach(&self) {
         self.attached.store(true, Ordering::SeqCst);
     }
@@ -106,17 +109,17 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.is_attached() && self.cache.watch.is_caching()
     }
 
-    /// Whether there may be content that only the cache has.
+    /// Whether there may be dirty data.
     pub(super) fn may_be_dirty(&self) -> bool {
         self.may_be_dirty.load(Ordering::SeqCst)
     }
 
-    /// Whether there is content now that only the cache has.
+    /// Whether there are dirty data now.
     pub(super) fn has_dirty(&self) -> bool {
         self.dirty_extents() > 0
     }
 
-    /// Refuses further writes: one of those acknowledged may be lost.
+    /// Refuses further writes, because an acknowledged write may be lost.
     pub(super) fn poison(&self, reason: &dyn fmt::Display) -> Error {
         let mut poisoned = self.poisoned.lock();
         let reason = poisoned.get_or_insert_with(|| {

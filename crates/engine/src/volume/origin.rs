@@ -1,4 +1,5 @@
-//! Access to the origin in whole extents, and in any bytes: origins have a block size, extents may hang over their end.
+//! Access to the origin in whole extents, and in any bytes: origins have a block size, and the last extent may extend
+//! beyond their end.
 
 use super::Volume;
 use crate::error::Error;
@@ -11,7 +12,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A read of the origin under way, counted.
+/// A read of the origin in progress; it is counted while this exists.
 struct OriginRead<'a>(&'a AtomicUsize);
 
 impl<'a> OriginRead<'a> {
@@ -58,7 +59,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Reads whole extents from the origin; one that hangs over the volume's end is filled up with zeroes.
+    /// Reads whole extents from the origin; an extent that extends beyond the volume's end is padded with zeroes.
     pub(super) async fn read_origin_extents(&self, extents: Range<u64>) -> Result<Vec<Bytes>, Error> {
         let extent_bytes = self.extent_bytes();
         let end = (extents.end * extent_bytes).min(self.size_bytes());
@@ -73,15 +74,15 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             .collect())
     }
 
-    /// The bytes at an extent's start, filled up with zeroes.
+    /// The bytes at an extent's start, padded with zeroes.
     pub(super) fn padded(&self, bytes: &[u8]) -> Bytes {
         let mut whole = BufMut::zeroed(self.extent_bytes() as usize);
         whole[..bytes.len()].copy_from_slice(bytes);
         whole.freeze()
     }
 
-    /// Writes to the origin. What is not aligned to its blocks is read, changed and written: the caller sees to it that
-    /// no other write touches these extents meanwhile.
+    /// Writes to the origin. Unaligned parts of blocks are read, changed and written: the caller excludes other writes
+    /// to these extents.
     pub(super) async fn write_origin(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_known(offset, data, &[]).await
     }

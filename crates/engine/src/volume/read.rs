@@ -22,16 +22,16 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The most that a warm-up reads from the origin in one go.
+/// Maximum bytes of one read of the origin by a warm-up.
 const WARM_BYTES: u64 = 1 << 20;
 
-/// How a request is read.
+/// How to read a request.
 enum Plan {
-    /// From RAM: all is there.
+    /// From RAM, which has all of it.
     Here(Pieces),
-    /// From the SSD, in one go.
+    /// From the SSD, with one read.
     Ssd(SsdRun, Fill),
-    /// From several places, or from the origin. Boxed, as a read of the SSD does not need the room.
+    /// From several sources, or from the origin. It is boxed, so that a read of the SSD takes less memory.
     Scattered(Box<Sources>, Fill),
 }
 
@@ -42,7 +42,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// Reads a range.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], or [`Error::Origin`] where the origin was needed and failed.
+    /// [`Error::OutOfRange`]; [`Error::Origin`]: the origin was needed and failed.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Pieces, Error> {
         self.read_as(self.class(), offset, len).await
     }
@@ -111,7 +111,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Some(pieces)
     }
 
-    /// Brings a range into the cache, whatever the access pattern; ends when it is read and queued for insertion.
+    /// Brings a range into the cache, with any access pattern; ends when it is read and queued for insertion.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -142,7 +142,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.streams.lock().read(offset, len)
     }
 
-    /// Finds out how a range is to be read.
+    /// Decides how to read a range.
     fn plan(&self, class: ClassId, offset: u64, len: u64) -> Result<Plan, Error> {
         self.check_range(offset, len)?;
         if len == 0 {
@@ -174,7 +174,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         })
     }
 
-    /// Reads a range that lies in several places, or not in the cache.
+    /// Reads a range that has several sources, or is not cached.
     async fn read_scattered(
         &self,
         sources: Box<Sources>,
@@ -192,7 +192,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok((self.cut(all, offset, len), hit))
     }
 
-    /// What a request wants of its extents.
+    /// The requested part of the extents.
     fn cut(&self, extents: Extents, offset: u64, len: u64) -> Pieces {
         let wanted = |(index, extent): (u64, Bytes)| {
             let within = self.within(index, offset, len);
@@ -201,7 +201,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         (offset / self.extent_bytes()..).zip(extents).map(wanted).collect()
     }
 
-    /// The bytes of an extent that a request wants.
+    /// The requested bytes of an extent.
     fn within(&self, index: u64, offset: u64, len: u64) -> Range<usize> {
         let start = index * self.extent_bytes();
         let from = offset.max(start) - start;
@@ -239,7 +239,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Extents of a run that were all fetched; hands them back if some were not.
+    /// The extents of a run if all were fetched; otherwise returns the fetched ones.
     fn take_hits(&self, first: u64, run: &SsdRun, fetched: Fetched) -> Result<Extents, Fetched> {
         if fetched.iter().any(Option::is_none) {
             return Err(fetched);
@@ -258,7 +258,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.keep_in_ram(index, bytes, run.extents.len() == 1, epoch);
     }
 
-    /// Ends a read of a run of which some could not be fetched.
+    /// Completes a read of a run of which some extents could not be fetched.
     async fn read_lost(
         &self,
         run: &SsdRun,
@@ -271,7 +271,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok((self.cut(extents, offset, len), false))
     }
 
-    /// Has the origin make up for extents of a run that could not be fetched.
+    /// Reads extents of a run that could not be fetched from the origin.
     async fn make_up(
         &self,
         first: u64,
@@ -293,7 +293,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(extents)
     }
 
-    /// Reads extents from the origin, each once however many ask for it, and sees to their insertion.
+    /// Reads extents from the origin, each only once for all concurrent requests, and inserts them.
     async fn read_through(&self, extents: Range<u64>, fill: Fill, request: (u64, u64)) -> Result<Extents, Error> {
         let mut got = Extents::new();
         let (mut next, mut limit) = (extents.start, extents.end);

@@ -1,5 +1,5 @@
-//! Reading ahead of sequential streams into RAM, and scan resistance: data of a sequential stream goes to the SSD only
-//! when it is read a second time (paper §3).
+//! Read-ahead of sequential streams into RAM, and scan resistance: data of a sequential stream go to the SSD only when
+//! they are read a second time (paper §3).
 
 use super::{Token, Volume};
 use crate::kept::{Kept, OVERHEAD_BYTES};
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Ranges waiting to be read ahead; older ones give way.
+/// Maximum number of ranges waiting to be read ahead; the oldest ones are dropped.
 const WAITING_MAX: usize = 64;
 /// Ranges read ahead at once.
 pub(crate) const AT_ONCE_MAX: usize = 8;
@@ -43,7 +43,7 @@ impl ReadaheadQueue {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Reads ahead of sequential readers for as long as it is polled.
+    /// Reads ahead of sequential readers, as long as it is polled.
     pub async fn readahead_worker(&self) {
         let mut reads = FuturesUnordered::new();
         loop {
@@ -62,7 +62,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Asks for a range of bytes to be read ahead.
+    /// Requests read-ahead of a range of bytes.
     pub(super) fn want_ahead(&self, (from, to): (u64, u64)) {
         let to = to.min(self.size_bytes());
         if from < to {
@@ -107,8 +107,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             || self.cache.manager.lock().peek(key).is_some()
     }
 
-    /// Keeps extents of a sequential stream in RAM, away from the SSD, but those that have been written to since. One read brought
-    /// them, and they keep `held` bytes of memory; clients have read each up to the byte that `read_to` tells.
+    /// Keeps extents of a sequential stream in RAM and off the SSD, except those that have been written to since. They
+    /// come from one read and keep `held` bytes of memory; clients have read each extent up to the byte in `read_to`.
     pub(super) fn hold_back(&self, extents: Vec<(u64, Kept, Arc<Token>)>, read_to: impl Fn(u64) -> u32, held: u64) {
         let mut ahead = self.cache.ahead.lock();
         // A writer makes the token void before it comes here to remove the extent.

@@ -1,5 +1,5 @@
-//! Origins that know by fingerprint what they hold: what is missing is looked for among all that is cached, of whatever volume,
-//! before the origin reads anything (Nitro, §3, "cache hit path": duplicates through recipes).
+//! Origins that know their contents by fingerprint: missing extents are looked up by fingerprint among the cached
+//! contents of all volumes, before the origin is read (Nitro, §3, "cache hit path": duplicates through recipes).
 
 use super::Volume;
 use super::read::SsdRun;
@@ -13,7 +13,7 @@ use nitro_port::{Clock, Device, Origin, Recipe};
 use nitro_units::Fingerprint;
 use std::ops::Range;
 
-/// Whether an origin's fingerprints are those of a cache.
+/// Whether an origin and a cache use the same fingerprints.
 pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Origin) -> bool {
     origin.recipe_extent_bytes() == Some(settings.manager.extent_bytes)
         && settings.manager.dedup
@@ -21,13 +21,13 @@ pub(super) fn are_shared(settings: &EngineSettings, origin: &impl Origin) -> boo
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Whether fingerprints are handed on between origin and cache.
+    /// Whether fingerprints are passed between origin and cache.
     fn goes_by_recipes(&self) -> bool {
         self.has_recipes && self.is_cached()
     }
 
-    /// The fingerprints of the extents that a write touches, for the origin and the cache both: of those that it covers whole and
-    /// not with zeroes. Empty where the origin does not go by them.
+    /// The fingerprints of the extents that a write touches, for origin and cache: only of extents that it covers
+    /// completely and not with zeroes. Empty if the origin does not use fingerprints.
     pub(super) fn fingerprints(&self, offset: u64, data: &[u8]) -> Recipe {
         if !self.goes_by_recipes() {
             return Recipe::new();
@@ -41,8 +41,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.extents(offset, data.len() as u64).map(fingerprint).collect()
     }
 
-    /// Extents that are not cached under their own name: from the cache where the origin's recipe tells that it has the same
-    /// content, else from the origin; and that recipe, or an empty one.
+    /// Reads extents that are not cached under their own key: from the cache if it has the content in the origin's
+    /// recipe, otherwise from the origin. Also returns that recipe, or an empty one.
     pub(super) async fn read_missing(&self, extents: Range<u64>) -> Result<(Vec<Bytes>, Recipe), Error> {
         let recipe = self.known_recipe(&extents).await;
         let read = match recipe.is_empty() {
@@ -87,7 +87,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// What of a recipe is cached; zeroes always are.
+    /// Reads the cached contents of a recipe; zeroes are always available.
     async fn read_known(&self, first: u64, recipe: &[Option<Fingerprint>]) -> Vec<Option<Bytes>> {
         let mut found: Vec<Option<Bytes>> = vec![None; recipe.len()];
         // Extents that stand near one another on the SSD are read in one go.

@@ -1,8 +1,9 @@
-//! Write intent: what a crash may have left the cache wrong about. A write that goes to the origin first has its region
-//! noted as *open* in the journal; after a crash, clean entries of open regions are not trusted, since the origin may
-//! hold what is older or newer than they are. Regions that have not been written to for a while are closed, once the
-//! origin has been flushed and the journal has every entry that became void; so are all of a volume that nobody writes to.
-//! The next write opens these again, with the same commit as its own: scattered writes would wait for one each.
+//! Write intent: the regions of an origin for which the cache may be wrong after a crash. Before a write to the origin,
+//! its region is recorded as *open* in the journal; after a crash, clean entries of open regions are not trusted, since
+//! the origin may hold older or newer data. Regions that have not been written to for a while are closed, once the
+//! origin has been flushed and the journal has a record of every entry that became void; so are all regions of a volume
+//! without writes. The next write opens the latter again, with the same commit as its own region: otherwise scattered
+//! writes would each wait for a commit.
 
 use super::Volume;
 use crate::doubts::DoubtId;
@@ -18,13 +19,13 @@ use std::time::Duration;
 
 /// Bytes of a region.
 pub(crate) const REGION_BYTES: u64 = 16 << 20;
-/// A region that has not been written to for so long is closed.
+/// Time without writes after which a region is closed.
 const IDLE: Duration = Duration::from_secs(10);
-/// All regions of a volume that has not been written to for so long are closed.
+/// Time without writes to a volume after which all its regions are closed.
 const QUIET: Duration = Duration::from_secs(1);
-/// Beyond so many open regions of a cache, idle ones are closed sooner.
+/// Number of open regions of a cache beyond which idle ones are closed sooner.
 const OPEN_MAX: usize = 1024;
-/// A request that touches more regions opens its volume as a whole.
+/// A request that touches more regions than this opens the whole volume.
 const REQUEST_MAX: u64 = 256;
 /// Stands for all regions of a volume: no region has this number.
 pub(crate) const WHOLE: u64 = u64::MAX - 1;
@@ -34,7 +35,7 @@ struct Region {
     /// The journal says that it is open.
     noted: bool,
     writers: u32,
-    /// How many there have been.
+    /// Total number of writes.
     writes: u64,
     /// Tells this opening from others of the region.
     opening: u64,
@@ -42,7 +43,7 @@ struct Region {
 }
 
 impl Region {
-    /// Counts a writer in; gives the opening if the journal has yet to be told of it.
+    /// Counts a writer; returns the opening if it is not recorded in the journal yet.
     fn enter(&mut self, region: u64) -> Option<Opened> {
         self.writers += 1;
         self.writes += 1;
@@ -53,10 +54,10 @@ impl Region {
 #[derive(Debug, Default)]
 struct Table {
     openings: u64,
-    /// Closed, which the journal has yet to be told of.
+    /// Regions whose closing is not recorded in the journal yet.
     closing: u64,
     open: BTreeMap<(ObjectId, u64), Region>,
-    /// Closed since nobody wrote to the volume, and when they were written to.
+    /// Regions that were closed because the volume had no writes, and the times of their last writes.
     rested: BTreeMap<(ObjectId, u64), Duration>,
 }
 
@@ -87,25 +88,25 @@ fn of(object: ObjectId) -> RangeInclusive<(ObjectId, u64)> {
     (object, 0)..=(object, u64::MAX)
 }
 
-/// An opening of a region that the journal has yet to be told of.
+/// An opening of a region that is not recorded in the journal yet.
 struct Opened {
     region: u64,
     opening: u64,
 }
 
-/// Regions that may be closed, as they were.
+/// Regions that may be closed, with their state.
 struct Idle {
     regions: Vec<((ObjectId, u64), Region)>,
-    /// Nobody writes to any of the volume.
+    /// There are no writes to the volume.
     quiet: bool,
 }
 
-/// The open regions of all volumes of a cache. Where more would be open than the journal has room for, volumes are opened as a
-/// whole: there are fewer volumes than half that room.
+/// The open regions of all volumes of a cache. If there would be more open regions than the journal has room for, whole
+/// volumes are opened instead: the number of volumes is less than half of that room.
 #[derive(Debug)]
 pub(crate) struct Regions {
     table: Mutex<Table>,
-    /// What the journal has room for.
+    /// Number of regions that the journal has room for.
     count_max: usize,
 }
 
@@ -114,18 +115,18 @@ impl Regions {
         Self { table: Mutex::default(), count_max: count_max as usize }
     }
 
-    /// What a restart found open.
+    /// Adds the regions that a restart found open.
     pub(crate) fn restore(&self, open: impl Iterator<Item = (ObjectId, u64)>, now: Duration) {
         let region = Region { noted: true, writers: 0, writes: 0, opening: 0, last_write: now };
         self.table.lock().open.extend(open.map(|id| (id, region)));
     }
 
-    /// Those that the journal has to know of.
+    /// The regions that the journal has to record as open.
     pub(crate) fn open(&self) -> Vec<(ObjectId, u64)> {
         self.table.lock().open.keys().copied().collect()
     }
 
-    /// How many they are.
+    /// The number of open regions.
     pub(crate) fn count(&self) -> u64 {
         let all = self.table.lock();
         all.open.len() as u64 + all.closing
@@ -135,7 +136,7 @@ impl Regions {
         self.table.lock().open.range(of(object)).next().is_some()
     }
 
-    /// Counts a writer in where all of its regions are open; gives those that the journal has yet to be told of.
+    /// Counts a writer if all of its regions are open; returns those that are not recorded in the journal yet.
     fn enter_open(&self, object: ObjectId, regions: Range<u64>) -> Option<Vec<Opened>> {
         let mut all = self.table.lock();
         if !regions.clone().all(|region| all.open.contains_key(&(object, region))) {
@@ -150,8 +151,9 @@ impl Regions {
         Some(news)
     }
 
-    /// Counts a writer in. Gives the regions that it writes to, or that which stands for all of them; and those that the journal
-    /// has yet to be told of, if any of the writer's is among them. `opened_max`: how many others may be opened with them.
+    /// Counts a writer. Returns its regions, or the region that represents the whole volume; and the regions that are
+    /// not recorded in the journal yet, if one of the writer's is among them. `opened_max`: how many other regions may
+    /// be opened with them.
     fn enter(
         &self,
         object: ObjectId,
@@ -210,7 +212,7 @@ impl Regions {
         Idle { regions: regions.collect(), quiet }
     }
 
-    /// Closes those that have not changed since.
+    /// Closes the regions that have not changed since.
     fn close(&self, idle: &[((ObjectId, u64), Region)], quiet: bool, mut tell: impl FnMut(Record)) -> Closing<'_> {
         let mut all = self.table.lock();
         let mut count = 0;
@@ -229,7 +231,7 @@ impl Regions {
     }
 }
 
-/// Regions that count as open until the journal knows better.
+/// Regions that count as open until their closing is recorded in the journal.
 struct Closing<'a> {
     regions: &'a Regions,
     count: u64,
@@ -241,7 +243,7 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A write to the origin under way, for its regions.
+/// A write to the origin in progress; it keeps its regions open.
 pub(super) struct Intent<'a, F, C: Clock> {
     cache: &'a crate::Cache<F, C>,
     object: ObjectId,
@@ -259,10 +261,10 @@ impl<F, C: Clock> Drop for Intent<'_, F, C> {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Has the journal know that a range of extents may change at the origin. `None`: there is no journal to tell.
+    /// Records in the journal that a range of extents may change at the origin. `None`: there is no journal.
     ///
     /// # Errors
-    /// [`Error::Poisoned`]: the journal has failed, and nothing else would tell after a restart.
+    /// [`Error::Poisoned`]: the journal has failed, and a restart could not find out about the write.
     pub(super) async fn intend(&self, extents: Range<u64>) -> Result<Option<Intent<'_, F, C>>, Error> {
         if !self.is_attached() || !self.cache.is_journaling() || self.cache.ledger.failed().is_some() {
             self.cache.check_outlived()?;
@@ -303,7 +305,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.cache.regions.has(self.options.object)
     }
 
-    /// Closes the regions that have been idle for a while, or, `at_once`, all that nobody writes to.
+    /// Closes the regions that have been idle for a while, or, with `at_once`, all regions without writes in progress.
     ///
     /// # Errors
     /// [`Error::Origin`] or [`Error::Poisoned`]: they stay open.

@@ -1,4 +1,4 @@
-//! Which volumes a cache knows: the numbers under which their extents are cached stay theirs over restarts.
+//! The registry of a cache's volumes: volumes keep the numbers under which their extents are cached over restarts.
 
 use crate::cache::Cache;
 use crate::domain::DedupDomain;
@@ -10,19 +10,19 @@ use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A volume, as the cache remembers it.
+/// A volume in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeEntry {
     /// Its name, at most 255 bytes.
     pub name: String,
     /// Size of its origin in bytes.
     pub origin_bytes: u64,
-    /// The origin's state when the cache last knew it to be unchanged by others, in a form that only the host
-    /// understands; zeroes: not known.
+    /// The origin's state when it was last known that no other program had changed it, in the host's own form; zeroes:
+    /// not known.
     pub stamp: [u8; 16],
-    /// The mode that it was last served in, in a form that only the host understands.
+    /// The mode in which it was last served, in the host's own form.
     pub mode: u8,
-    /// The volumes that it shares contents with.
+    /// The domain within which it shares contents.
     pub domain: DedupDomain,
 }
 
@@ -36,16 +36,16 @@ impl VolumeEntry {
 #[derive(Debug, Default)]
 struct Volumes {
     all: BTreeMap<ObjectId, VolumeEntry>,
-    /// Pinned extents by their numbers, of those that have any.
+    /// Pinned extents of volumes, by their numbers.
     pins: BTreeMap<ObjectId, PinRanges>,
-    /// Those that the journal has to be told of.
+    /// Volumes with changes that are not in the journal yet.
     changed: BTreeSet<ObjectId>,
-    /// Those of whose pins it has to be told.
+    /// Volumes with changed pins that are not in the journal yet.
     pins_changed: BTreeSet<ObjectId>,
 }
 
 impl Volumes {
-    /// What a snapshot says of them.
+    /// The records for a snapshot.
     fn records(&self) -> Vec<Record> {
         let entries = self.all.iter().map(|(object, entry)| entry.record(*object));
         entries.chain(self.pins.keys().map(|object| self.pins_record(*object))).collect()
@@ -75,13 +75,13 @@ impl Registry {
         self.0.lock().records()
     }
 
-    /// What is pinned of a volume.
+    /// The pinned ranges of a volume.
     pub(crate) fn pins(&self, object: ObjectId) -> PinRanges {
         self.0.lock().pins.get(&object).cloned().unwrap_or_default()
     }
 
-    /// Notes what is pinned of a volume, unless the records of all volumes would take more bytes then, and more than before; says
-    /// whether it did.
+    /// Sets the pinned ranges of a volume, unless the records of all volumes would exceed their room and become longer;
+    /// returns whether it succeeded.
     pub(crate) fn set_pins(&self, object: ObjectId, ranges: PinRanges, bytes_max: u64) -> bool {
         let mut volumes = self.0.lock();
         let (bytes, before) = (volumes.bytes(), volumes.pins.get(&object).cloned());
@@ -100,7 +100,7 @@ impl Registry {
         true
     }
 
-    /// The records of volumes that were remembered since the last call: one of each, however often.
+    /// The records of volumes that changed since the last call: one for each volume.
     pub(crate) fn take_changed(&self) -> Vec<Record> {
         let mut volumes = self.0.lock();
         let changed = std::mem::take(&mut volumes.changed);
@@ -127,8 +127,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.volumes.0.lock().all.clone()
     }
 
-    /// Remembers a volume, or what has changed of it; gives its number: that of the volume of the same name, else a new
-    /// one. Durable with the next commit; see [`sync`](Self::sync). `None`: the journal has no room for one more.
+    /// Registers a volume, or its changes; returns its number: that of the volume with the same name, otherwise a new
+    /// one. It is durable with the next commit; see [`sync`](Self::sync). `None`: the journal has no room for another
+    /// volume.
     pub fn remember_volume(&self, entry: VolumeEntry) -> Option<ObjectId> {
         let mut volumes = self.volumes.0.lock();
         let pins_bytes: usize = volumes.pins.keys().map(|object| volumes.pins_record(*object).encoded_bytes()).sum();
@@ -148,7 +149,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Some(object)
     }
 
-    /// Forgets a volume, which must have nothing dirty any more, and everything that is cached of it.
+    /// Removes a volume, which must have no dirty data, and all its cached data.
     ///
     /// # Errors
     /// [`Error::Poisoned`] where the cache device fails.
@@ -171,7 +172,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.sync().await
     }
 
-    /// Makes what the cache remembers durable.
+    /// Makes the registry durable.
     ///
     /// # Errors
     /// [`Error::Poisoned`] where the cache device fails.

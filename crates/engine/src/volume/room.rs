@@ -1,4 +1,4 @@
-//! Room for what a volume writes in write-back, and what becomes of its writes while its destage fails.
+//! Room for the writes of a volume in write-back, and the treatment of writes while its destage fails.
 
 use super::Volume;
 use super::context::RequestContext;
@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Extents that are admitted at once where there is no room for the whole of a write.
+/// Extents that are admitted at once if there is no room for the whole write.
 const EXTENTS_AT_ONCE: u64 = 64;
 /// How long to wait for room before looking again.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ struct Failing {
 #[derive(Debug, Default)]
 pub(super) struct DestageState(Mutex<Option<Failing>>);
 
-/// Extents that may become dirty; those that are not taken are given back.
+/// Extents that may become dirty; those that are not taken are returned.
 pub(super) struct Admitted<'a, F: Device, C: Clock> {
     cache: &'a crate::Cache<F, C>,
     object: ObjectId,
@@ -47,7 +47,7 @@ pub(super) struct Admitted<'a, F: Device, C: Clock> {
 }
 
 impl<F: Device, C: Clock> Admitted<'_, F, C> {
-    /// One of them is in the dirty queue, which releases it.
+    /// Takes one of them for the dirty queue, which releases it.
     pub(super) fn take(&mut self) {
         self.extents -= 1;
     }
@@ -60,12 +60,12 @@ impl<F: Device, C: Clock> Drop for Admitted<'_, F, C> {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// The part of the cache's room for dirty data that it may take.
+    /// Its share of the cache's room for dirty data.
     pub fn dirty_share(&self) -> DirtyShare {
         self.cache.shares.share(self.options.object)
     }
 
-    /// Changes that part, while the volume is served.
+    /// Changes this share while the volume is served.
     pub fn set_dirty_share(&self, share: DirtyShare) {
         self.cache.shares.set_share(self.options.object, share);
         self.cache.room.notify(usize::MAX);
@@ -89,7 +89,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             .map_or_else(String::new, |entry| format!("volume {}: ", entry.name))
     }
 
-    /// Notes that the origin refused what was destaged.
+    /// Notes that the origin refused destaged data.
     pub(super) fn destage_failed(&self, error: &Error) {
         self.metrics.destage_failures.add(1);
         let mut state = self.destage_state.0.lock();
@@ -116,12 +116,12 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Waits until some of `extents` may become dirty. While destage of the volume fails, waits no longer than
-    /// [`dirty_wait`](crate::EngineSettings::dirty_wait) from its first failure on. `None`: volumes whose destage fails have all the
-    /// room, and nothing that this one does makes it less.
+    /// [`dirty_wait`](crate::EngineSettings::dirty_wait) from its first failure on. `None`: volumes whose destage fails
+    /// use all the room, and this volume cannot free any of it.
     ///
     /// # Errors
-    /// [`Error::Destage`] then; [`Error::Poisoned`] where nothing can be made durable any more; [`Error::Origin`] where the
-    /// request was given up.
+    /// [`Error::Destage`]: that time has passed; [`Error::Poisoned`]: nothing can be made durable any more;
+    /// [`Error::Origin`]: the request was given up.
     pub(super) async fn admit_dirty(
         &self,
         extents: u64,
@@ -156,7 +156,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Some(Admitted { cache: &self.cache, object, extents: tried })
     }
 
-    /// Whether destage can make room: not where all that is dirty of the volume is lost.
+    /// Checks that destage can make room: it cannot if all dirty data of the volume are lost.
     fn check_destageable(&self) -> Result<(), Error> {
         // First what is on its way, then what is there: an extent goes from the one to the other.
         if self.flights.has_dirty(&(0..u64::MAX)) {
@@ -173,7 +173,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Whether there is any use in waiting for room.
+    /// Checks that waiting for room can succeed.
     fn check_room(&self, context: &RequestContext) -> Result<(), Error> {
         self.check_poisoned()?;
         context.check(0, 0)?;

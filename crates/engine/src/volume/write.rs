@@ -1,5 +1,5 @@
-//! Writes that touch the origin: write-through, where the origin has it before the client hears of it, trim and zeroes.
-//! No read returns the older bytes from then on. What is dirty of their extents is destaged before.
+//! Writes that touch the origin: write-through, trim and zeroes. They are acknowledged when they are in the origin;
+//! from then on, no read returns older bytes. Dirty data of their extents are destaged before.
 
 use super::Volume;
 use super::context::RequestContext;
@@ -20,10 +20,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Zeroes are written in pieces of this size where the origin has no faster way.
+/// Zeroes are written in parts of this size if the origin has no faster way.
 const ZERO_BYTES: u64 = 1 << 20;
 
-/// What was cached of the extents at the edges of a write.
+/// The cached content of the extents at the edges of a write.
 #[derive(Default)]
 struct Before {
     /// In RAM.
@@ -32,8 +32,8 @@ struct Before {
     locations: HashMap<u64, Location>,
 }
 
-/// A write of the origin that others are kept from. Dropped while the origin has not answered, it may yet arrive: its
-/// extents stay locked then, and its regions open.
+/// A write of the origin that excludes other writes. If it is dropped before the origin has answered, it may still
+/// arrive: its extents then stay locked, and its write-intent regions open.
 struct OriginWrite<'a, F, C: Clock> {
     writing: Option<Writing>,
     intent: Option<Intent<'a, F, C>>,
@@ -41,7 +41,7 @@ struct OriginWrite<'a, F, C: Clock> {
 }
 
 impl<F, C: Clock> OriginWrite<'_, F, C> {
-    /// Awaits what the origin is asked to do.
+    /// Awaits a request to the origin.
     async fn during<T>(&mut self, request: impl Future<Output = T>) -> T {
         self.under_way = true;
         let result = request.await;
@@ -70,8 +70,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     /// [`Error::OutOfRange`], [`Error::ReadOnly`] or [`Error::Origin`]; after the latter the range holds old or new
     /// bytes, as after a failed write to any disk, and is not cached.
     ///
-    /// Waits for the origin however long it takes; see [`change`](Self::change). The future must be polled to its end: one
-    /// that is dropped may leave its write under way on the origin, and its extents locked.
+    /// Waits for the origin without a time limit; see [`change`](Self::change). The future must be polled to its end:
+    /// if it is dropped, its write may still be in progress at the origin, and its extents stay locked.
     pub async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Error> {
         self.write_with(offset, data, fua, &RequestContext::patient(self.class())).await
     }
@@ -104,8 +104,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.counted(result)
     }
 
-    /// Tells the origin that a range holds nothing of worth. Parts of it smaller than a block stay as they are; so does
-    /// all of it where the origin cannot trim.
+    /// Tells the origin that the data of a range are not needed. Parts smaller than a block are not changed; if the
+    /// origin cannot trim, nothing is changed.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -126,8 +126,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
     }
 
     /// Makes a range read as zeroes. With `may_unmap`, the origin may release its storage. With `fast`, fails with
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), having changed nothing, where that would take as long
-    /// as writing.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), and changes nothing, if that would take as long as
+    /// writing.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -187,7 +187,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         self.flush_origin().await
     }
 
-    /// Flushes the origin, be it that writes are refused.
+    /// Flushes the origin, even if writes are refused.
     ///
     /// # Errors
     /// The origin's.
@@ -204,8 +204,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(())
     }
 
-    /// Keeps other writes from some extents, and readers from sharing what they read of them; brings the origin up to
-    /// date with what is dirty of them, and has the journal know that they may change.
+    /// Excludes other writes from some extents, and prevents readers from sharing reads of them; destages their dirty
+    /// data, and records in the journal that they may change.
     async fn begin_origin_write(
         &self,
         extents: Range<u64>,
@@ -290,7 +290,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(())
     }
 
-    /// Room for contents in the queue for insertion; `None`: there is none, or nothing is to be inserted.
+    /// Room for contents in the insertion queue; `None`: there is none, or there is nothing to insert.
     fn admit(&self, contents: &mut [(u64, Content)]) -> Option<Arc<Room>> {
         if contents.is_empty() {
             return None;
@@ -308,8 +308,8 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         room
     }
 
-    /// What of a written extent can go into the cache: all of it where the write covers it, or merged with what was
-    /// cached before.
+    /// The content of a written extent for the cache: the written data if they cover it, otherwise merged with the
+    /// cached content.
     fn content(
         &self,
         index: u64,

@@ -17,11 +17,12 @@ use nitro_port::{Clock, Device, Origin};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Why a volume takes no writes any more at the end of a server.
+/// Why a volume refuses writes at the end of a server.
 const CLOSED: &str = "the cache is being closed";
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// `false`: other volumes, whose destage fails, have all the room for dirty data; a part may be buffered.
+    /// Returns `false` if other volumes whose destage fails use all the room for dirty data; a part of the write may be
+    /// buffered.
     pub(super) async fn write_back(
         &self,
         offset: u64,
@@ -49,7 +50,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Ok(true)
     }
 
-    /// Takes a part of a write. Says whether the write log has it.
+    /// Buffers a part of a write. Returns whether the write log has it.
     async fn buffer(
         &self,
         writing: &Writing,

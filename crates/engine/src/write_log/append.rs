@@ -1,4 +1,4 @@
-//! Writing to the log: whoever has something to add and finds nobody writing takes along all that waits.
+//! Writes to the log: a caller that finds no write in progress writes all waiting entries.
 
 use super::LogStatus;
 use super::ring::{Logged, Task, Turn, WriteLog};
@@ -10,10 +10,11 @@ use nitro_port::{Clock, Device};
 use nitro_units::{ExtentKey, ObjectId};
 use std::time::Duration;
 
-/// What keeps the ring full may need a while: how soon to look again.
+/// How soon to check again when the ring is full.
 const ROOM_WAIT: Duration = Duration::from_millis(5);
 
-/// Whoever writes. Dropped before its end, it lets another write; a batch under way is not known to be there or not.
+/// The current writer. If it is dropped before its end, another caller may write; it is then unknown whether the batch
+/// in progress was written.
 struct Lead<'a, D: Device> {
     log: &'a WriteLog<D>,
     writing: bool,
@@ -29,7 +30,7 @@ impl<D: Device> Drop for Lead<'_, D> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Whether what has been acknowledged in write-back is durable in a write log.
+    /// Whether acknowledged writes in write-back are durable in a write log.
     pub(crate) fn is_logged(&self) -> bool {
         self.log.as_ref().is_some_and(WriteLog::is_active)
     }
@@ -39,13 +40,13 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.log.as_ref().map(WriteLog::status)
     }
 
-    /// Whether contents of an object may come back from the write log at a restart.
+    /// Whether a restart may restore contents of an object from the write log.
     pub(crate) fn log_holds(&self, object: ObjectId) -> bool {
         self.log.as_ref().is_some_and(|log| log.holds(object))
     }
 
-    /// Ends when the log has all of `entries`, durably (`true`), or when there is no log, or none any more (`false`).
-    /// What is to be inserted of them must have been queued for insertion before.
+    /// Returns `true` when all `entries` are durable in the log, or `false` if there is no log in use. The contents
+    /// must have been queued for insertion before.
     ///
     /// # Errors
     /// [`Error::Poisoned`]: the cache device has failed.
@@ -66,7 +67,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Makes void what the log may hold of some extents, before their origin is written to.
+    /// Makes entries of the log for some extents void, before their origin is written to.
     ///
     /// # Errors
     /// As [`append_to_log`](Self::append_to_log).
@@ -78,7 +79,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(())
     }
 
-    /// Ends when the log holds nothing any more of what it held of an object.
+    /// Waits until the log does not need the entries any more that it holds for an object.
     ///
     /// # Errors
     /// [`Error::Poisoned`]: the cache device has failed.
@@ -93,7 +94,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(())
     }
 
-    /// In good order: the journal has everything, and knows that the log is not needed.
+    /// Ends the use of the log in order: the journal has everything, and a record that the log is not needed.
     pub(crate) async fn end_log(&self) {
         let Some(log) = &self.log else { return };
         loop {
@@ -111,7 +112,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         let _ = self.fall_back(log).await;
     }
 
-    /// Does one thing that has to be done before the log can have what waits.
+    /// Performs one step that is required before the waiting entries can be written.
     async fn lead_log(&self, log: &WriteLog<F>) -> Result<(), Error> {
         let mut lead = Lead { log, writing: false };
         match log.task() {

@@ -1,14 +1,14 @@
-//! The write log: a ring of batches on a fast device of its own (NVRAM, a log SSD). In write-back, what is written is
-//! acknowledged when it is there, durably, so that FLUSH need not wait for the cache device.
+//! The write log: a ring of batches on a separate fast device (NVRAM, a log SSD). In write-back, a write is
+//! acknowledged when it is durable there, so that FLUSH need not wait for the cache device.
 //!
-//! `ring` is the log while it is in use: what waits to be written, what is there and still needed. `append` writes
-//! batches, one at a time: whoever finds none under way writes all that waits, with one write and one flush. `read` goes
-//! through what a crash left; `start` decides whether a cache may be started with the log that it is given.
+//! `ring` is the state of the log in use: entries that wait to be written, and batches that are still needed. `append`
+//! writes batches, one at a time: a caller that finds none in progress writes all waiting entries, with one write and
+//! one flush. `read` reads the log after a crash; `start` decides whether a cache may be started with a given log.
 //!
-//! Contents are whole extents, also where a client wrote less: they say everything without what they are part of, so that
-//! a restart needs no origin, and the newest of an extent is all that counts. A batch is needed until the journal says
-//! that everything of it, and of all before it, is in the cache. Where an origin is to be written to past the cache, and
-//! the log may still hold older contents of those extents, the log is told first that these are void.
+//! Contents are whole extents, even if a client wrote less: therefore a restart needs no origin to merge them, and uses
+//! only the newest content of an extent. A batch is needed until the journal records that its contents, and those of
+//! all batches before it, are in the cache. Before a write that bypasses the cache goes to the origin, the log gets an
+//! entry that older contents of those extents are void, if it may still hold such contents.
 
 mod append;
 mod read;

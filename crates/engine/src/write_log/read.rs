@@ -15,15 +15,15 @@ pub(crate) struct Batch {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// What a log holds that is still needed: batches that follow one another.
+/// The needed part of a log: consecutive batches.
 #[derive(Default)]
 pub(crate) struct Row {
     pub(crate) batches: Vec<Batch>,
-    /// Where the next one begins, unless it does not fit there, and its sequence.
+    /// The offset of the next batch, unless it does not fit there.
     pub(crate) end: u64,
     pub(crate) next_sequence: u64,
-    /// What is behind the row, or what the row says, shows that it is not all that had been durable: the device damaged
-    /// the log, or the journal that tells where it begins.
+    /// Batches behind these, or their tails, show that some durable batches are missing: the device damaged the log, or
+    /// the journal with the log's position.
     pub(crate) damaged: bool,
 }
 
@@ -63,7 +63,7 @@ impl<D: Device> Ring<'_, D> {
         Ok(header.entries(&bytes, label.extent_bytes).ok().map(|entries| (header, entries)))
     }
 
-    /// Whether there is a later batch of this log near `at`, where the one that would come next is not.
+    /// Whether there is a later batch of this log near `at`, although the next one is missing.
     async fn has_later(&mut self, at: u64, label: &Label, sequence: u64) -> Result<bool, Error> {
         let bytes = self.read(at, BATCH_BYTES_MAX + HEADER_BYTES).await?;
         let mut headers = bytes.chunks(BATCH_UNIT_BYTES).filter_map(|unit| Header::decode(unit).ok());
@@ -71,16 +71,16 @@ impl<D: Device> Ring<'_, D> {
     }
 }
 
-/// What the next batch of a row must be.
+/// The expected properties of the next batch.
 struct After {
     sequence: u64,
     start: u32,
 }
 
-/// What the label of a log device says. `None`: it is no write log.
+/// Reads the label of a log device. `None`: it is not a write log.
 ///
 /// # Errors
-/// [`Error::Log`] where it cannot be read; [`Error::LogFormat`] where it is damaged, or of a version that is not known.
+/// [`Error::Log`]: it cannot be read; [`Error::LogFormat`] where it is damaged, or of a version that is not known.
 pub(crate) async fn read_label<D: Device>(device: &D) -> Result<Option<Label>, Error> {
     if device.geometry().size_bytes < LABEL_BYTES as u64 {
         return Ok(None);
@@ -97,10 +97,10 @@ pub(crate) async fn read_label<D: Device>(device: &D) -> Result<Option<Label>, E
     }
 }
 
-/// Reads what a log holds from `position` on. Takes RAM for as much as that is.
+/// Reads the log from `position` on. Takes RAM for its contents.
 ///
 /// # Errors
-/// [`Error::Log`] where it cannot be read.
+/// [`Error::Log`]: it cannot be read.
 pub(crate) async fn read_row<D: Device>(device: &D, label: &Label, position: LogPosition) -> Result<Row, Error> {
     let mut ring = Ring { device, bytes: label.ring_bytes, from: 0, window: Bytes::new() };
     let mut row =

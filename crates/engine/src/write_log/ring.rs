@@ -1,4 +1,4 @@
-//! The ring, and what waits to be written to it.
+//! The ring, and the entries that wait to be written to it.
 
 use super::LogStatus;
 use super::read::Row;
@@ -14,10 +14,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-/// Batches are no longer than such a share of the ring.
+/// A batch takes at most this fraction of the ring.
 const BATCHES_PER_RING: u64 = 4;
 
-/// One thing to be logged, and what tells that it is in the cache; nothing for what needs not be there.
+/// An entry to log, with the token that shows that it is in the cache; no token for entries that need not be there.
 pub(crate) struct Logged {
     pub(crate) entry: Entry,
     pub(crate) token: Option<Arc<Token>>,
@@ -38,18 +38,18 @@ impl Batch {
     }
 }
 
-/// What is the matter with the log.
+/// The state of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
-    /// The journal does not know of it yet.
+    /// The journal has no record of it yet.
     New,
-    /// The journal is being told of it: from here on its snapshots tell it, too, since one may be begun once it is durable and before
-    /// the log is active.
+    /// Its record is being written to the journal. From here on, snapshots contain the record, too, since one may begin
+    /// after the record is durable and before the log is active.
     Announced,
     Active,
-    /// It failed: nothing is acknowledged until all that it holds is in the cache, and the journal says so.
+    /// It failed: no write is acknowledged until all its contents are in the cache, and the journal has a record of it.
     Failing(Arc<str>),
-    /// The journal is being told that it is not in use any more.
+    /// The record that it is not in use any more is being written to the journal.
     Ending(Option<Arc<str>>),
     /// The journal says so.
     Over(Option<Arc<str>>),
@@ -57,18 +57,18 @@ enum Phase {
 
 struct State {
     phase: Phase,
-    /// Somebody writes a batch.
+    /// A batch is being written.
     led: bool,
     waiting: VecDeque<Logged>,
-    /// How many were ever queued, and how many of them are durable.
+    /// Total number of entries queued.
     queued: u64,
     durable: u64,
     batches: VecDeque<Batch>,
     used_bytes: u64,
-    /// Where the next batch goes, unless it does not fit there.
+    /// The offset of the next batch, unless it does not fit there.
     head: u64,
     sequence: u64,
-    /// What the journal says, durably.
+    /// The durable position in the journal.
     journaled: LogPosition,
     /// The last batch with contents of each object.
     last: HashMap<ObjectId, u64>,
@@ -77,7 +77,7 @@ struct State {
 }
 
 impl State {
-    /// Where a batch of so many bytes has room.
+    /// The offset at which a batch of `bytes` fits.
     fn place(&self, bytes: u64, ring_bytes: u64) -> Option<u64> {
         let fits_behind = self.head + bytes <= ring_bytes;
         match self.batches.front().map(|batch| batch.offset) {
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// The first batch of which not all is in the cache.
+    /// The first batch whose contents are not all in the cache.
     fn needed(&self) -> LogPosition {
         let needed = self.batches.iter().find(|batch| !batch.is_inserted());
         let (sequence, offset) = needed.map_or((self.sequence, self.head), |batch| (batch.sequence, batch.offset));
@@ -96,36 +96,36 @@ impl State {
     }
 }
 
-/// A batch to be written.
+/// A batch to write.
 pub(super) struct Draft {
     pub(super) offset: u64,
     pub(super) bytes: Bytes,
     sequence: u64,
     tokens: Vec<Arc<Token>>,
     objects: Vec<ObjectId>,
-    /// How many have been queued up to its last entry.
+    /// The number of entries queued up to its last entry.
     up_to: u64,
 }
 
-/// What is to be done next by who waits for its entries.
+/// What a caller that waits for its entries does next.
 pub(super) enum Turn {
     Durable,
     /// The log is not in use any more.
     Over,
-    /// Somebody else writes.
+    /// Another caller writes.
     Wait,
     /// Write a batch; then see again.
     Lead,
 }
 
-/// What there is to lead.
+/// The task of the writer.
 pub(super) enum Task {
-    /// Have the journal know of the log first.
+    /// Record the log in the journal first.
     Announce(LogPosition),
     Write(Draft),
     /// There is no room in the ring.
     Full,
-    /// Have everything in the cache, and the journal know that the log is not in use any more.
+    /// Make everything durable in the cache, and record in the journal that the log is not in use any more.
     FallBack,
     Nothing,
 }
@@ -143,14 +143,14 @@ pub(crate) struct WriteLog<D> {
 }
 
 impl<D: Device> WriteLog<D> {
-    /// One that was just made.
+    /// A newly created log.
     pub(super) fn new(device: D, label: Label, start: u32) -> Self {
         let position = LogPosition { uuid: label.uuid, sequence: 0, offset: 0 };
         Self::with(device, label, start, Phase::New, position)
     }
 
-    /// One that the journal speaks of. Gives the newest contents that it holds, with what tells that they are in the
-    /// cache: an older one counts as there when the newest is.
+    /// A log that the journal names. Returns its newest contents, with tokens that show that they are in the cache: an
+    /// older content counts as inserted when the newest is.
     pub(super) fn resumed(
         device: D,
         label: Label,
@@ -194,12 +194,12 @@ impl<D: Device> WriteLog<D> {
         Self { device, label, start, block_bytes, batch_bytes_max, state: Mutex::new(state), changed: Event::new() }
     }
 
-    /// Whether what has been acknowledged is durable here.
+    /// Whether acknowledged writes are durable in this log.
     pub(crate) fn is_active(&self) -> bool {
         self.state.lock().phase == Phase::Active
     }
 
-    /// Adds entries to what waits; gives the number to wait for. `None`: the log is not in use any more.
+    /// Adds entries to the queue; returns the number to wait for. `None`: the log is not in use any more.
     pub(super) fn queue(&self, entries: impl Iterator<Item = Logged>) -> Option<u64> {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Over(_)) {
@@ -211,7 +211,7 @@ impl<D: Device> WriteLog<D> {
         Some(state.queued)
     }
 
-    /// What who waits for `number` is to do. [`Turn::Lead`] is followed by [`leave`](Self::leave).
+    /// What a caller that waits for `number` does next. [`Turn::Lead`] is followed by [`leave`](Self::leave).
     pub(super) fn turn(&self, number: u64) -> Turn {
         let mut state = self.state.lock();
         match state.phase {
@@ -225,12 +225,12 @@ impl<D: Device> WriteLog<D> {
         }
     }
 
-    /// Takes the lead, if nobody has it.
+    /// Becomes the writer, if there is none.
     pub(super) fn lead(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().led, true)
     }
 
-    /// Another may lead.
+    /// Ends being the writer.
     pub(super) fn leave(&self) {
         self.state.lock().led = false;
         self.changed.notify(usize::MAX);
@@ -304,7 +304,7 @@ impl<D: Device> WriteLog<D> {
         before < half && state.used_bytes >= half
     }
 
-    /// The journal knows of the log.
+    /// Notes that the journal has a record of the log.
     pub(super) fn announced(&self) {
         let mut state = self.state.lock();
         if state.phase == Phase::Announced {
@@ -312,7 +312,8 @@ impl<D: Device> WriteLog<D> {
         }
     }
 
-    /// The log cannot be written to. What waits is acknowledged when the journal says that the log is not in use.
+    /// Notes that the log cannot be written to. Waiting writes are acknowledged when the journal has a record that the
+    /// log is not in use.
     pub(super) fn fail(&self, reason: &dyn fmt::Display) {
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::New | Phase::Announced | Phase::Active) {
@@ -322,7 +323,7 @@ impl<D: Device> WriteLog<D> {
         self.changed.notify(usize::MAX);
     }
 
-    /// The journal is about to be told that the log is not in use any more, and nothing else of it.
+    /// Notes that the record that the log is not in use any more is about to be written.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         let reason = match &state.phase {
@@ -334,7 +335,7 @@ impl<D: Device> WriteLog<D> {
         state.phase = Phase::Ending(reason);
     }
 
-    /// The journal says so. Gives the reason, if the log had failed.
+    /// Notes that the journal has that record. Returns the reason, if the log had failed.
     pub(super) fn ended(&self) -> Option<Arc<str>> {
         let mut state = self.state.lock();
         let reason = match &state.phase {
@@ -351,26 +352,26 @@ impl<D: Device> WriteLog<D> {
         reason
     }
 
-    /// Has those who wait look again.
+    /// Wakes all waiting callers.
     pub(crate) fn wake(&self) {
         self.changed.notify(usize::MAX);
     }
 
-    /// What the journal is to be told: from where on the log is needed. To be asked before the records are taken that
-    /// the journal is to be told with it. `None`: nothing new.
+    /// The position from which on the log is needed, for the journal. To be called before the records of the same
+    /// commit are taken. `None`: unchanged.
     pub(crate) fn news(&self) -> Option<LogPosition> {
         let state = self.state.lock();
         let is_used = matches!(state.phase, Phase::Active | Phase::Failing(_));
         is_used.then(|| state.needed()).filter(|needed| needed.sequence > state.journaled.sequence)
     }
 
-    /// What the journal says now, for its snapshot.
+    /// The present position in the journal, for its snapshot.
     pub(crate) fn journaled(&self) -> Option<LogPosition> {
         let state = self.state.lock();
         matches!(state.phase, Phase::Announced | Phase::Active | Phase::Failing(_)).then_some(state.journaled)
     }
 
-    /// The journal says, durably, from where on the log is needed.
+    /// Notes that the journal has a durable record of the position from which on the log is needed.
     pub(crate) fn release(&self, position: LogPosition) {
         let mut state = self.state.lock();
         if position.sequence <= state.journaled.sequence {
@@ -385,7 +386,7 @@ impl<D: Device> WriteLog<D> {
         self.changed.notify(usize::MAX);
     }
 
-    /// Whether contents of an object may come back from the log at a restart.
+    /// Whether a restart may restore contents of an object from the log.
     pub(crate) fn holds(&self, object: ObjectId) -> bool {
         let state = self.state.lock();
         state.last.get(&object).is_some_and(|last| *last >= state.journaled.sequence)
@@ -410,7 +411,7 @@ impl<D: Device> WriteLog<D> {
     }
 }
 
-/// Whose contents an entry has.
+/// The object of an entry's content.
 fn object(entry: &Entry) -> Option<ObjectId> {
     match entry {
         Entry::Content { key, .. } => Some(key.object()),

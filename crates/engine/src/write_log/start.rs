@@ -1,4 +1,4 @@
-//! Starting a cache with a write log, and without.
+//! Start of a cache with or without a write log.
 
 use super::read::{Row, read_label, read_row};
 use super::ring::WriteLog;
@@ -24,24 +24,24 @@ pub struct LogDevice<D> {
     pub device: D,
     /// Bytes of it to use, if not all.
     pub size_bytes: Option<u64>,
-    /// Random: names the log if it is made anew.
+    /// A random identity for a new log.
     pub uuid: [u8; 16],
 }
 
-/// What to do where the log that a cache was used with is not there, or damaged.
+/// What to do if the log that a cache was used with is missing or damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingLog {
-    /// Refuse to start: it may hold writes that are nowhere else.
+    /// Refuse to start: the log may hold writes that are not in the cache.
     #[default]
     Refuse,
-    /// Start without those writes. Also where the device that is given belongs to another cache.
+    /// Start without those writes. This also applies if the given device belongs to another cache.
     Discard,
 }
 
 /// How a cache starts.
 pub(crate) enum Verdict {
     Without {
-        /// The journal is to forget the log that it speaks of.
+        /// The journal has to remove its record of the log.
         forget: bool,
     },
     Make,
@@ -49,7 +49,7 @@ pub(crate) enum Verdict {
 }
 
 impl<D: Device> LogDevice<D> {
-    /// Bytes of the ring that it has room for.
+    /// Bytes of the ring that fit on it.
     fn ring_bytes(&self) -> Result<u64, Error> {
         let have = self.device.geometry().size_bytes;
         let value = self.size_bytes.unwrap_or(have);
@@ -67,7 +67,7 @@ impl<D: Device> LogDevice<D> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Whether the cache may be started with the log device that is `given`, if any, and how. Nothing is changed.
+    /// Decides whether and how the cache may be started with the log device that is `given`, if any. Changes nothing.
     pub(crate) async fn judge_log(
         &self,
         in_use: Option<LogPosition>,
@@ -109,7 +109,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(verdict)
     }
 
-    /// Takes a log into use. Contents that it holds are on their way into the cache when this returns; gives how many.
+    /// Takes a log into use. Its contents wait for insertion when this returns; returns their number.
     pub(crate) async fn install_log(&mut self, verdict: Verdict, given: Option<LogDevice<F>>) -> Result<u64, Error> {
         match (verdict, given) {
             (Verdict::Resume(label, position, row), Some(log)) => {
@@ -139,7 +139,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Ok(0)
     }
 
-    /// Puts contents on their way into the cache.
+    /// Queues the log's contents for insertion.
     fn replay_log(
         &mut self,
         newest: BTreeMap<(ObjectId, u64), Bytes>,
@@ -167,7 +167,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
     }
 }
 
-/// The newest content of each extent that a row speaks of.
+/// The newest content of each extent in the batches.
 pub(crate) fn newest(row: &Row) -> BTreeMap<(ObjectId, u64), Bytes> {
     let mut newest = BTreeMap::new();
     for entry in row.batches.iter().flat_map(|batch| &batch.entries) {

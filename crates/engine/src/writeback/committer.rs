@@ -1,5 +1,5 @@
-//! The committer: writes what is dirty and what the journal is to be told, then flushes once for both. At most one
-//! commit is under way; those who ask meanwhile share the next.
+//! The committer: writes dirty data and journal records, then flushes once for both. At most one commit is in progress;
+//! requests that arrive meanwhile share the next one.
 
 use super::snapshot::Snapshotting;
 use crate::cache::Cache;
@@ -14,7 +14,7 @@ use nitro_units::WeuId;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// With less than this share of its bytes left, in percent, the journal's log asks for a snapshot.
+/// When less than this percentage of the journal's log is free, a snapshot is begun.
 const ROOM_PERCENT: u64 = 40;
 
 /// The journal, between commits.
@@ -44,10 +44,10 @@ pub(super) struct Round {
     /// WEUs with entries that became void as they were read at the restart.
     untold: Vec<WeuId>,
     pub(super) superseded: Superseded,
-    /// What is not on the SSD yet of the open WEU.
+    /// The part of the open WEU that is not on the SSD yet.
     pub(super) unsaved: Option<(WeuId, Parts)>,
     pub(super) sealed: Vec<OpenWeu>,
-    /// From where on the write log is needed then.
+    /// The position from which on the write log is then needed.
     pub(super) log: Option<LogPosition>,
 }
 
@@ -56,7 +56,8 @@ impl Round {
         self.records.is_empty() && self.untold.is_empty() && self.unsaved.is_none() && self.sealed.is_empty()
     }
 
-    /// Whether nothing but the journal is written: no data, no records that refer to data, and nothing is released once it is durable.
+    /// Whether only the journal is written: no data, no records that refer to data, and nothing that is released once
+    /// it is durable.
     fn is_journal_only(&self) -> bool {
         let refers = |record: &Record| matches!(record, Record::DirtyBase { .. } | Record::DirtyDup { .. });
         let data = self.unsaved.is_some() || !self.sealed.is_empty() || self.records.iter().any(refers);
@@ -74,7 +75,7 @@ pub(super) struct Committer<'a, F, C> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Makes durable whatever the journal has been told, and all dirty data that was inserted.
+    /// Makes all journal records and all inserted dirty data durable.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned): the cache device failed, now or earlier.
@@ -82,7 +83,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         if self.is_journaling() { self.ledger.commit().await } else { Ok(()) }
     }
 
-    /// Writes whatever the journal has been told, so that it outlives the program.
+    /// Writes all journal records, so that they survive the end of the program.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -127,7 +128,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.ledger.end();
     }
 
-    /// What is to be made durable now.
+    /// The data and records to make durable now.
     pub(super) fn round(&self) -> Round {
         let mut dirty = self.dirty_open.lock();
         // Before the records are taken: what is in the cache by now has its record among them, or among earlier ones.
@@ -158,7 +159,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Round { records, untold, superseded, unsaved, sealed, log }
     }
 
-    /// What a round has told the journal is durable.
+    /// Notes that the records of a round are durable.
     pub(super) fn round_done(&self, superseded: Superseded, log: Option<LogPosition>) {
         self.manager.lock().release(superseded);
         if let (Some(position), Some(log)) = (log, &self.log) {
@@ -191,7 +192,7 @@ fn split(records: Vec<Record>, bytes_max: u64) -> impl Iterator<Item = Vec<Recor
 }
 
 impl<F: Device, C: Clock> Committer<'_, F, C> {
-    /// Writes what there is to write. Unless it is to be `durable`, it is flushed only if something depends on that.
+    /// Writes the present round. Unless `durable` is set, it is flushed only if something depends on that.
     pub(super) async fn commit(&mut self, durable: bool) -> Result<(), AppendError> {
         let cache = self.cache;
         let round = cache.round();
@@ -252,7 +253,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         Ok(())
     }
 
-    /// Appends to the log. Gives records back that it has no room for, or the snapshot that is being written.
+    /// Appends to the log. Returns records for which the log, or the snapshot that is being written, has no room.
     async fn append(&mut self, records: Vec<Record>) -> Result<Option<Vec<Record>>, AppendError> {
         if records.is_empty() {
             return Ok(None);
@@ -275,7 +276,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         }
     }
 
-    /// Whether the snapshot would still be written when it can carry no more.
+    /// Whether the snapshot would not be complete before its carry is full.
     fn lags_behind(&self) -> bool {
         let (logged_bytes, half_bytes) = (self.cache.budget.logged_bytes, self.journal.half_bytes());
         self.snapshot.as_ref().is_some_and(|snapshot| {
@@ -293,7 +294,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
     }
 }
 
-/// Writes dirty data: parts of the open WEU, and what is not on the SSD yet of WEUs that are full, with their headers.
+/// Writes dirty data: parts of the open WEU, and the missing parts of full WEUs, with their headers.
 pub(super) async fn write_data<F: Device, C: Clock>(
     cache: &Cache<F, C>,
     unsaved: Option<(WeuId, Parts)>,

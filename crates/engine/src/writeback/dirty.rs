@@ -1,5 +1,5 @@
-//! Insertion of dirty extents: as that of clean ones, but into write-evict units of their own, told to the journal, and
-//! never dropped.
+//! Insertion of dirty extents: like that of clean ones, but into separate write-evict units, with records in the
+//! journal, and never dropped.
 
 use super::ledger::Room;
 use crate::cache::Cache;
@@ -24,7 +24,7 @@ const JOBS_PER_TURN: usize = 16;
 /// Sealed WEUs that may wait for the committer. With the open one and one that is being given up, they are those that the
 /// journal is made for.
 const SEALED_MAX: usize = 3;
-/// Dirty extents for which the journal's room is looked at together.
+/// Dirty extents for which the journal's room is checked together.
 const EXTENTS_PER_LOOK: u64 = 64;
 /// Bytes of records of a dirty extent: its own, and that older entries are void.
 const DIRTY_DUP_TELLS: u64 = (DIRTY_DUP_BYTES + FORGET_BYTES) as u64;
@@ -49,7 +49,7 @@ impl DirtyOpen {
         self.open.iter().chain(&self.sealed).map(|open| open.entries().len() as u64).sum()
     }
 
-    /// Has the open WEU take no further extents.
+    /// Closes the open WEU for further extents.
     fn seal(&mut self, manager: &mut CacheManager) {
         if let Some(open) = self.open.take() {
             manager.seal(open.weu);
@@ -65,7 +65,7 @@ struct Inserting {
     may_insert: u64,
 }
 
-/// What became of an extent.
+/// The result for an extent.
 enum Put {
     Done,
     /// The open WEU is full, or there is none.
@@ -111,7 +111,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         job.token.set_inserted();
     }
 
-    /// `false`: there is no place for it.
+    /// Returns `false` if there is no room for it.
     async fn insert_dirty(&self, inserting: &mut Inserting, job: &Job) -> bool {
         let Content::Whole(extent, known) = &job.content else { return true };
         if job.token.is_void() {
@@ -146,8 +146,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         true
     }
 
-    /// Waits until the journal's next snapshot has room for one more dirty extent: for the WEUs without header to be
-    /// written, or for destage. `false`: there will be none.
+    /// Waits until the journal's next snapshot has room for one more dirty extent: until WEUs without header are
+    /// written, or until destage. `false`: there will be no room.
     async fn is_room_in_journal(&self, inserting: &mut Inserting) -> bool {
         let mut waits_closed = 0;
         while inserting.may_insert == 0 {
@@ -184,9 +184,9 @@ impl<F: Device, C: Clock> Cache<F, C> {
         true
     }
 
-    /// Refers to content that is cached already; but once destage is wanted not such that keeps yet another unit from being evicted:
-    /// a few extents scattered over many would soon leave none. They are stored again, together. Where bytes were `compared`, only to
-    /// those that were found the same.
+    /// Inserts the extent as a reference to cached content. Once destage is wanted, it does not refer to content that
+    /// would pin a further unit: a few extents scattered over many units would soon pin all of them. Such extents are
+    /// stored again, together. If bytes were `compared`, it refers only to content that was found equal.
     fn put_duplicate(&self, job: &Job, named: &Named, compared: Option<Compared>, room: &Room<'_>) -> bool {
         self.pinning(|manager, pins_max| {
             if job.token.is_void() {
@@ -212,7 +212,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         })
     }
 
-    /// With the fingerprint that is entered in the index, and the one that stands on flash.
+    /// Stores the extent, with the fingerprint for the index and the one for the flash.
     fn put(
         &self,
         job: &Job,
@@ -265,8 +265,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         Put::Done
     }
 
-    /// Opens another WEU for dirty extents, however long it takes to get a slot. `false`: there will be none. What was admitted
-    /// finds one without destage, unless the cache has become smaller, or its settings have.
+    /// Opens another WEU for dirty extents, and waits for a slot without a time limit. `false`: there will be none.
+    /// Admitted extents find a slot without destage, unless the cache or its settings have become smaller.
     async fn open_dirty(&self) -> bool {
         self.ledger.wanted.notify(usize::MAX);
         let mut waits_closed = 0;
@@ -298,7 +298,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         }
     }
 
-    /// Asks for destage. `false`: the cache is closed, and was waited for long enough.
+    /// Requests destage. `false`: the cache is closed, and the time limit has passed.
     fn may_wait(&self, waits_closed: &mut u32) -> bool {
         if self.dirty_queue.is_closed() {
             *waits_closed += 1;
@@ -338,7 +338,7 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.watermarks().is_full(self.dirty_use(manager.pinned_count(), manager.dirty_count()))
     }
 
-    /// Whether destage should run, whatever the age of what is dirty.
+    /// Whether destage should run, independent of the age of dirty data.
     pub(crate) fn wants_destage(&self) -> bool {
         if self.is_shrinking() {
             return true;
@@ -347,14 +347,14 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.is_beyond_start(manager.pinned_count(), manager.dirty_count())
     }
 
-    /// Whether so many WEUs, or dirty extents, are more than what destage leaves alone.
+    /// Whether these numbers of pinned WEUs and dirty extents are above the start of destage.
     pub(super) fn is_beyond_start(&self, pinned: u32, dirty: u64) -> bool {
         // As `is_room_in_journal` finds it once there is no WEU without header.
         let journal = (dirty + 1) * DIRTY_BYTES + UNSEALED_BYTES > self.budget.dirty_bytes(self.weu_count());
         journal || self.watermarks().is_beyond_start(self.dirty_use(pinned, dirty))
     }
 
-    /// Extents that the cache holds if none shrinks; fewer, where its journal has no room for so many dirty ones.
+    /// Extents that the cache holds without compression; fewer if its journal has no room for so many dirty ones.
     pub(super) fn extents_raw(&self) -> u64 {
         let raw = u64::from(self.weu_count()) * u64::from(self.superblock.weu_bytes / self.superblock.extent_bytes);
         raw.min(self.budget.dirty_bytes(self.weu_count()) / DIRTY_BYTES)

@@ -1,5 +1,6 @@
-//! What the journal has yet to be told. Its bytes are bounded: who tells something reserves room first, and waits for a
-//! commit where there is none. So what one commit takes always has room in the journal; see [`Budget`](crate::journal::Budget).
+//! The ledger: records that are not in the journal yet. Its size is bounded: a caller reserves room before it adds a
+//! record, and waits for a commit if there is none. Therefore the records of one commit always have room in the
+//! journal; see [`Budget`](crate::journal::Budget).
 
 use crate::error::Error;
 use crate::format::journal::{FORGET_BYTES, Record};
@@ -10,20 +11,20 @@ use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A commit's number: it writes all that was there when it was asked for.
+/// A commit's number. The commit writes all records that existed when it was requested.
 pub(super) type Ticket = u64;
 
-/// What a commit is asked for.
+/// The request for a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) ticket: Ticket,
-    /// It is to be durable. Else it need only outlive the program, or make room in the ledger.
+    /// It has to be durable. Otherwise it only has to survive the end of the program, or to make room in the ledger.
     pub(super) durable: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last commit that was asked for, and the last of those that are to be durable.
+    /// The last commit that was requested.
     asked: Ticket,
     durable_asked: Ticket,
     /// The last commit that has ended.
@@ -34,14 +35,14 @@ struct State {
     ended: bool,
 }
 
-/// What no commit has taken yet.
+/// Records that no commit has taken yet.
 #[derive(Debug, Default)]
 struct Pending {
     records: Vec<Record>,
     records_bytes: u64,
     /// Bytes of records for what the cache manager has noted.
     noted_bytes: u64,
-    /// Room that was given out and not used yet.
+    /// Room that was reserved and not used yet.
     reserved_bytes: u64,
     /// Nothing will be made durable any more.
     over: bool,
@@ -53,21 +54,21 @@ impl Pending {
     }
 }
 
-/// Records on their way into the journal, and who waits for them.
+/// Records that wait for the journal, and their waiters.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pending: Mutex<Pending>,
     /// Most bytes that may be pending or reserved.
     bytes_max: u64,
     state: Mutex<State>,
-    /// A commit is asked for, or there is other work for the committer.
+    /// A commit was requested, or there is other work for the committer.
     pub(super) wanted: Event,
     done: Event,
     /// There may be room again.
     freed: Event,
 }
 
-/// Room for records that are told without waiting: it is not to be held while something is awaited.
+/// Reserved room for records that are added without waiting. It must not be held across an await.
 pub(crate) struct Room<'a> {
     ledger: &'a Ledger,
     bytes: Cell<u64>,
@@ -88,8 +89,8 @@ impl Room<'_> {
         self.ledger.added(pending, before);
     }
 
-    /// Does something to the manager that may make it note forgotten extents: room must have been reserved for
-    /// [`FORGET_BYTES`] for each extent.
+    /// Runs an operation of the manager that may note dropped extents: [`FORGET_BYTES`] must have been reserved for
+    /// each extent.
     pub(crate) fn noting<T>(&self, manager: &mut CacheManager, change: impl FnOnce(&mut CacheManager) -> T) -> T {
         let before = manager.forgotten_count();
         let result = change(manager);
@@ -97,7 +98,7 @@ impl Room<'_> {
         result
     }
 
-    /// The manager has noted something that takes so many bytes of records. It must be locked.
+    /// Counts `bytes` of records for changes that the manager has noted. The manager must be locked.
     fn note(&self, bytes: u64) {
         if bytes == 0 {
             return;
@@ -130,7 +131,7 @@ impl Drop for Room<'_> {
 }
 
 impl Ledger {
-    /// An empty one, of which a commit takes no more than `bytes_max` bytes of records.
+    /// An empty ledger, from which a commit takes at most `bytes_max` bytes of records.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             pending: Mutex::default(),
@@ -142,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// Does something that the journal must be told of, as soon as there is room for `bytes` bytes of records.
+    /// Runs an operation that adds records, as soon as there is room for `bytes` bytes of records.
     pub(crate) async fn tell<T>(&self, bytes: u64, change: impl FnOnce(&Room<'_>) -> T) -> T {
         let room = self.reserve(bytes).await;
         change(&room)
@@ -153,8 +154,8 @@ impl Ledger {
         self.tell(record.encoded_bytes() as u64, |room| room.push(record)).await;
     }
 
-    /// How many things of up to `bytes` bytes of records each may be told in one step, at most `count`: so many that
-    /// others find room beside them.
+    /// How many records of up to `bytes` bytes each may be added in one step, at most `count`, so that other callers
+    /// find room, too.
     pub(crate) fn step(&self, bytes: usize, count: u64) -> u64 {
         (self.bytes_max / 2 / bytes as u64).clamp(1, count)
     }
@@ -184,7 +185,7 @@ impl Ledger {
         })
     }
 
-    /// Has a commit made when half of the room is used: before anybody has to wait.
+    /// Requests a commit when half of the room is used, before a caller has to wait.
     fn added(&self, pending: parking_lot::MutexGuard<'_, Pending>, before: u64) {
         let (mark, after) = (self.bytes_max / 2, pending.told_bytes());
         drop(pending);
@@ -198,7 +199,7 @@ impl Ledger {
         self.pending.lock().records.len()
     }
 
-    /// The records, where those of what the manager had noted are taken too; while it is locked.
+    /// Takes the records; the caller also takes those of the manager, which must be locked.
     pub(super) fn take(&self) -> Vec<Record> {
         let mut pending = self.pending.lock();
         (pending.records_bytes, pending.noted_bytes) = (0, 0);
@@ -208,7 +209,7 @@ impl Ledger {
         records
     }
 
-    /// Nothing is kept any more of what would be told.
+    /// Drops all records, and ignores further ones.
     fn give_up(&self) {
         let mut pending = self.pending.lock();
         pending.over = true;
@@ -218,18 +219,18 @@ impl Ledger {
         self.freed.notify(usize::MAX);
     }
 
-    /// Has a commit made, without waiting for it.
+    /// Requests a commit, without waiting for it.
     pub(crate) fn ask(&self) {
         self.state.lock().asked += 1;
         self.wanted.notify(usize::MAX);
     }
 
-    /// Ends when all that was pushed, and all dirty data that was appended, is durable.
+    /// Waits until all records and all appended dirty data are durable.
     pub(super) async fn commit(&self) -> Result<(), Error> {
         self.wait_for(true).await
     }
 
-    /// Ends when all that was pushed is written, so that it outlives the program.
+    /// Waits until all records are written, so that they survive the end of the program.
     pub(super) async fn write(&self) -> Result<(), Error> {
         self.wait_for(false).await
     }
@@ -257,20 +258,20 @@ impl Ledger {
         .await
     }
 
-    /// The commit that is asked for, if any: it serves all that asked before.
+    /// The requested commit, if any: it serves all earlier requests.
     pub(super) fn asked(&self) -> Option<Asked> {
         let state = self.state.lock();
         let asked = state.asked > state.done && state.failed.is_none();
         asked.then_some(Asked { ticket: state.asked, durable: state.durable_asked > state.done })
     }
 
-    /// What was asked for has been done.
+    /// Notes that a requested commit has ended.
     pub(super) fn finish(&self, asked: Asked) {
         self.state.lock().done = asked.ticket;
         self.done.notify(usize::MAX);
     }
 
-    /// Nothing can be made durable any more.
+    /// Notes that nothing can be made durable any more.
     pub(crate) fn fail(&self, reason: &str) {
         self.state.lock().failed.get_or_insert_with(|| Arc::from(reason));
         self.give_up();

@@ -1,9 +1,9 @@
 //! Write-back and the journal's write side: what makes the cache's own data durable.
 //!
-//! `ledger` gathers what the journal is to be told, and wakes the committer; `dirty` puts dirty extents into write-evict
-//! units of their own; `shares` keeps each volume's part of the room for them; `committer` writes what both have gathered,
-//! with one flush; `snapshot` tells the whole state anew when the journal's log is full. What each of them may tell is bounded
-//! by the [`Budget`](crate::journal::Budget).
+//! `ledger` collects journal records and wakes the committer; `dirty` inserts dirty extents into separate write-evict
+//! units; `shares` manages each volume's share of the room for them; `committer` writes records and data with one
+//! flush; `snapshot` writes the whole state when the journal's log is full. The [`Budget`](crate::journal::Budget)
+//! bounds the records of each of them.
 
 mod committer;
 mod dirty;

@@ -1,8 +1,8 @@
-//! Which part of the room for dirty data each volume may take. A write is admitted before it becomes dirty, so that what was
-//! admitted never waits for another volume's destage.
+//! The shares of volumes in the room for dirty data. A write is admitted before it becomes dirty, so that admitted
+//! writes never wait for another volume's destage.
 //!
-//! There are two kinds of room: extents, and write-evict units that dirty extents keep from being evicted. The units of
-//! several volumes overlap, since their extents are stored as they come; each volume is charged with all that it pins.
+//! There are two kinds of room: extents, and write-evict units that dirty extents pin. Units may hold extents of
+//! several volumes; each volume is charged with all units that it pins.
 
 use crate::cache::Cache;
 use nitro_cache::CacheManager;
@@ -11,16 +11,16 @@ use nitro_units::ObjectId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// What is kept for volumes that ask for no minimum, in percent of the room: each gets an equal part.
+/// Percentage of the room that is reserved for volumes without a configured minimum, in equal parts.
 const KEPT_PERCENT: u64 = 50;
 
-/// A volume's part of the room for dirty data of its cache, in percent of
+/// A volume's share of the room for dirty data of its cache, in percent of
 /// [`dirty_max_percent`](crate::EngineSettings::dirty_max_percent).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirtyShare {
-    /// Kept for it while it is in write-back; `None`: an equal part of half the room.
+    /// The share reserved for it while it is in write-back; `None`: an equal part of half the room.
     pub min_percent: Option<u8>,
-    /// The most that it may take.
+    /// The maximum share.
     pub max_percent: u8,
 }
 
@@ -34,13 +34,13 @@ impl Default for DirtyShare {
 struct Taker {
     share: DirtyShare,
     writes_back: bool,
-    /// Its destage fails: what it has will not become less.
+    /// Its destage fails: its dirty data do not become less.
     failing: bool,
     /// Extents that were admitted and are not in the cache yet.
     admitted: u64,
 }
 
-/// What the volumes of a cache take of its room for dirty data.
+/// The room for dirty data that the volumes of a cache take.
 #[derive(Debug, Default)]
 pub(crate) struct Shares(Mutex<BTreeMap<ObjectId, Taker>>);
 
@@ -57,7 +57,7 @@ impl Shares {
         self.0.lock().get(&object).map_or_else(DirtyShare::default, |taker| taker.share)
     }
 
-    /// Notes whether a minimum is to be kept for a volume.
+    /// Notes whether a minimum has to be reserved for a volume.
     pub(crate) fn set_writes_back(&self, object: ObjectId, writes_back: bool) {
         self.change(object, |taker| taker.writes_back = writes_back);
     }
@@ -66,17 +66,17 @@ impl Shares {
         self.change(object, |taker| taker.failing = failing);
     }
 
-    /// The cache forgets a volume.
+    /// Removes a volume.
     pub(crate) fn remove(&self, object: ObjectId) {
         self.0.lock().remove(&object);
     }
 
-    /// Counts extents in that are dirty already, whether or not they fit.
+    /// Counts extents that are dirty already, whether or not they fit.
     pub(crate) fn admit_over(&self, object: ObjectId, extents: u64) {
         self.change(object, |taker| taker.admitted += extents);
     }
 
-    /// Extents that were admitted are in the cache, or will not get there.
+    /// Releases admitted extents that were inserted, or will not be inserted.
     pub(crate) fn release(&self, object: ObjectId, extents: u64) {
         self.change(object, |taker| taker.admitted = taker.admitted.saturating_sub(extents));
     }
@@ -86,15 +86,15 @@ fn admitted_by_all(takers: &BTreeMap<ObjectId, Taker>) -> u64 {
     takers.values().map(|taker| taker.admitted).sum()
 }
 
-/// One kind of room, as a volume that asks for some finds it.
+/// One kind of room, from the view of a volume that requests some.
 struct Room<'a> {
     takers: &'a BTreeMap<ObjectId, Taker>,
     asks: ObjectId,
-    /// All of it.
+    /// The total.
     max: u64,
-    /// What a volume takes.
+    /// The room that a volume takes.
     taken: &'a dyn Fn(ObjectId) -> u64,
-    /// What all take, with what is asked for.
+    /// The room that all volumes take, including the request.
     all_after: u64,
 }
 
@@ -108,9 +108,9 @@ impl Room<'_> {
         }
     }
 
-    /// Whether the volume may take so much in all, where it has taken `own` already. Never more than there is: what was admitted
-    /// finds room without destage. Where others write back, at least `left` is left to those that have nothing dirty yet, of which
-    /// each may take `first` of what is kept for others.
+    /// Whether the volume may take `own_after` in total, if it has taken `own` already. The total never exceeds the
+    /// room: admitted extents find room without destage. If other volumes are in write-back, at least `left` remains
+    /// for those without dirty data, each of which may take `first` of the room reserved for others.
     fn fits(&self, own: u64, own_after: u64, (left, first): (u64, u64)) -> bool {
         if self.all_after > self.max {
             return false;
@@ -127,8 +127,8 @@ impl Room<'_> {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Admits further dirty extents of a volume if its share has room for them: each is to be put into the dirty queue, or
-    /// [released](Shares::release). A volume that has nothing dirty may take what is kept for others.
+    /// Admits further dirty extents of a volume if its share has room for them: each has to be put into the dirty
+    /// queue, or [released](Shares::release). A volume without dirty data may take room reserved for others.
     pub(crate) fn try_admit(&self, object: ObjectId, extents: u64) -> bool {
         let mut takers = self.shares.0.lock();
         let manager = self.manager.lock();
@@ -195,8 +195,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         self.part_for_dirty(self.weus_for_dirty().into()).max(2)
     }
 
-    /// Runs `insert` with the number of pinned units from which on a duplicate must not pin another one, so that what was admitted
-    /// finds room nevertheless. Nothing is admitted meanwhile.
+    /// Runs `insert` with the number of pinned units from which on a duplicate must not pin another one, so that
+    /// admitted extents still find room. Nothing is admitted meanwhile.
     pub(crate) fn pinning<T>(&self, insert: impl FnOnce(&mut CacheManager, u32) -> T) -> T {
         let takers = self.shares.0.lock();
         let mut manager = self.manager.lock();
@@ -206,8 +206,8 @@ impl<F: Device, C: Clock> Cache<F, C> {
         insert(&mut manager, start.min(u32::try_from(admitted_max).unwrap_or(u32::MAX)))
     }
 
-    /// Whether a volume's destage should run, whatever the age of what is dirty. What others have whose destage fails does not
-    /// count, as nothing that this one does makes it less, unless there is no room at all.
+    /// Whether a volume's destage should run, independent of the age of its dirty data. Dirty data of volumes whose
+    /// destage fails do not count, because this volume cannot reduce them, unless there is no room at all.
     pub(crate) fn wants_destage_of(&self, object: ObjectId) -> bool {
         if !self.wants_destage() {
             return false;

@@ -1,6 +1,6 @@
-//! Snapshots of the state that the journal keeps: taken bit by bit, between commits, while the state changes. What is
-//! committed meanwhile is told again behind the snapshot; records can be told twice without harm, since versions and
-//! generations order them.
+//! Snapshots of the journal's state: they are taken step by step, between commits, while the state changes. Records
+//! that are committed meanwhile are written again behind the snapshot; records may be repeated without harm, since
+//! versions and generations order them.
 
 use super::committer::{Committer, total_bytes, write_data};
 use crate::cache::Cache;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Entries looked up under one holding of the manager's lock.
 const ENTRIES_PER_LOCK: u16 = 64;
-/// How often to look whether a restart has ended.
+/// How often to check whether a restart has ended.
 const RESTORE_WAIT: Duration = Duration::from_millis(10);
 
 /// A snapshot that is being taken.
@@ -24,12 +24,12 @@ pub(super) struct Snapshotting {
     /// Parts written.
     parts: u32,
     told_bytes: u64,
-    /// What has been committed since it was begun.
+    /// Records committed since it was begun.
     carry: Vec<Record>,
     carry_bytes: u64,
 }
 
-/// What is told next.
+/// What is written next.
 enum At {
     Slot(u32),
     Dirty { objects: Vec<ObjectId>, from: ExtentIndex },
@@ -53,7 +53,7 @@ impl Snapshotting {
         self.carry_bytes
     }
 
-    /// Whether it carries no more than `bytes_max` bytes with these records.
+    /// Whether it carries at most `bytes_max` bytes including these records.
     pub(super) fn may_carry(&self, records: &[Record], bytes_max: u64) -> bool {
         let bytes: u64 = records.iter().filter(|record| is_carried(record)).map(|r| r.encoded_bytes() as u64).sum();
         self.carry_bytes + bytes <= bytes_max
@@ -67,7 +67,8 @@ impl Snapshotting {
     }
 }
 
-/// Snapshots are begun once all WEUs have been read, and tell all that became void by then.
+/// Whether a record has to be carried. Snapshots begin when all WEUs have been read, and contain everything that became
+/// void by then.
 fn is_carried(record: &Record) -> bool {
     !matches!(record, Record::Slot { .. })
 }
@@ -99,7 +100,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         self.snapshot = Some(snapshot);
     }
 
-    /// Takes the next part of the snapshot; the last one makes it the journal.
+    /// Writes the next part of the snapshot; after the last one, its half is active.
     pub(super) async fn snapshot_step(&mut self) -> Result<(), AppendError> {
         // What the snapshot says of the state must be durable before the snapshot counts.
         if self.gather() {
@@ -109,7 +110,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         self.write_part().await
     }
 
-    /// Completes a snapshot at once, and tells `records`, which the log or the snapshot had no room for, behind it.
+    /// Completes a snapshot at once, and writes `records`, for which the log or the snapshot had no room, behind it.
     pub(super) async fn snapshot_now(&mut self, records: Vec<Record>) -> Result<(), AppendError> {
         // Entries that are still being read are not known to be void or not.
         while self.cache.is_restoring() {
@@ -159,7 +160,7 @@ impl<F: Device, C: Clock> Committer<'_, F, C> {
         Ok(())
     }
 
-    /// Gathers records up to the size of a part; `true` when that was all.
+    /// Collects records up to the size of a part; returns `true` if these were the last ones.
     fn gather(&mut self) -> bool {
         let first_bytes = self.journal.first_part_bytes();
         let Some(snapshot) = &mut self.snapshot else { return true };
@@ -201,7 +202,7 @@ fn dirty_record(extent: &nitro_cache::DirtyExtent) -> Record {
 }
 
 impl<F: Device, C: Clock> Cache<F, C> {
-    /// Which filling of a slot is live, and what of it is void.
+    /// The live filling of a slot, and its void entries.
     pub(super) fn slot_record(&self, weu: WeuId) -> Record {
         let mut dead = Vec::new();
         let mut from = 0;

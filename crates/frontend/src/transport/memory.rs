@@ -56,17 +56,17 @@ fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-/// The reading side of a pipe. Once dropped, writes to it fail.
+/// The reading side of a pipe. After it is dropped, writes to it fail.
 pub struct MemoryReader(Rc<RefCell<Pipe>>);
 
-/// The writing side of a pipe. Once dropped, the reader sees the end after what was written.
+/// The writing side of a pipe. After it is dropped, the reader sees the end after what was written.
 pub struct MemoryWriter(Rc<RefCell<Pipe>>);
 
 /// One end of a stream in both directions.
 pub struct MemoryEnd {
-    /// What the other end writes.
+    /// Reads what the other end writes.
     pub reader: MemoryReader,
-    /// What the other end reads.
+    /// Writes what the other end reads.
     pub writer: MemoryWriter,
 }
 

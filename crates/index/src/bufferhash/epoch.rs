@@ -1,15 +1,15 @@
-//! Openings of an index. What one opening wrote and a crash tore must never pass for what a later one wrote in its place,
-//! not even when a second crash leaves just those sectors that the first had lost. So each opening has a number of its own,
-//! durable before anything bears it.
+//! Openings of an index. What one opening wrote and a crash tore must never pass for what a later one wrote in its
+//! place, not even when a second crash leaves just those sectors that the first had lost. So each opening has a number
+//! of its own, durable before anything has it.
 //!
 //! Two copies, in the pages behind the superblocks; openings write them in turn.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | checksum of the rest: CRC-64/NVME, mixed with the page's offset and the index's seed |
-//! | 8 | 4 | epoch: number of the opening; the higher one counts |
+//! | 8 | 4 | epoch: number of the opening; the higher one is used |
 //! | 12 | 4 | reserved, zero |
-//! | 16 | 8 | sequence number that was next: incarnations from here on are believed only if they bear this epoch |
+//! | 16 | 8 | next sequence number at the opening: incarnations from this one on are used only if they have this epoch |
 //! | 24 | 4072 | reserved, zero |
 
 use crate::hash::{is_sealed, seal};

@@ -3,8 +3,8 @@
 //! It has two halves. A *generation* begins with everything that the buffers hold, in one half; later batches add what is
 //! new. When a half is full, the next generation begins in the other one: until that is durable, the older one holds.
 //!
-//! An entry of the journal is out of date once its super table has an incarnation with a sequence number of at least the
-//! one that the page bears: that was sealed later, and holds all that the buffer held.
+//! An entry of the journal is out of date once its super table has an incarnation with a sequence number of at least
+//! the one that the page has: that was sealed later, and holds all that the buffer held.
 
 use super::buffer::Entry;
 use super::epoch::Epoch;

@@ -1,19 +1,19 @@
-//! The order of incarnations. The flash is one circular log of slots: an incarnation with sequence number *n* stands in slot
-//! *n* modulo the number of slots, in place of the oldest of all.
+//! The order of incarnations. The flash is one circular log of slots: an incarnation with sequence number *n* is
+//! written to slot *n* modulo the number of slots, where it replaces the oldest one.
 
 use std::collections::BTreeSet;
 
-/// Nobody's.
+/// Owner of a free slot.
 const FREE: u32 = u32::MAX;
 
 /// What is known of the slots.
 pub(super) struct Log {
     next: u64,
-    /// Given, and not on the flash yet.
+    /// Sequence numbers that were given, and whose incarnations are not on the flash yet.
     under_way: BTreeSet<u64>,
     /// The super table whose incarnation is in each slot.
     owners: Box<[u32]>,
-    /// Everything below is durable.
+    /// All incarnations with a lower sequence number are durable.
     pub(super) durable: u64,
 }
 
@@ -43,7 +43,7 @@ impl Log {
         Some(sequence)
     }
 
-    /// The incarnation whose place that one takes: its super table and sequence number.
+    /// The incarnation that the given one replaces: its super table and sequence number.
     pub(super) fn victim(&mut self, sequence: u64) -> Option<(usize, u64)> {
         let slot = (sequence % self.slots()) as usize;
         let owner = std::mem::replace(&mut self.owners[slot], FREE);
@@ -51,18 +51,18 @@ impl Log {
         (owner != FREE).then_some((owner as usize, victim))
     }
 
-    /// An incarnation is on the flash.
+    /// Records that an incarnation is on the flash.
     pub(super) fn settle(&mut self, sequence: u64, super_table: usize) {
         self.under_way.remove(&sequence);
         self.own(sequence, super_table);
     }
 
-    /// An incarnation was found on the flash.
+    /// Records that an incarnation was found on the flash when the index was opened.
     pub(super) fn own(&mut self, sequence: u64, super_table: usize) {
         self.owners[(sequence % self.slots()) as usize] = super_table as u32;
     }
 
-    /// Everything below is on the flash, though perhaps not durable.
+    /// All incarnations below the returned sequence number are on the flash, though perhaps not durable.
     pub(super) fn complete(&self) -> u64 {
         self.under_way.first().copied().unwrap_or(self.next)
     }

@@ -1,14 +1,15 @@
 //! BufferHash, the data structure of a CLAM (cheap and large CAM).
 //!
-//! Keys are spread over *super tables*. Each has a *buffer* in RAM; a full one is written to the flash as an *incarnation*, with
-//! one sequential write. A look-up asks the buffer, then, by Bloom filters in RAM, the few incarnations that may know the
-//! key, newest first: nearly always one page is read for a key that is there, and none for one that is not. Updates and
-//! removals are *lazy*: newer incarnations hide older ones.
+//! Keys are spread over *super tables*. Each has a *buffer* in RAM; a full one is written to the flash as an
+//! *incarnation*, with one sequential write. A look-up searches the buffer, then the few incarnations that may hold the
+//! key according to Bloom filters in RAM, newest first. It nearly always reads one page for a key that is present, and
+//! none for an absent key. Updates and removals are *lazy*: newer incarnations hide older ones.
 //!
-//! Where we leave the paper: an incarnation is ordered by hash and its pages are full, so that it needs no slack and a
-//! look-up reads exactly one page of it; four bytes of RAM a page tell which. All incarnations stand in one circular log, so that
-//! the whole flash is written in sequence. And it survives crashes: [`sync`](FlashIndex::sync) writes what is in the buffers to a
-//! small journal, unless it stands there already.
+//! Differences from the paper: An incarnation is ordered by hash and its pages are full, so that it needs no slack, and
+//! a look-up reads exactly one page of it. Four bytes of RAM for each page select that page. All incarnations are in
+//! one circular log, so that the whole flash is written in sequence. The index survives crashes:
+//! [`sync`](FlashIndex::sync) writes the content of the buffers to a small journal, unless the journal already holds
+//! it.
 
 mod buffer;
 mod epoch;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use table::{Candidate, NONE, Probe, SuperTable};
 
-/// Whether an entry is worth keeping when its incarnation gives way: called with key and value.
+/// Returns whether an entry is kept when its incarnation is discarded. Called with key and value.
 pub type Keep = dyn Fn(&[u8], &[u8]) -> bool + Send + Sync;
 
 /// What happens to entries when the flash is full.
@@ -50,10 +51,11 @@ pub enum Eviction {
     /// The oldest incarnation is discarded whole (the paper's *full discard*).
     #[default]
     Fifo,
-    /// As [`Fifo`](Self::Fifo); but an entry found in the older half of the incarnations is entered anew.
+    /// As [`Fifo`](Self::Fifo); but an entry found in the older half of the incarnations is inserted again.
     Lru,
-    /// The entries that this function keeps are entered anew before their incarnation is discarded (*partial discard*), as far as
-    /// their buffer has room. They are read for that, an incarnation for each that is written.
+    /// The entries that this function keeps are inserted again before their incarnation is discarded (*partial
+    /// discard*), as far as their buffer has room. For this, one incarnation is read for each incarnation that is
+    /// written.
     Priority(Arc<Keep>),
 }
 
@@ -85,13 +87,13 @@ pub struct BufferHash<D> {
     filters: Box<[Arc<Filters>]>,
     log: Mutex<Log>,
     journal: AsyncMutex<Journal>,
-    /// An incarnation is on the flash, or could not be written.
+    /// Signalled when an incarnation is on the flash, or could not be written.
     settled: Event,
     tally: Tally,
 }
 
 impl<D: Device> BufferHash<D> {
-    /// Makes an index on `device`, in place of whatever it holds. `seed` should be random.
+    /// Creates an index on `device`. The previous content of the device is lost. `seed` should be random.
     ///
     /// # Errors
     /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
@@ -121,7 +123,7 @@ impl<D: Device> BufferHash<D> {
         }
     }
 
-    /// Opens the index on `device`: it holds all that was made durable. Reads all of it, to make the filters anew.
+    /// Opens the index on `device`: it holds all that was made durable. Reads the whole index to rebuild the filters.
     ///
     /// # Errors
     /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
@@ -140,12 +142,12 @@ impl<D: Device> BufferHash<D> {
         &self.plan
     }
 
-    /// Entries that [`Eviction::Lru`] and [`Eviction::Priority`] entered anew.
+    /// Entries that [`Eviction::Lru`] and [`Eviction::Priority`] inserted again.
     pub fn kept(&self) -> u64 {
         self.tally.kept.load(Ordering::Relaxed)
     }
 
-    /// Reads a page of an incarnation. `None`: it is not there any more, or fails its checksum.
+    /// Reads a page of an incarnation. `None`: the page was overwritten, or fails its checksum.
     async fn read_page<T>(
         &self,
         sequence: u64,
@@ -201,7 +203,7 @@ impl<D: Device> BufferHash<D> {
         Ok(found)
     }
 
-    /// Enters an entry of an old incarnation anew, if nothing newer may know the key and the buffer has room.
+    /// Inserts an entry of an old incarnation again, if no newer incarnation may hold the key and the buffer has room.
     fn keep(&self, key: &[u8], value: &[u8], hash: u128, sequence: u64) {
         let mut table = self.tables[self.plan.super_table_of(hash)].lock();
         if !table.may_supersede(key, hash, sequence, &self.plan)
@@ -224,7 +226,7 @@ impl<D: Device> BufferHash<D> {
         }
     }
 
-    /// Enters a key, or finds out what must happen before that.
+    /// Inserts a key, or returns what must be done first.
     fn try_put(&self, at: usize, hash: u128, key: &[u8], value: &[u8], removed: bool, replaying: bool) -> Room {
         let table = &mut *self.tables[at].lock();
         if table.buffer.put(hash as u64, key, value, removed, replaying).is_ok() {
@@ -280,7 +282,7 @@ impl<D: Device> BufferHash<D> {
         Ok(())
     }
 
-    /// Enters anew what is worth keeping of an incarnation that gives way.
+    /// Inserts again the entries to keep of an incarnation that is discarded.
     async fn keep_some(&self, victim: u64, keep: &Arc<Keep>) -> Result<(), Error> {
         let (offset, len) = (self.plan.slot_offset(victim), self.plan.incarnation_bytes() as usize);
         let bytes = self.device.read(offset, len).await?;
@@ -301,16 +303,16 @@ impl<D: Device> BufferHash<D> {
     }
 }
 
-/// What came of entering a key.
+/// Result of inserting a key.
 enum Room {
     Entered,
-    /// The buffer is full, and what was sealed is for the caller to write.
+    /// The buffer is full, and the caller must write the sealed buffer.
     Write,
-    /// The buffer is full, and somebody else is writing.
+    /// The buffer is full, and another task is writing the sealed buffer.
     Wait,
 }
 
-/// Whoever writes what was sealed. If it gives up, somebody else may try.
+/// The task that writes the sealed buffer. When it ends, also by failure or cancellation, another task may write it.
 struct Writing<'a, D: Device> {
     index: &'a BufferHash<D>,
     at: usize,

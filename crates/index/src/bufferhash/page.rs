@@ -5,12 +5,12 @@
 //! | 0 | 8 | checksum of the rest: CRC-64/NVME, mixed with the page's offset and the index's seed |
 //! | 8 | 8 | incarnation: its sequence number; journal: its generation, with bit 63 set |
 //! | 16 | 8 | every sequence number below this was durable when the page was written |
-//! | 24 | 8 | incarnation: sequence number of its super table's incarnation before, 2⁶⁴−1 if there is none; journal: the sequence number that was next when the entries were gathered |
+//! | 24 | 8 | incarnation: sequence number of the previous incarnation of its super table, 2⁶⁴−1 if there is none; journal: the sequence number that was next when the entries were gathered |
 //! | 32 | 4 | incarnation: its super table; journal: number of pages before this one in its generation |
 //! | 36 | 4 | incarnation: number of pages before this one; journal: pages of its generation that were durable when it was written |
 //! | 40 | 2 | number of entries |
 //! | 42 | 2 | 1: of the journal, if a batch ends with this page; of an incarnation, if it was made while the journal was replayed |
-//! | 44 | 4 | epoch: which opening of the index wrote it |
+//! | 44 | 4 | epoch: number of the opening that wrote the page |
 //! | 48 | *n*/8, rounded up | one bit for each of the *n* entries that fit: set if the key was removed |
 //! | behind | *n* × entry | entries: key, then value; in an incarnation ordered by the key's hash, over all its pages |
 

@@ -1,4 +1,4 @@
-//! Sizes: how a given amount of RAM is best divided between buffers and filters.
+//! Sizes of the index: divides a given amount of RAM between buffers and filters.
 
 use super::buffer::Buffer;
 use super::epoch::EPOCHS_BYTES;
@@ -11,10 +11,10 @@ use serde::Serialize;
 /// Bytes of an incarnation: an erase block of the paper's SSD, and enough for a sequential write.
 const INCARNATION_BYTES: u64 = 128 << 10;
 const SUPER_BITS_MAX: u32 = 20;
-/// More would make rows of the filters longer than what a look-up should touch.
+/// Maximum number of incarnations of a super table. With more, the rows of the filters would be too long for a look-up.
 const WINDOW_MAX: u32 = 512;
 const FILTER_BITS_MAX: f64 = 32.0;
-/// What looking at a word more of each row costs, in page reads: some 20 ns where a read costs 10 µs.
+/// Cost of one more word in each row of the filters, in page reads: about 20 ns, where a read costs 10 µs.
 const ROW_WORD_READS: f64 = 0.002;
 /// Pages of the journal beside those for everything that the buffers hold, in hundredths of those.
 const JOURNAL_PERCENT: u64 = 200;
@@ -53,7 +53,7 @@ pub struct Plan {
     pub buffers_bytes: u64,
     /// RAM of the filters in bytes.
     pub filters_bytes: u64,
-    /// Entries that it holds before the oldest give way.
+    /// Number of entries that it holds before the oldest are discarded.
     pub entries: u64,
     /// Page reads that a look-up of an absent key costs, by the formula of Bloom filters.
     pub reads_per_miss: f64,

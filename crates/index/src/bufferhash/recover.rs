@@ -1,9 +1,9 @@
-//! Opening an index after whatever happened to it.
+//! Opening an index, also after a crash.
 //!
-//! Incarnations are believed up to the first gap in their sequence numbers, above those that are known to be durable: what
-//! stands behind was never made durable. Its numbers are given again, in a new epoch. A gap below is damage. Then
-//! what is older is given up, as far as the lost incarnation might have hidden it: an entry may be lost, but none comes back
-//! that was overwritten.
+//! Above the incarnations that are known to be durable, incarnations are trusted up to the first gap in their sequence
+//! numbers: those behind the gap were never made durable. Their numbers are given again, in a new epoch. A gap below
+//! the durable limit is damage. Then older incarnations are discarded as far as the lost incarnation may have replaced
+//! their entries: an entry may be lost, but an overwritten value never returns.
 
 use super::epoch::Epoch;
 use super::filters::Column;
@@ -42,7 +42,7 @@ struct Slot {
     durable: u64,
 }
 
-/// Reads a slot; what it says is taken for true only where it can be.
+/// Reads a slot; ignores contents that are impossible.
 fn read_slot(bytes: &[u8], slot: u64, plan: &Plan, epoch: Epoch, filter: &mut Column) -> Slot {
     let mut read = Slot::default();
     let offset = plan.slot_offset(slot);
@@ -97,11 +97,11 @@ struct Slots {
     scanned_bytes: u64,
 }
 
-/// Which incarnations are believed.
+/// Which incarnations are trusted.
 struct Verdict {
     /// The next sequence number.
     cut: u64,
-    /// Believed: their super tables.
+    /// The trusted incarnations, with their super tables.
     alive: BTreeMap<u64, u32>,
     /// Of each super table, the newest that was not made by replaying the journal.
     sealed: Vec<u64>,
@@ -208,8 +208,8 @@ struct Read {
     pages: u32,
 }
 
-/// What a half holds of its newest generation. Of older ones it holds remains only: a generation is begun in a half when
-/// the other half has what counts.
+/// The pages of the newest generation in a half. Pages of older generations are remains: a generation is begun in a
+/// half only when the other half holds the valid one.
 #[derive(Default)]
 struct Half {
     generation: Option<u64>,
@@ -241,7 +241,7 @@ impl Half {
     }
 }
 
-/// Finds the generation that holds. Returns it, and below which sequence number everything was durable.
+/// Finds the valid generation. Returns it, and the sequence number below which everything was durable.
 async fn read_journal<D: Device>(index: &BufferHash<D>) -> Result<(Option<Read>, u64), Error> {
     let mut durable = 0;
     let mut halves = [Half::default(), Half::default()];
@@ -284,7 +284,7 @@ async fn for_pages<D: Device>(
     Ok(())
 }
 
-/// Enters what the journal holds and no incarnation does.
+/// Inserts the entries that are in the journal and in no incarnation.
 async fn replay<D: Device>(index: &BufferHash<D>, read: Option<Read>, verdict: &Verdict) -> Result<(), Error> {
     let Some(Read { half, pages, .. }) = read else { return Ok(()) };
     let plan = &index.plan;

@@ -22,7 +22,7 @@ pub(super) struct Candidate {
     pub(super) is_old: bool,
 }
 
-/// What RAM knows of a key.
+/// Result of a search in RAM.
 pub(super) enum Probe {
     /// Its value.
     Value(Value),
@@ -37,7 +37,7 @@ pub(super) struct SuperTable {
     pub(super) buffer: Buffer,
     /// A full buffer that is not on the flash yet.
     pub(super) sealed: Option<Sealed>,
-    /// By their filters' columns, so that a look-up touches none but those that may know its key.
+    /// Indexed by column of the filters, so that a look-up accesses only the incarnations that may hold its key.
     alive: Box<[Option<Incarnation>]>,
     /// Columns of those that are alive, newest first.
     order: VecDeque<u32>,
@@ -47,7 +47,7 @@ pub(super) struct SuperTable {
     pub(super) newest: u64,
     /// Entries in `alive`.
     pub(super) entries: u64,
-    /// What was done under this table's lock: counting elsewhere would have threads wait for one another's counters.
+    /// Counters, kept under the lock of this table, so that threads do not contend for shared counters.
     pub(super) inserts: u64,
     pub(super) ram_hits: u64,
     pub(super) ram_misses: u64,
@@ -76,7 +76,7 @@ impl SuperTable {
         Arc::clone(&self.filters)
     }
 
-    /// As [`probe`](Self::probe), for a look-up, which counts.
+    /// As [`probe`](Self::probe), and counts a look-up.
     #[inline]
     pub(super) fn look_up(&mut self, key: &[u8], hash: u128, plan: &Plan) -> Probe {
         let probe = self.probe(key, hash, plan);
@@ -88,7 +88,7 @@ impl SuperTable {
         probe
     }
 
-    /// What RAM knows.
+    /// Searches the buffers and filters in RAM.
     #[inline]
     pub(super) fn probe(&self, key: &[u8], hash: u128, plan: &Plan) -> Probe {
         let known =
@@ -127,7 +127,7 @@ impl SuperTable {
         }
     }
 
-    /// Empties the buffer into an incarnation that is to be written. Its label of the one before is set here.
+    /// Empties the buffer into an incarnation that is to be written. Sets its reference to the previous incarnation.
     pub(super) fn seal(&mut self, labels: Labels, plan: &Plan) {
         let labels = Labels { before: self.newest, ..labels };
         self.sealed = Some(Sealed::new(&self.buffer, labels, plan, self.filters.shape()));
@@ -135,7 +135,7 @@ impl SuperTable {
         self.newest = labels.sequence;
     }
 
-    /// What was sealed is on the flash now.
+    /// Records that the sealed buffer is on the flash.
     pub(super) fn settle(&mut self, plan: &Plan) {
         if let Some(sealed) = self.sealed.take() {
             self.adopt(sealed.incarnation, &sealed.filter, plan);
@@ -175,7 +175,7 @@ impl SuperTable {
         self.free.push(column);
     }
 
-    /// Gives up all incarnations up to that sequence number.
+    /// Discards all incarnations up to that sequence number.
     pub(super) fn retire(&mut self, upto: u64) {
         let oldest = |table: &Self| table.order.len().checked_sub(1).and_then(|age| table.sequence_at(age));
         while oldest(self).is_some_and(|sequence| sequence <= upto) {
@@ -183,7 +183,7 @@ impl SuperTable {
         }
     }
 
-    /// Gives up all incarnations that `keep` refuses.
+    /// Discards all incarnations for which `keep` returns false.
     pub(super) fn keep_only(&mut self, keep: impl Fn(u64) -> bool) {
         for column in std::mem::take(&mut self.order) {
             if self.alive[column as usize].as_ref().is_some_and(|i| keep(i.sequence)) {

@@ -1,4 +1,4 @@
-//! Who converts and merges, and when.
+//! Background conversions and merges.
 
 use super::pace::{Hurried, Pace, Paced};
 use super::{Silt, Waiting};
@@ -9,9 +9,9 @@ use nitro_port::{Clock, Device};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<D: Device> Silt<D> {
-    /// Converts and merges until [`stop_background`](Self::stop_background); to be polled as long as it is not over. Whoever
-    /// drops it while it writes loses the segments that it wrote to until the index is opened again; while it writes the
-    /// manifest, the index takes nothing more.
+    /// Converts and merges until [`stop_background`](Self::stop_background); poll it until it ends. If it is dropped
+    /// while it writes, the segments that it wrote to stay unused until the index is opened again. If it is dropped
+    /// while it writes the manifest, the index accepts no more writes.
     ///
     /// # Errors
     /// When the device fails.
@@ -21,7 +21,7 @@ impl<D: Device> Silt<D> {
         Ok(())
     }
 
-    /// Lets [`run_background`](Self::run_background) end when what it is at is done.
+    /// Stops [`run_background`](Self::run_background) after its current conversion or merge.
     pub fn stop_background(&self) {
         self.stopped.store(true, Relaxed);
         self.work.notify(usize::MAX);
@@ -52,7 +52,7 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// Ends when `id` is not the active log of a partition any more.
+    /// Waits until `id` is no longer the active log of a partition.
     pub(super) async fn make_room(&self, partition: usize, id: u64) -> Result<(), Error> {
         loop {
             let stores = self.partitions[partition].stores();
@@ -70,7 +70,7 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// Merges until there is room for an entry: others may replace, or remove, some of those that are held.
+    /// Merges until there is room for an entry: merging frees entries that were replaced or removed.
     ///
     /// # Errors
     /// [`Error::Full`] when everything is merged.
@@ -89,8 +89,8 @@ impl<D: Device> Silt<D> {
         Ok(())
     }
 
-    /// Converts and merges everything, so that all entries are in sorted stores: then RAM is least, and nothing that was
-    /// replaced or removed takes flash.
+    /// Converts and merges everything, so that all entries are in sorted stores. Afterwards RAM use is minimal, and
+    /// replaced or removed entries use no flash.
     ///
     /// # Errors
     /// When the device fails.

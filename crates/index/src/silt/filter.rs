@@ -1,8 +1,9 @@
-//! What RAM knows of a hash store (SILT §4.2): which hashes it may hold, and where.
+//! The filter in RAM of a hash store (SILT §4.2): which hashes it may hold, and where.
 //!
-//! The entries of a hash store are sorted by hash. The hashes are divided into *buckets* of equal width; RAM knows how many
-//! entries stand before each, and the next 16 bits of every hash in it. Unlike the paper's filter, which keeps the log's
-//! cuckoo table, this one is in the order in which stores are merged, and takes 2.13 bytes an entry instead of 2.2.
+//! The entries of a hash store are sorted by hash. The hashes are divided into *buckets* of equal width. RAM holds, for
+//! each bucket, the number of entries before it and the next 16 bits of every hash in it. Unlike the paper's filter,
+//! which keeps the log's cuckoo table, this one is in the order in which stores are merged, and takes 2.13 bytes an
+//! entry instead of 2.2.
 
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -73,7 +74,8 @@ impl FilterBuilder {
 }
 
 impl Filter {
-    /// Places of entries that may have this hash: others' with a probability of about `32 × 2⁻¹⁶`.
+    /// Ranks of entries that may have this hash. An entry with another hash is returned with a probability of about `32
+    /// × 2⁻¹⁶`.
     #[must_use]
     pub fn find(&self, hash: u64) -> SmallVec<[u32; 2]> {
         let (bucket, remainder) = split(hash, self.starts.len() as u64 - 1);

@@ -1,4 +1,4 @@
-//! What the stores see of a key.
+//! The parts of a key's hash that the stores use.
 
 use super::cuckoo::Partial;
 use crate::hash::hash_of;

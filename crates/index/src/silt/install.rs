@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A partition.
 pub(super) struct Partition(RwLock<Arc<Stores>>);
 
-/// What becomes of a partition's stores.
+/// A change of a partition's stores.
 pub(super) enum Change {
     /// Its closed log is a hash store now, and there is a log for when the active one is full.
     Converted {
@@ -77,7 +77,7 @@ fn log_at(log: &Log) -> LogAt {
     LogAt { id: log.id, segment: log.segment.index() }
 }
 
-/// As the manifest has it. Rotation changes nothing of it.
+/// The partition's entry in the manifest. A rotation does not change it.
 fn describe(stores: &Stores) -> PartitionAt {
     let older = stores.closed.as_ref().unwrap_or(&stores.active);
     let newer = if stores.closed.is_some() { &stores.active } else { stores.next.as_ref().unwrap_or(&stores.active) };
@@ -96,7 +96,8 @@ fn describe(stores: &Stores) -> PartitionAt {
     }
 }
 
-/// Nothing is written any more if this is dropped before it is over: it would not be known which manifest counts.
+/// Guard for writing a manifest. If it is dropped before the write ends, the index writes nothing more, since it is
+/// unknown which manifest is valid.
 struct Unsettled<'a, D: Device> {
     silt: &'a Silt<D>,
     settled: bool,
@@ -165,7 +166,7 @@ impl<D: Device> Silt<D> {
         self.io.flush().await
     }
 
-    /// Changes the stores of a partition. What the new ones hold is written already.
+    /// Changes the stores of a partition. The content of the new ones is already written.
     pub(super) async fn install(&self, partition: usize, change: Change) -> Result<(), Error> {
         let mut generation = self.manifest.lock().await;
         self.io.flush().await?;

@@ -1,4 +1,4 @@
-//! The flash, with what is counted and what is known of its failures.
+//! The flash, with counters and its failure state.
 
 use crate::hash::seal;
 use crate::{Error, PAGE_BYTES};
@@ -18,7 +18,7 @@ pub(super) struct Tallies {
     pub(super) written_bytes: AtomicU64,
     pub(super) background_read_bytes: AtomicU64,
     pub(super) corrupt_pages: AtomicU64,
-    /// Buffers of conversions and merges under way.
+    /// Buffers of conversions and merges in progress.
     pub(super) buffer_bytes: AtomicI64,
     /// Look-ups that wait for the flash.
     pub(super) reading: AtomicU32,
@@ -29,7 +29,7 @@ pub(super) struct Io<D> {
     pub(super) device: D,
     pub(super) seed: u64,
     pub(super) tallies: Tallies,
-    /// Why nothing is written any more.
+    /// The failure after which nothing more is written.
     failed: Mutex<Option<DeviceError>>,
 }
 
@@ -66,7 +66,7 @@ impl<D: Device> Io<D> {
         Buffers { tallies: &self.tallies, bytes }
     }
 
-    /// Refuses after a write or flush failed: what stands on the flash is not known then.
+    /// Fails after a write or flush failed, since the content of the flash is then unknown.
     pub(super) fn check(&self) -> Result<(), Error> {
         match &*self.failed.lock() {
             Some(error) => Err(Error::Device(error.clone())),
@@ -82,7 +82,7 @@ impl<D: Device> Io<D> {
         Error::Device(error)
     }
 
-    /// Writes nothing more: somebody gave up in the middle of something.
+    /// Refuses all further writes: an operation was cancelled halfway.
     pub(super) fn give_up(&self) {
         let error = DeviceError::new(ErrorKind::Io, Operation::Write, 0, 0);
         let _ = self.fail(error);

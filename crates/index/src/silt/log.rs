@@ -1,4 +1,4 @@
-//! The LogStore (SILT §4.1): entries in the order in which they came, found through a cuckoo table in RAM.
+//! The LogStore (SILT §4.1): entries in the order of arrival, found through a cuckoo table in RAM.
 //!
 //! A log has one segment. Entries gather in a chunk of a few pages in RAM, which is written when it is full, or before it
 //! is at a sync; pages are never written twice, so that what is durable stays so. Until a chunk is on the flash it is
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 /// Full chunks that may wait for the flash; then inserts wait.
 const QUEUE_MAX: usize = 2;
-/// From so many entries on that may be of the same key, they are looked at, and the older ones forgotten.
+/// When so many entries may have the same key, they are read, and the older ones are removed from the table.
 const CROWD: usize = 3;
 
 /// A log.
@@ -56,7 +56,7 @@ struct Chunk {
     writing: bool,
 }
 
-/// What an entry says: a value, or that there is none.
+/// The content of an entry: a value, or `None` for a removal.
 pub(super) type Entry = Option<Value>;
 
 /// Where in a log a key may be.
@@ -68,7 +68,7 @@ pub(super) struct Places {
     pub(super) last: Option<Entry>,
 }
 
-/// What became of an entry.
+/// Result of appending an entry.
 pub(super) enum Append {
     /// It is in the log.
     Done {
@@ -216,7 +216,7 @@ impl Log {
         Append::Done { filled, crowd }
     }
 
-    /// Enters a slot into the table; gives what may be older entries of the key, or `None` if there is no room.
+    /// Enters a slot into the table; returns what may be older entries of the key, or `None` if there is no room.
     fn enter(&self, state: &State, table: &mut Cuckoo, key: &[u8], partial: Partial, slot: u32) -> Option<Slots> {
         let mut crowd = Slots::new();
         for old in table.find(partial) {
@@ -279,7 +279,7 @@ impl Log {
         self.queue_rest(seed);
     }
 
-    /// Writes all that is queued; ends when it is on the flash, whoever wrote it.
+    /// Writes all queued chunks. Returns when they are on the flash, also if another task wrote them.
     pub(super) async fn write_out<D: Device>(&self, io: &Io<D>) -> Result<(), Error> {
         loop {
             listener!(self.written => written);
@@ -339,7 +339,7 @@ fn chunk_pages(pages_max: u32) -> u32 {
     (pages_max / 32).clamp(1, 8)
 }
 
-/// A chunk that is being written. If that fails, or is given up, somebody else may.
+/// A chunk that is being written. If the write fails or is cancelled, another task may write it.
 struct Writing<'a> {
     log: &'a Log,
     first: u32,

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | 8 | checksum, see the crate's `hash`: bound to the page's place and to the index |
 //! | 8 | 8 | generation: one more each time |
-//! | 16 | 4072 | content, one page's behind the other's |
+//! | 16 | 4072 | content, continued from page to page |
 //! | 4088 | 8 | reserved, zero |
 //!
 //! The content:

@@ -1,6 +1,6 @@
-//! Merges (SILT §4.3): the older hash stores of a partition and its sorted store become a new sorted store. All are in
-//! order, so they are read once, side by side, and what comes out is written once, whatever its size. Removals end here:
-//! nothing older is left.
+//! Merges (SILT §4.3): the older hash stores of a partition and its sorted store become a new sorted store. All are
+//! sorted, so each is read once, in parallel, and the result is written once, whatever its size. Removals are dropped
+//! here, as no older store is left.
 
 use super::cursor::Cursor;
 use super::pace::Pace;

@@ -7,12 +7,13 @@
 //! - a *sorted store* ([`trie`]): all that is older, by hash; RAM has entropy-coded tries, whose leaves are pages. When hash
 //!   stores have become too many, those of the partition with the most are merged into it.
 //!
-//! A look-up asks them in this order and reads a page where RAM says that the key may be; that is one page for a key that is
-//! there, but for a few in a thousand. A removal is an entry, which vanishes when it is merged into the sorted store.
+//! A look-up searches them in this order, and reads a page where the structures in RAM say that the key may be. For a
+//! key that is present it reads one page, except for a few keys in a thousand. A removal is an entry, which is dropped
+//! when it is merged into the sorted store.
 //!
-//! Conversions and merges are done by [`Silt::run_background`], or, when nobody does them, by the inserts that find no room.
-//! All stores are of whole *segments* of the flash, named by the [`manifest`]; [`page`] has the format of their pages. What
-//! RAM has is made anew by [`Silt::open`], which reads everything once.
+//! Conversions and merges are done by [`Silt::run_background`], or, if that does not run, by inserts that find no room.
+//! All stores are of whole *segments* of the flash, named by the [`manifest`]; [`page`] has the format of their pages.
+//! [`Silt::open`] rebuilds the structures in RAM; it reads everything once.
 
 mod background;
 mod convert;
@@ -65,7 +66,7 @@ pub struct Silt<D> {
     next_id: AtomicU64,
     /// Entries in all stores, those that others replace among them.
     held: AtomicI64,
-    /// One conversion at a time, and one merge; which bounds their buffers.
+    /// Allows one conversion and one merge at a time, which bounds their buffers.
     converting: AsyncMutex<()>,
     merging: AsyncMutex<()>,
     /// The generation of the manifest on the flash.
@@ -107,7 +108,7 @@ fn check_size(device: &impl Device, plan: &Plan) -> Result<(), Error> {
 }
 
 impl<D: Device> Silt<D> {
-    /// Makes an index on `device`, in place of whatever it holds. `seed` should be random.
+    /// Creates an index on `device`. The previous content of the device is lost. `seed` should be random.
     ///
     /// # Errors
     /// [`Error::Setting`] when the device is too small for `plan`; or when the device fails.
@@ -123,7 +124,8 @@ impl<D: Device> Silt<D> {
         Ok(silt)
     }
 
-    /// Opens the index on `device`: it holds all that was made durable. Reads all of it, to make what RAM has anew.
+    /// Opens the index on `device`: it holds all that was made durable. Reads the whole index to rebuild the structures
+    /// in RAM.
     ///
     /// # Errors
     /// [`Error::NotAnIndex`], [`Error::Version`], [`Error::Damaged`], or when the device fails.
@@ -156,7 +158,8 @@ impl<D: Device> Silt<D> {
         }
     }
 
-    /// From now on merges leave out the entries that `keep` refuses. Until then they may be found still.
+    /// From now on merges drop the entries for which `keep` returns false. Until they are merged, look-ups may still
+    /// find them.
     #[must_use]
     pub fn keeping(mut self, keep: Arc<Keep>) -> Self {
         self.keep = Some(keep);

@@ -23,13 +23,13 @@ impl Default for Rates {
     }
 }
 
-/// Lets others go on in the middle of long work.
+/// Yields to other tasks during long work.
 pub(super) trait Pace {
     /// Called after a few thousand entries, or when a piece was written: `bytes` were read and written since.
     fn turn(&self, bytes: u64) -> impl Future<Output = ()>;
 }
 
-/// Work that somebody waits for: others get their turn, no more.
+/// Pace of work that another task waits for: it yields, but is not rate-limited.
 pub(super) struct Hurried;
 
 impl Pace for Hurried {

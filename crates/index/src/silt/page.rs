@@ -24,7 +24,7 @@ const HEADER_BYTES: usize = 24;
 /// What kind of store a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
-    /// Entries in the order in which they came.
+    /// Entries in the order of arrival.
     Log = 1,
     /// Entries by hash, removals among them.
     Hash = 2,

@@ -1,11 +1,11 @@
-//! Opening: everything is read once, and what RAM has is made of it.
+//! Opening an index: everything is read once to rebuild the structures in RAM.
 //!
-//! Of a log every page counts that is whole, whatever stands before it: pages that were not synced may be lost, each for
-//! itself. It goes on behind the last of them. Torn pages there are erased first: else a later write, torn as well, could
-//! complete them, and old entries would stand where new ones are expected.
+//! In a log every page with a valid checksum counts, whatever precedes it: unsynced pages may be lost independently of
+//! each other. The log continues behind the last valid page. Torn pages there are erased first. Otherwise a later torn
+//! write could complete them, and old entries would appear in the place of new ones.
 //!
-//! Numbers of stores go on far behind those that the manifest knows of, so that what was written but never named does not
-//! pass for a part of a later store.
+//! New stores get numbers far above those in the manifest, so that pages that were written, but whose store was never
+//! entered in the manifest, are not taken for a part of a later store.
 
 use super::cuckoo::Partial;
 use super::cursor::Cursor;
@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// More than the stores that are begun between two manifests.
+/// Gap in the numbers: more than the number of stores that are begun between two manifests.
 const ID_GAP: u64 = 1 << 20;
 
 pub(super) async fn open<D: Device>(device: D, plan: Plan, rates: Rates, seed: u64) -> Result<Silt<D>, Error> {

@@ -19,7 +19,7 @@ pub(super) struct Run {
     pub(super) entries: u64,
 }
 
-/// What a look-up met.
+/// Result of a look-up in a run.
 pub(super) enum Look {
     /// The entry of its key.
     Found(Entry),
@@ -79,7 +79,7 @@ impl Run {
         Ok(Look::Found((!self.layout.is_removal(&bytes, at)).then(|| Value::from_slice(value))))
     }
 
-    /// Says that its segments will be free when look-ups that are under way have ended.
+    /// Retires its segments: they become free when the look-ups in progress have ended.
     pub(super) fn retire(&self) {
         self.segments.iter().for_each(Segment::retire);
     }
@@ -97,7 +97,7 @@ pub(super) struct RunWriter<'a, D> {
     /// The page that is being filled, and its entries.
     page: u32,
     used: usize,
-    /// A write is under way.
+    /// A write is in progress.
     writing: bool,
 }
 
@@ -158,7 +158,7 @@ impl<'a, D: Device> RunWriter<'a, D> {
         (self.page - self.first) as usize * PAGE_BYTES == piece.len()
     }
 
-    /// Writes the piece; gives its bytes.
+    /// Writes the piece; returns its bytes.
     pub(super) async fn write_piece(&mut self) -> Result<u64, Error> {
         let Some(mut piece) = self.piece.take() else { return Ok(0) };
         piece.truncate((self.page - self.first) as usize * PAGE_BYTES);

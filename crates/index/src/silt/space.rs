@@ -1,5 +1,6 @@
-//! Which segments of the flash are in use. Whoever holds a [`Segment`] may read and write there; when the last holder
-//! lets go, it is free. A store that was merged away thus stays until the last look-up that began before is over.
+//! Allocation of segments of the flash. The holder of a [`Segment`] may read and write it; it becomes free when the
+//! last holder drops it. A store that was merged into another thus stays until the last look-up that began before has
+//! ended.
 
 use crate::Error;
 use event_listener::{Event, listener};
@@ -17,9 +18,9 @@ pub(super) struct Space {
 
 struct State {
     used: Vec<bool>,
-    /// Below it nothing is free.
+    /// All segments with a lower index are in use.
     first: usize,
-    /// Segments that will be free when look-ups that are under way have ended.
+    /// Segments that will be free when look-ups that are in progress have ended.
     retired: u32,
 }
 
@@ -37,7 +38,7 @@ impl Space {
         Arc::new(Self { start, segment_bytes, state: Mutex::new(state), freed: Event::new() })
     }
 
-    /// A certain segment, unless it is in use or there is none of that number.
+    /// The segment of that number; `None` if it is in use or does not exist.
     pub(super) fn claim(self: &Arc<Self>, index: u32) -> Option<Segment> {
         let state = &mut *self.state.lock();
         let used = state.used.get_mut(index as usize)?;
@@ -62,7 +63,7 @@ impl Space {
         }
     }
 
-    /// A free segment. Where look-ups hold one that is not needed any more, it waits for them.
+    /// A free segment. If only retired segments are left, waits until look-ups release one.
     pub(super) async fn take(self: &Arc<Self>, entries: u64) -> Result<Segment, Error> {
         loop {
             listener!(self.freed => freed);
@@ -90,7 +91,7 @@ impl Segment {
         self.space.start + u64::from(self.index) * self.space.segment_bytes
     }
 
-    /// Says that it will be free when its holders let go.
+    /// Retires the segment: it becomes free when its holders drop it.
     pub(super) fn retire(&self) {
         if !self.retired.swap(true, Ordering::Relaxed) {
             self.space.state.lock().retired += 1;

@@ -82,7 +82,7 @@ async fn look_in_log<D: Device>(
 }
 
 impl Stores {
-    /// Asks all filters at once, so that the processor waits for the RAM of one while it asks the next.
+    /// Searches all filters together, so that the memory accesses overlap.
     fn probes(&self, hash: u64) -> Probes {
         let mut probes = Probes::new();
         for (store, number) in self.hashes.iter().zip(0..) {
@@ -95,8 +95,8 @@ impl Stores {
         probes
     }
 
-    /// The value of `key`, in the newest store that knows of it. Where a page that may have held it is damaged, there is
-    /// none: an older store could only have an older value.
+    /// The value of `key` in the newest store that holds it. If a page that may have held it is damaged, the result is
+    /// `None`: an older store could only have an older value.
     pub(super) async fn look<D: Device>(
         &self,
         io: &Io<D>,

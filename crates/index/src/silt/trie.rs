@@ -1,16 +1,17 @@
-//! Entropy-coded tries (SILT §4.3): where, among sorted hashes, one would stand, in a few bits a hash.
+//! Entropy-coded tries (SILT §4.3): they return the rank of a hash among sorted hashes, and take a few bits of RAM for
+//! each hash.
 //!
-//! The hashes are divided into *groups* by their first bits. A group of `n` is a binary trie whose nodes say how many of
-//! their hashes have a zero as their next bit; these numbers stand one behind the other, a node before its left subtree
-//! and that before the right one. Keys are implied. A node whose hashes all stand on one page of the flash is a leaf:
-//! it says nothing, because whoever reads the page sees the rest. With many entries to a page that leaves a fraction of
-//! a bit for each, with one entry to a page it is the paper's trie.
+//! The hashes are divided into *groups* by their first bits. A group of `n` hashes is a binary trie. Each node holds
+//! the number of its hashes whose next bit is zero. The numbers are stored in pre-order: a node, its left subtree, its
+//! right subtree. The keys themselves are not stored. A node whose hashes are all on one page of the flash is a leaf
+//! and takes no bits, because a look-up reads the page anyway. With many entries in a page this takes a fraction of a
+//! bit for each entry; with one entry in a page it is the paper's trie.
 
 use super::codes::{self, BitReader, BitWriter};
 
 /// Bits of a hash; where so many are equal, a leaf may span pages.
 const DEPTH_MAX: u32 = 64;
-/// Hashes of a group, at least: in few a place is found fast, with many there are fewer groups.
+/// Minimum number of hashes of a group: small groups are searched faster, large groups need fewer group headers.
 const GROUP_MIN: u64 = 128;
 /// Pages of a group, at least.
 const GROUP_PAGES: u64 = 2;
@@ -123,7 +124,8 @@ impl TrieBuilder {
 }
 
 impl Trie {
-    /// Where the entries of `hash` stand if there are any: on one page, unless more hashes than fit into one are equal.
+    /// The ranks of the entries with this hash, if there are any: all on one page, unless more hashes are equal than
+    /// fit into a page.
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<Ranks> {
         let group = group_of(hash, self.group_bits);
@@ -165,7 +167,7 @@ impl Trie {
         (size_of_val(&*self.groups) + size_of_val(&*self.words)) as u64
     }
 
-    /// The most RAM that one of `hashes` takes, but for a few parts in a thousand of them that chance decides.
+    /// The maximum RAM that one of `hashes` takes, up to a random deviation of a few parts in a thousand.
     #[must_use]
     pub fn ram_bytes_max(hashes: u64, page_entries: u32) -> u64 {
         // Measured by the test below, with a little room.

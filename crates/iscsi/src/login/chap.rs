@@ -70,7 +70,7 @@ struct Asked {
     challenge: [u8; CHALLENGE_BYTES],
 }
 
-/// An authentication under way.
+/// An authentication in progress.
 #[derive(Default)]
 pub(super) struct Chap(Option<Asked>);
 

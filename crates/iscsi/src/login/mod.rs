@@ -63,7 +63,7 @@ pub(crate) struct Answer {
     pub(crate) step: Step,
 }
 
-/// A login under way.
+/// A login in progress.
 pub(crate) struct Login<'a> {
     access: &'a Access,
     limits: &'a Limits,

@@ -22,7 +22,7 @@ pub enum TextError {
     TooLong,
 }
 
-/// Keys and values in the order in which they came.
+/// Keys and values in the order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pairs<'a>(Vec<(&'a str, &'a str)>);
 

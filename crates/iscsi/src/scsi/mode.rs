@@ -117,7 +117,7 @@ pub(crate) fn mode_select(facts: &Facts, action: Action, list: &[u8]) -> Result<
     Ok(())
 }
 
-/// Checks the page at the start of `list`; gives its length.
+/// Checks the page at the start of `list`; returns its length.
 fn check_page(list: &[u8], at: usize) -> Result<usize, Sense> {
     let first = list[0];
     let (below, start, len) = if first & 0x40 == 0 {

@@ -112,7 +112,7 @@ impl<D: Disk> Session<'_, D> {
     }
 }
 
-/// A command under way.
+/// A command in progress.
 struct Run<'a, 'b, D> {
     session: &'a Session<'b, D>,
     unit: &'a Unit<D>,

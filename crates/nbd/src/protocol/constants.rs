@@ -71,7 +71,7 @@ pub const STATE_HOLE: u32 = 1 << 0;
 pub const STATE_ZERO: u32 = 1 << 1;
 /// Status flag of `nitro:cache`: the cache holds it.
 pub const STATE_CACHED: u32 = 1 << 0;
-/// Status flag of `nitro:cache`: the origin has not got it yet.
+/// Status flag of `nitro:cache`: the origin does not have it yet.
 pub const STATE_DIRTY: u32 = 1 << 1;
 
 /// Longest name or string in bytes ("String values").

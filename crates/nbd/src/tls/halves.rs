@@ -40,7 +40,7 @@ pub(super) fn halves<R, W>(connection: ServerConnection, reader: R, writer: W) -
 }
 
 impl<R: ReadHalf> TlsReader<R> {
-    /// Whether the handshake is still under way.
+    /// Whether the handshake is still in progress.
     pub(super) fn is_handshaking(&self) -> bool {
         self.connection.borrow().is_handshaking()
     }

@@ -240,7 +240,7 @@ where
     })
 }
 
-/// RAM that is looked at now and then.
+/// RAM that is looked at from time to time.
 #[derive(Default)]
 struct RamMean(Cell<(f64, u32)>);
 
@@ -297,7 +297,7 @@ impl<I: Measured> Run<'_, I> {
         Ok(compared.right)
     }
 
-    /// Enters what is missing, making it durable now and then.
+    /// Enters what is missing, making it durable from time to time.
     fn fill(&self, reactor: &Reactor, from: u64, ram: &RamMean) -> Result<Option<Outcome>, Error> {
         let (entries, total) = (self.entries, self.args.entries);
         let progress = Progress::counting(total, "entries entered");

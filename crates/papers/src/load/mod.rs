@@ -138,7 +138,7 @@ impl Outcome {
 pub struct Drive {
     /// Threads that operate.
     pub threads: usize,
-    /// Operations under way in all.
+    /// Operations in progress in all.
     pub depth: usize,
 }
 

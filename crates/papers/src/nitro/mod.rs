@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 /// What is measured on this machine, after the simulations.
 const OVERHEADS: &str = "figure-8";
 const COMPRESSORS: &str = "compressors";
-/// How often a line is printed where there is no terminal.
+/// How often a line is printed if there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// A figure or table of the paper.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 const LOGICAL_BYTES: u64 = 512 << 20;
 /// The paper's caches, of 1.4 to 10 GB, used a small part of a drive of 256 GB.
 const IN_USE: u32 = 16;
-/// Small writes, and units, under way at a time.
+/// Small writes, and units, in progress at a time.
 const DEPTH: [usize; 2] = [32, 2];
 
 /// Bytes a second when one of `part` parts of the SSD, written once, is written over at random in runs of `pages`; the second

@@ -23,7 +23,7 @@ const ENTRIES: u64 = 2_000_000;
 const ENTRIES_QUICK: u64 = 100_000;
 /// The paper's RAM for each entry, in bytes.
 const RAM_BYTES_PER_ENTRY: f64 = 0.7;
-/// Operations under way while the index serves: as many as keep the SSD busy.
+/// Operations in progress while the index serves: as many as keep the SSD busy.
 const DEPTH: usize = 64;
 
 /// How much is done.

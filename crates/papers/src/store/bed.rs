@@ -33,7 +33,7 @@ pub(super) type TestVolume = Volume<Flash, Object, VirtualTime>;
 
 /// Bytes of a chunk and of an extent.
 pub(super) const CHUNK_BYTES: u64 = 8192;
-/// What is written in one go.
+/// What is written at once.
 pub(super) const WRITE_BYTES: u64 = 1 << 20;
 /// Chunks that change together, at most: runs are 1, 2, 4 … of them long, each as often as the others.
 const RUN_CHUNKS_MAX_LOG: u64 = 6;
@@ -303,7 +303,7 @@ impl Cached {
         read_only(&self.cache, object, number)
     }
 
-    /// What inserts for as long as it is polled.
+    /// What inserts as long as it is polled.
     pub(super) fn worker(&self) -> impl Future<Output = ()> + use<> {
         let cache = Arc::clone(&self.cache);
         async move { cache.insertion_worker().await }

@@ -8,7 +8,7 @@ use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_port::Device;
 
-/// What a restore reads in one go, in bytes.
+/// What a restore reads at once, in bytes.
 const READ_BYTES: u64 = 512 << 10;
 /// Groups of generations.
 const GROUPS: usize = 4;

@@ -1,6 +1,6 @@
-//! Free memory for buffers: each thread has a few of each size at hand; what it has beyond that goes to depots that all
-//! threads share. A buffer is often filled by one thread and dropped by another, so that the one would always allocate anew and
-//! the other always keep too many. Where there is no room, the sizes that were used least recently go.
+//! Free memory for buffers: each thread keeps a few buffers of each size; the surplus goes to depots that all threads
+//! share. Without depots, a thread that fills buffers for another thread to drop would always allocate new ones, and
+//! the other thread would keep too many. If there is no room, the least recently used sizes are freed.
 
 use super::{BUF_ALIGNMENT_BYTES, Page, size_class};
 use parking_lot::{Mutex, MutexGuard};
@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) const POOLED_PAGES_MAX: usize = 2048;
 /// At most this many bytes are pooled by one thread.
 const THREAD_BYTES_MAX: usize = 4 << 20;
-/// At most this many bytes are pooled by all threads together, beside the depots.
+/// At most this many bytes are pooled by all threads together, in addition to the depots.
 const THREADS_BYTES_MAX: usize = 16 << 20;
 /// At most this many bytes are in each depot.
 const DEPOT_BYTES_MAX: usize = 24 << 20;
 /// At most this many bytes are pooled in the process.
 pub const POOLED_BYTES_MAX: usize = THREADS_BYTES_MAX + 2 * DEPOT_BYTES_MAX;
-/// Buffers from this size on have a depot of their own: small ones, of which there can be many more, leave them their room.
+/// Buffers from this size on have a separate depot, so that small ones, which may be many more, do not take their room.
 const LARGE_PAGES: usize = 64;
-/// A thread takes its share of [`THREADS_BYTES_MAX`] in steps of this size, so that threads seldom meet there.
+/// A thread takes its share of [`THREADS_BYTES_MAX`] in steps of this size, so that threads seldom contend for it.
 const SHARE_STEP_BYTES: usize = 1 << 20;
-/// Threads and the depot exchange so many bytes of one size at a time, or one buffer.
+/// Threads and the depot exchange this number of bytes of one size at a time, or one buffer.
 const MAGAZINE_BYTES: usize = 128 << 10;
 /// Different [sizes](size_class) that are pooled.
 const CLASSES: usize = class_of(POOLED_PAGES_MAX) + 1;
 
-/// Bytes that the threads' pools may hold by now, of [`THREADS_BYTES_MAX`].
+/// Bytes assigned to the threads' pools, of [`THREADS_BYTES_MAX`].
 static SHARED_OUT: AtomicUsize = AtomicUsize::new(0);
 static DEPOTS: [Mutex<Shelf>; 2] = [const { Mutex::new(Shelf::new()) }; 2];
 
@@ -34,7 +34,7 @@ thread_local! {
     static POOL: RefCell<Pool> = const { RefCell::new(Pool { shelf: Shelf::new(), share: 0 }) };
 }
 
-/// Memory of so many pages, whose content is unspecified.
+/// Memory of `pages`, whose content is unspecified.
 pub(super) fn take(pages: usize) -> Option<Vec<Page>> {
     if !is_pooled(pages) {
         return None;
@@ -42,7 +42,8 @@ pub(super) fn take(pages: usize) -> Option<Vec<Page>> {
     POOL.try_with(|pool| pool.borrow_mut().take(pages)).ok().flatten()
 }
 
-/// Keeps memory for a later [`take`], or frees it. While a thread ends its pool may be gone; then the memory is simply freed.
+/// Keeps memory for a later [`take`], or frees it. While a thread ends, its pool may not exist any more; then the
+/// memory is freed.
 pub(super) fn put(memory: Vec<Page>) {
     if is_pooled(memory.len()) {
         let _ = POOL.try_with(|pool| pool.borrow_mut().put(memory));
@@ -118,7 +119,7 @@ impl Shelf {
         self.classes[class_of(pages)].free.len()
     }
 
-    /// Takes a buffer off of the size, other than `pages`, that was used least recently.
+    /// Removes a buffer of the least recently used size other than `pages`.
     fn pop_stale(&mut self, pages: usize) -> Option<Vec<Page>> {
         let others = self.classes.iter_mut().enumerate().filter(|(number, _)| *number != class_of(pages));
         let (_, stale) = others.filter(|(_, class)| !class.free.is_empty()).min_by_key(|(_, class)| class.used)?;
@@ -127,7 +128,7 @@ impl Shelf {
         Some(popped)
     }
 
-    /// Adds a buffer, and frees others for it where no more than `bytes_max` may be kept.
+    /// Adds a buffer, and frees others if more than `bytes_max` would be kept.
     fn push_within(&mut self, memory: Vec<Page>, bytes_max: usize) {
         while self.bytes + bytes_of(memory.len()) > bytes_max {
             if self.pop_stale(memory.len()).is_none() {
@@ -177,7 +178,7 @@ impl Pool {
         }
     }
 
-    /// Makes room for a buffer by letting go of others that were not used of late.
+    /// Makes room for a buffer by freeing others that were not used recently.
     fn make_room(&mut self, pages: usize) -> bool {
         while !self.has_room(bytes_of(pages)) {
             let Some(stale) = self.shelf.pop_stale(pages) else { return false };
@@ -186,7 +187,7 @@ impl Pool {
         true
     }
 
-    /// Whether so many bytes more may be pooled here.
+    /// Whether this number of bytes may be pooled here in addition.
     fn has_room(&mut self, bytes: usize) -> bool {
         let wanted = self.shelf.bytes + bytes;
         if wanted > self.share && wanted <= THREAD_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! Open-CAS's table of I/O classes: "IO class id,IO class name,Eviction priority,Allocation", a class in each line, whose name is its
-//! rule (Open CAS Linux, "IO Classification").
+//! Open-CAS's table of I/O classes: the title line "IO class id,IO class name,Eviction priority,Allocation", then one
+//! class in each line. The name of a class is its rule (Open CAS Linux, "IO Classification").
 
 use super::ClassTable;
 use crate::config::ConfigError;
@@ -7,13 +7,13 @@ use nitro_cache::admission::Source;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, Comparison, Condition, Join, Rule};
 use nitro_units::ClassId;
 
-/// What the first line begins with.
+/// The beginning of the first line.
 const TITLE: &str = "io class id";
 /// Bytes of the sectors that `lba` counts.
 const SECTOR_BYTES: u64 = 512;
-/// Priorities are 0, which is evicted last, to this.
+/// The largest priority number. Priority 0 is evicted last.
 const PRIORITY_MAX: u16 = 255;
-/// Conditions that need what no block device is told, and what to use instead.
+/// Conditions that cannot be evaluated for a block device, and their replacements.
 const UNKNOWN: [(&str, &str); 10] = [
     ("direct", "how a file was opened is not told to a block device"),
     ("directory", "paths are not known here; use file_size, or a volume of its own with class = N"),
@@ -27,7 +27,7 @@ const UNKNOWN: [(&str, &str); 10] = [
     ("wlth", "lifetime hints do not reach a server over NBD"),
 ];
 
-/// Whether a text is such a table.
+/// Whether a text is a table of Open-CAS.
 pub(super) fn is_csv(text: &str) -> bool {
     text.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| line.trim().to_lowercase().starts_with(TITLE))
 }
@@ -72,7 +72,8 @@ pub(super) fn parse(text: &str) -> Result<ClassTable, ConfigError> {
     Ok(table)
 }
 
-/// The band of a priority: as many as there are different priorities, as evenly as can be where they are more than four.
+/// The band of a priority. Each priority has its own band if there are at most four; otherwise priorities are
+/// distributed evenly over the four bands.
 fn band(priority: u16, lines: &[Line]) -> Band {
     let mut all: Vec<_> = lines.iter().map(|line| line.priority).collect();
     all.sort_unstable_by(|a, b| b.cmp(a));
@@ -84,7 +85,7 @@ fn band(priority: u16, lines: &[Line]) -> Band {
     Band::ALL[lowest + place * bands / all.len().max(1)]
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 struct Fault {
     /// The part that is wrong.
     part: String,
@@ -136,7 +137,7 @@ fn parse_line(line: &str) -> Result<Line, Fault> {
     Ok(Line { class, name: name.to_owned(), priority: number, max_percent, conditions, is_last })
 }
 
-/// A rule's conditions, and whether no later rule may hold once it does.
+/// A rule's conditions, and whether the rule ends the search (`done`).
 fn parse_rule(rule: &str) -> Result<(Vec<(Join, Condition)>, bool), Fault> {
     let (mut conditions, mut is_last) = (Vec::new(), false);
     let mut rest = rule;

@@ -14,46 +14,46 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
-    /// A preset that it begins with.
+    /// The preset on which the table is based.
     #[serde(skip_serializing_if = "Option::is_none")]
     preset: Option<String>,
     /// `[class.NAME]`
     #[serde(default, rename = "class", skip_serializing_if = "BTreeMap::is_empty")]
     classes: BTreeMap<String, Change>,
-    /// `[[rule]]`, of which the first that applies counts.
+    /// `[[rule]]`; the first rule that applies is used.
     #[serde(default, rename = "rule", skip_serializing_if = "Vec::is_empty")]
     rules: Vec<RuleText>,
 }
 
-/// `[class.NAME]`: what a class deserves, as far as it is said.
+/// `[class.NAME]`: the given settings of a class.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// In a file, its number, 1 to 31; needed for names that are not built in.
+    /// In a file, the number of the class, 1 to 31; required for names that are not built in.
     #[arg(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u8>,
-    /// What is evicted first: low, normal, high, highest.
+    /// Priority of the class: low (evicted first), normal, high, highest (evicted last).
     #[arg(long, value_name = "PRIORITY")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
-    /// When new content is taken: always, while-clean, second-access, never.
+    /// When new content is cached: always, while-clean, second-access, never.
     #[arg(long, value_name = "WHEN")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<String>,
-    /// Take what was read and missing.
+    /// Cache the data of read misses.
     #[arg(long, value_name = "BOOL")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_allocate: Option<bool>,
-    /// Take what was written.
+    /// Cache written data.
     #[arg(long, value_name = "BOOL")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_allocate: Option<bool>,
-    /// Percent of the cache that it loses last.
+    /// Percentage of the cache that is reserved for the class: below it, the class is evicted last.
     #[arg(long, value_name = "PERCENT")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u8>,
-    /// Percent of the cache above which its own units go first.
+    /// Percentage of the cache above which the class's own units are evicted first.
     #[arg(long, value_name = "PERCENT")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u8>,
@@ -94,7 +94,7 @@ impl Change {
     }
 }
 
-/// `[[rule]]`: all that it says must hold.
+/// `[[rule]]`: all given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleText {
@@ -147,7 +147,7 @@ impl RuleText {
         all.into_iter().flatten().map(|condition| (Join::And, condition)).collect()
     }
 
-    /// The rule as text; `None`: it cannot be said so.
+    /// The rule as text; `None`: TOML cannot express it.
     fn of(rule: &Rule, class: String) -> Option<Self> {
         let mut text = Self { class, ..Self::default() };
         for (number, (join, condition)) in rule.conditions.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Which classes a cache knows, what each deserves, and what is of which: as a file says it, or a preset.
+//! The classes of a cache, their policies, and the rules that assign them: from a file, or from a preset.
 
 mod csv;
 mod file;
@@ -21,19 +21,19 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The classes of a cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClassTable {
-    /// What each deserves.
+    /// The policies of the classes.
     pub classes: Classes,
-    /// What is of which.
+    /// The rules that assign classes.
     pub rules: Rules,
     /// Names of classes that are not built in.
     names: BTreeMap<ClassId, String>,
 }
 
 impl ClassTable {
-    /// What a configuration's `classes` names: a preset, or a file.
+    /// Opens the table that `classes` in a configuration names: a preset, or a file.
     ///
     /// # Errors
-    /// There is no such preset or file, or it cannot be used: with its line.
+    /// There is no such preset or file, or it is invalid; the error names the line.
     pub fn open(named: &Path) -> Result<Self, Error> {
         if let Some(preset) = named.to_str().and_then(preset::named) {
             return Ok(preset);
@@ -68,7 +68,7 @@ impl ClassTable {
         Ok(())
     }
 
-    /// A class's name; its number where it has none.
+    /// A class's name, or its number if it has no name.
     #[must_use]
     pub fn name(&self, class: ClassId) -> String {
         let own = self.names.get(&class).map(String::as_str);
@@ -78,7 +78,7 @@ impl ClassTable {
     /// The class of a name or number.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such class.
     pub fn named(&self, name: &str) -> Result<ClassId, Error> {
         let own = self.names.iter().find(|(_, known)| *known == name).map(|(class, _)| *class);
         let by_number = || name.parse().ok().and_then(ClassId::new);
@@ -90,16 +90,16 @@ impl ClassTable {
         })
     }
 
-    /// Whether a class has a name, or deserves something.
+    /// Whether a class has a name or a policy.
     #[must_use]
     pub fn knows(&self, class: ClassId) -> bool {
         self.names.contains_key(&class) || *self.classes.of(class) != ClassPolicy::default()
     }
 
-    /// Changes what a class deserves.
+    /// Changes the policy of a class.
     ///
     /// # Errors
-    /// A value is none.
+    /// A value is invalid.
     pub fn change(&mut self, class: ClassId, change: &Change) -> Result<(), Error> {
         let mut policy = *self.classes.of(class);
         change.apply(&mut policy)?;
@@ -110,7 +110,7 @@ impl ClassTable {
     /// The table as a file.
     ///
     /// # Errors
-    /// It has rules that TOML does not say: they came from Open-CAS's CSV.
+    /// The table has rules from Open-CAS's CSV that TOML cannot express.
     pub fn to_toml(&self) -> Result<String, Error> {
         file::to_toml(self)
     }

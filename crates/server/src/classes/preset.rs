@@ -1,4 +1,4 @@
-//! Tables that suit a kind of server.
+//! Tables of classes for kinds of servers.
 
 use super::ClassTable;
 use nitro_cache::class::{Allocation, Band, ClassPolicy, builtin};

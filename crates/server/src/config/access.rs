@@ -1,4 +1,4 @@
-//! Who may connect to a unix socket, beside the user who runs the server.
+//! Which users may connect to a unix socket, in addition to the server's user.
 
 use nitro_console::error::Error;
 use nitro_device::net::Access;
@@ -7,11 +7,11 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
-/// Where groups are, unless a directory service has them.
+/// The file of local groups.
 const GROUPS: &str = "/etc/group";
-/// A socket's mode where a group may use it.
+/// The default mode of a socket with a group.
 const GROUP_MODE: u32 = 0o660;
-/// Connecting takes the permission to write.
+/// The owner's permissions: connecting requires write permission.
 const OWNER: u32 = 0o600;
 
 /// Permissions of a socket, in octal digits.
@@ -19,7 +19,7 @@ const OWNER: u32 = 0o600;
 #[serde(try_from = "String")]
 pub struct SocketMode(u32);
 
-/// A text that is no mode.
+/// An invalid mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModeError(String);
 
@@ -48,16 +48,16 @@ impl TryFrom<String> for SocketMode {
     }
 }
 
-/// Whom settings of a mode and a group let connect; `name` is that of the group's setting.
+/// The access that a mode and a group give; `name` is the name of the group's setting.
 ///
 /// # Errors
-/// Where there is no such group.
+/// There is no such group.
 pub(super) fn access(mode: Option<SocketMode>, group: Option<&str>, name: &str) -> Result<Access, Error> {
     let mode = mode.map_or(if group.is_some() { GROUP_MODE } else { OWNER }, |mode| mode.0);
     Ok(Access { mode, group: group.map(|group| number_of(group, name)).transpose()? })
 }
 
-/// The number of a group, which is given by its name or its number.
+/// The number of a group, given by name or number.
 fn number_of(group: &str, name: &str) -> Result<u32, Error> {
     if let Ok(number) = group.parse() {
         return Ok(number);

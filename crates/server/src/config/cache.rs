@@ -12,20 +12,21 @@ use nitro_port::codec::{Compression, FingerprintHash};
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 
-/// The default of `fingerprint_index_ratio` beside an index on flash.
+/// The default of `fingerprint_index_ratio` with an index on flash.
 pub const FLASH_INDEX_RATIO: u8 = 10;
 
-/// A cache: its place on the SSD and how it works.
+/// A cache: its location on the SSD and its settings.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheConfig {
-    /// A file or block device, or `none` to serve the origin alone.
+    /// A file or block device, or `none` to serve the origin without a cache.
     pub path: CacheStore,
-    /// Size in bytes; that of the file or device if not given.
+    /// Size in bytes; default: that of the file or device.
     pub size: Option<Size>,
-    /// A write log: a file or block device whose flushes are fast, where writes in write-back are durable at once.
+    /// A write log: a file or block device with fast flushes, which makes writes in write-back durable when they are
+    /// acknowledged.
     pub write_log: Option<PathBuf>,
-    /// Bytes of it to use; needed to create a file, else all.
+    /// Bytes of the write log's device to use; required to create a file; default: all.
     pub write_log_size: Option<Size>,
     /// How writes are acknowledged.
     #[serde(default)]
@@ -36,52 +37,53 @@ pub struct CacheConfig {
     pub extent_size: Option<Size>,
     /// See [`nitro_cache::settings::WEU_BYTES`].
     pub weu_size: Option<Size>,
-    /// Find duplicates; on if not given.
+    /// Find duplicates; default: on.
     pub dedup: Option<bool>,
     /// How extents are compressed.
     #[serde(default)]
     pub compression: CompressionName,
-    /// Which hash names contents; that of an existing cache, else BLAKE3, if not given.
+    /// The hash function of fingerprints; default: that of the existing cache, otherwise BLAKE3.
     pub fingerprint: Option<FingerprintName>,
-    /// Believe a duplicate only after its bytes were compared with those that are cached.
+    /// Treat an extent as a duplicate only after its bytes were compared with the cached ones.
     #[serde(default)]
     pub verify_duplicates: bool,
     /// See [`nitro_cache::settings::FINGERPRINT_INDEX_RATIO`].
     pub fingerprint_index_ratio: Option<u8>,
-    /// Where fingerprints are found that are not in RAM; what the cache was made with, else nowhere, if not given.
+    /// The index for fingerprints that are not in RAM; default: that of the existing cache, otherwise none.
     pub fingerprint_index: Option<FingerprintIndexName>,
-    /// RAM of the index on flash; four bytes an entry if not given.
+    /// RAM of the index on flash; default: four bytes for each entry.
     pub fingerprint_index_ram: Option<Size>,
-    /// RAM in which clean content waits before it goes to the SSD; 3 % of the cache, at most 64 MiB, if not given; 0: none waits.
+    /// RAM in which clean content waits before it goes to the SSD; default: 3 % of the cache, at most 64 MiB; 0:
+    /// content does not wait.
     pub staging: Option<Size>,
-    /// How much may be written to the SSD, as its vendor says it; as much as brings hits if not given.
+    /// The limit of bytes written to the SSD, in the vendor's units; default: no limit.
     pub endurance: Option<DriveEndurance>,
-    /// The size of the SSD of which the cache is a part; the cache's own if not given.
+    /// The size of the SSD of which the cache is a part; default: the size of the cache.
     pub drive_size: Option<Size>,
-    /// What new content is taken: `probation`, `all`, `second-miss`, `by-source`.
+    /// Which new content is admitted: `probation`, `all`, `second-miss`, `by-source`, `two-level`.
     pub admission: Option<AdmissionKind>,
     /// Which dirty extents are destaged next: `elevator`, `oldest`.
     pub destage: Option<DestageKind>,
     /// Which write-evict unit is evicted next: `heat`, `lru`, `fifo`.
     pub eviction: Option<EvictionKind>,
-    /// What each class of I/O deserves, and what is of which: a preset, or a file; all the same if not given.
+    /// The table of classes: a preset, or a file; default: all classes are treated alike.
     pub classes: Option<PathBuf>,
-    /// Look at the volumes' blocks for what file systems say of them: their own, and files by size.
+    /// Classify the volumes' blocks by parsing file systems: metadata, and files by size.
     #[serde(default = "on")]
     pub detect: bool,
-    /// Consecutive bytes from which a reader is sequential and its data kept off the SSD; 0: never.
+    /// Consecutive bytes after which a stream of reads is sequential and its data are kept off the SSD; 0: never.
     pub sequential_threshold: Option<Size>,
-    /// Percentage of the cache that may be dirty before destage runs, whatever the age of what is dirty.
+    /// Percentage of the cache that may be dirty before destage starts independent of the age of the data.
     pub dirty_start: Option<u8>,
     /// Percentage of the cache at which writers wait for destage.
     pub dirty_max: Option<u8>,
-    /// What has been dirty for so long is destaged.
+    /// Age at which dirty data are destaged.
     pub dirty_age: Option<Span>,
-    /// A write that has no room in the cache waits for so long after destage of its volume began to fail.
+    /// How long a write waits for room in the cache after destage of its volume began to fail.
     pub dirty_wait: Option<Span>,
-    /// A request fails that has waited so long for an origin that does not answer; it waits if not given.
+    /// How long a request waits for an origin that does not answer, before it fails; default: without limit.
     pub origin_timeout: Option<Span>,
-    /// Start the device anew even if it holds something else or a cache, which is lost.
+    /// Format the device even if it holds a cache or other data; these are lost.
     #[serde(default)]
     pub format: bool,
 }
@@ -90,10 +92,10 @@ const fn on() -> bool {
     true
 }
 
-/// Where a cache is.
+/// The location of a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheStore {
-    /// Nowhere: the origin is served alone, for comparison.
+    /// No cache: the origin is served directly, for comparison.
     None,
     /// In a file or on a block device.
     Path(PathBuf),
@@ -115,10 +117,10 @@ impl<'de> Deserialize<'de> for CacheStore {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// When the origin has it.
+    /// When it is in the origin.
     #[default]
     WriteThrough,
-    /// When the cache has it.
+    /// When it is in the cache.
     WriteBack,
 }
 
@@ -153,35 +155,35 @@ pub enum CompressionName {
     None,
 }
 
-/// Why no cache is served whose contents are named by SHA-1.
+/// Why caches with SHA-1 fingerprints are not served.
 pub const SHA1_REFUSED: &str = "anybody can make two contents of one SHA-1: a client could put a block of its choice in the place of \
                                        another volume's";
 
-/// Which hash names contents.
+/// The hash function of fingerprints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum FingerprintName {
     /// BLAKE3, cut to 160 bits.
     #[default]
     Blake3,
-    /// SHA-1: known so that it can be refused.
+    /// SHA-1, which is recognised only to be refused.
     Sha1,
 }
 
-/// Where fingerprints are found that are not in RAM.
+/// The index for fingerprints that are not in RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum FingerprintIndexName {
-    /// Nowhere: what is not in RAM is not known.
+    /// None: fingerprints that are not in RAM are unknown.
     Ram,
-    /// On a part of the SSD, at four bytes of RAM an entry.
+    /// BufferHash on a part of the SSD, with four bytes of RAM for each entry.
     Bufferhash,
-    /// On a part of the SSD, at less than a byte of RAM an entry, and with more written.
+    /// SILT on a part of the SSD, with less than a byte of RAM for each entry, but more writes.
     Silt,
 }
 
 impl FingerprintIndexName {
-    /// Whether it takes a part of the SSD.
+    /// Whether the index takes a part of the SSD.
     #[must_use]
     pub fn is_on_flash(self) -> bool {
         self != Self::Ram
@@ -198,7 +200,7 @@ impl From<FingerprintName> for FingerprintHash {
 }
 
 impl CacheConfig {
-    /// All defaults, at `path`.
+    /// A cache at `path` with default settings.
     #[must_use]
     pub fn new(path: CacheStore) -> Self {
         Self {
@@ -235,8 +237,8 @@ impl CacheConfig {
         }
     }
 
-    /// The engine's settings for a cache with `cache_bytes` for its write-evict units. Values out of range are kept as
-    /// they are, for the check to find.
+    /// The engine's settings for a cache with `cache_bytes` for its write-evict units. Values out of range are kept;
+    /// the check reports them.
     #[must_use]
     pub fn engine_settings(&self, cache_bytes: u64) -> EngineSettings {
         let bytes = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);

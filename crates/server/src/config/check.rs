@@ -1,4 +1,4 @@
-//! What a configuration must fulfil, as far as it can be told without looking at devices.
+//! Checks of a configuration that need no access to devices.
 
 use super::cache::{FingerprintName, SHA1_REFUSED};
 use super::text::nearest;
@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 
 /// Longest name of an export ("Values" of names in the NBD protocol: 4096 bytes; here short enough for a file name).
 const NAME_BYTES_MAX: usize = 200;
-/// Share of a cache that may be dirty at most, in percent.
+/// Maximum of `dirty_max`, in percent.
 const DIRTY_PERCENT_MAX: u8 = 90;
-/// Memory for requests at least: half of it has room for the largest request.
+/// Minimum memory for requests: half of it has room for the largest request.
 const REQUEST_MEMORY_MIN: u64 = 64 << 20;
-/// The slowest scan, in bytes a second: what is read at once.
+/// The minimum rate of a scan, in bytes a second: the size of one read.
 const SCAN_RATE_MIN: u64 = 64 << 10;
-/// Microseconds that a virtual machine's queue may be looked at before it is waited for.
+/// Maximum microseconds for which a virtual machine's queue is polled before the server waits for a notification.
 const BUSY_POLL_US_MAX: u32 = 10_000;
-/// Reactor threads at most.
+/// Maximum number of reactor threads.
 const THREADS_MAX: usize = 256;
 
 impl Config {
-    /// Checks it.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// The first fault, with the way out.
+    /// The first error, with its remedy.
     pub fn check(&self) -> Result<(), Error> {
         if self.volumes.is_empty() {
             return Err(Error::new("volumes", "there is nothing to serve").or("add a section such as [volume.vm]"));
@@ -54,7 +54,7 @@ impl Config {
         self.check_shares()
     }
 
-    /// What is kept for the volumes of a cache must be there.
+    /// Checks that the shares reserved for the volumes of a cache do not exceed the cache's room.
     fn check_shares(&self) -> Result<(), Error> {
         let mut kept = BTreeMap::<&str, u32>::new();
         for (name, volume) in &self.volumes {
@@ -69,7 +69,7 @@ impl Config {
         }
     }
 
-    /// How a volume writes: as it says itself, or as its cache says.
+    /// The mode of a volume: its own setting, or that of its cache.
     #[must_use]
     pub fn mode_of(&self, volume: &str) -> Mode {
         let Some(config) = self.volumes.get(volume) else { return Mode::WriteThrough };
@@ -85,7 +85,7 @@ impl Config {
     /// The name of a volume's cache.
     ///
     /// # Errors
-    /// If it names none that exists, or none where there are several.
+    /// The volume names a cache that does not exist, or names none although there are several.
     pub fn cache_of(&self, volume: &str) -> Result<&str, Error> {
         let what = format!("volume.{volume}.cache");
         match self.volumes.get(volume).and_then(|v| v.cache.as_deref()) {
@@ -206,10 +206,10 @@ impl VolumeConfig {
     }
 }
 
-/// Checks a volume's part of its cache's room for dirty data.
+/// Checks a volume's share of its cache's room for dirty data.
 ///
 /// # Errors
-/// It is none.
+/// The share is invalid.
 pub fn check_share(share: DirtyShare) -> Result<(), Error> {
     let (min, max) = (share.min_percent.unwrap_or(0), share.max_percent);
     if !(1..=100).contains(&max) {
@@ -222,10 +222,10 @@ pub fn check_share(share: DirtyShare) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks a volume's scan, of a cache that looks at blocks or does not.
+/// Checks a volume's scan; `detects`: whether its cache detects classes.
 ///
 /// # Errors
-/// There cannot be one.
+/// The scan is not possible.
 pub fn check_scan(rate: Option<Size>, detects: bool) -> Result<(), Error> {
     let Some(rate) = rate else { return Ok(()) };
     if rate.0 < SCAN_RATE_MIN {

@@ -1,4 +1,4 @@
-//! Changing one key of a configuration, with everything else as it was: comments, order, blanks.
+//! Changes one key of a configuration and keeps everything else: comments, order, blanks.
 
 use super::settings::{Scope, Setting};
 use super::text::nearest;
@@ -14,7 +14,7 @@ pub struct KeyPath {
     pub scope: Scope,
     /// The cache's or volume's name; empty for the server.
     pub name: String,
-    /// What is declared of the key.
+    /// The declaration of the key.
     pub setting: &'static Setting,
 }
 
@@ -53,7 +53,7 @@ impl FromStr for KeyPath {
     }
 }
 
-/// A value as a person writes it on the command line: a number, `true` or `false`, a list in brackets, or else a text.
+/// A value as given on the command line: a number, `true` or `false`, a list in brackets, otherwise a text.
 fn value_of(text: &str) -> Value {
     let typed = text.parse::<Value>().ok();
     let typed = typed.filter(|value| value.is_integer() || value.is_bool() || value.is_array() || value.is_str());
@@ -62,10 +62,10 @@ fn value_of(text: &str) -> Value {
     value
 }
 
-/// A configuration file's text with one key changed, or set anew.
+/// A configuration file's text with one key changed or added.
 ///
 /// # Errors
-/// The text is no TOML, or it has no such section.
+/// The text is not TOML, or it has no such section.
 pub fn edited(text: &str, path: &KeyPath, value: &str) -> Result<String, Error> {
     let mut document: DocumentMut =
         text.parse().map_err(|e: toml_edit::TomlError| Error::new("configuration", e.message()))?;

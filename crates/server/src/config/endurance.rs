@@ -1,16 +1,16 @@
-//! How much may be written to an SSD, as vendors say it: `1 dwpd`, `600 TBW`.
+//! The endurance of an SSD in the vendors' units: `1 dwpd`, `600 TBW`.
 
 use nitro_engine::Endurance;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::str::FromStr;
 
-/// The years that drive writes per day, and terabytes written, are meant for: most warranties'.
+/// The years to which drive writes per day and terabytes written refer: those of most warranties.
 const YEARS: f64 = 5.0;
 const DAYS: f64 = 365.0 * YEARS;
-/// What vendors call a terabyte.
+/// A terabyte as vendors define it.
 const TERABYTE: f64 = 1e12;
-/// The most of either; enough for any device.
+/// Maximum of both units, above that of any device.
 const DWPD_MAX: f64 = 1000.0;
 const TBW_MAX: f64 = 1e7;
 
@@ -19,12 +19,12 @@ const TBW_MAX: f64 = 1e7;
 pub enum DriveEndurance {
     /// Writes of the whole drive per day.
     Dwpd(f64),
-    /// Terabytes written in all, of 10¹² bytes.
+    /// Total terabytes written, of 10¹² bytes each.
     Tbw(f64),
 }
 
 impl DriveEndurance {
-    /// What a drive of so many bytes endures, and so may take in a day.
+    /// The endurance of a drive of this size: the bytes that may be written to it, in total and in a day.
     #[must_use]
     pub fn of(self, drive_bytes: u64) -> Endurance {
         let rated = match self {
@@ -35,7 +35,7 @@ impl DriveEndurance {
     }
 }
 
-/// A text that is no endurance.
+/// An invalid endurance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveEnduranceError(String);
 

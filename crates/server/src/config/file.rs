@@ -1,4 +1,4 @@
-//! A configuration as a file: read, checked, changed.
+//! Reads, checks and changes a configuration file.
 
 use super::{CacheStore, Config, KeyPath, edited};
 use crate::classes::ClassTable;
@@ -9,10 +9,10 @@ use nitro_console::size::Size;
 use std::fs;
 use std::path::Path;
 
-/// What a start with a configuration would find missing, or create.
+/// Notes on files that a start with this configuration would find missing, or create.
 ///
 /// # Errors
-/// A file of classes or an origin's name cannot be used.
+/// A file of classes or the name of an origin is invalid.
 pub fn notes(config: &Config) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     for (name, cache) in &config.caches {
@@ -49,10 +49,10 @@ fn read(file: &Path) -> Result<String, Error> {
     fs::read_to_string(file).map_err(|e| Error::new(file.display(), e).or("check the path"))
 }
 
-/// Reads a file and checks what can be checked without looking at devices.
+/// Reads a file and checks everything that can be checked without access to devices.
 ///
 /// # Errors
-/// It cannot be read, or used.
+/// The file cannot be read, or is invalid.
 pub fn load(file: &Path) -> Result<Config, Error> {
     parse(file, &read(file)?)
 }
@@ -61,10 +61,10 @@ fn parse(file: &Path, text: &str) -> Result<Config, Error> {
     Config::parse(text).map_err(|e| e.in_file(file))
 }
 
-/// Changes one key of a file, which can be used before and after.
+/// Changes one key of a file. The file must be valid before and after the change.
 ///
 /// # Errors
-/// There is no such section, the value is not taken, or the file cannot be written.
+/// There is no such section, the value is invalid, or the file cannot be written.
 pub fn change(file: &Path, path: &KeyPath, value: &str) -> Result<(), Error> {
     let text = edited(&read(file)?, path, value)?;
     parse(file, &text)?;
@@ -72,7 +72,7 @@ pub fn change(file: &Path, path: &KeyPath, value: &str) -> Result<(), Error> {
     files::rewrite_durably(file, text.as_bytes()).map_err(fail)
 }
 
-/// The size of a cache in a file, if there is one.
+/// The size of a cache in a file, if the file sets it.
 #[must_use]
 pub fn size_of_cache(file: &Path, cache: &str) -> Option<Size> {
     Config::parse(&fs::read_to_string(file).ok()?).ok()?.caches.get(cache)?.size

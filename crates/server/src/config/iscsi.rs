@@ -4,21 +4,23 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What iSCSI initiators may do, and how they show who they are.
+/// Access and authentication of iSCSI initiators.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IscsiConfig {
-    /// Names of initiators that may log in, such as `iqn.1993-08.org.debian:01:abc`; a `*` at the end stands for any rest. Any if empty.
+    /// Names of initiators that may log in, such as `iqn.1993-08.org.debian:01:abc`; a `*` at the end matches any
+    /// suffix. Empty: all may.
     #[serde(default)]
     pub initiators: Vec<String>,
-    /// Addresses and networks from which they may, such as `10.0.0.0/8`. Any if empty.
+    /// Addresses and networks from which initiators may log in, such as `10.0.0.0/8`. Empty: all.
     #[serde(default)]
     pub addresses: Vec<String>,
-    /// A file with a line `NAME SECRET` for each account with which initiators log in by CHAP. Without, they log in by name alone.
+    /// A file with a line `NAME SECRET` for each CHAP account. Without it, initiators log in without authentication.
     pub chap: Option<PathBuf>,
-    /// A file with one such line: what the server shows initiators that ask for it (mutual CHAP).
+    /// A file with one such line: the server's own account, for initiators that request mutual CHAP.
     pub mutual_chap: Option<PathBuf>,
-    /// A folder in which persistent reservations are kept over a restart, where their owner asks for that (APTPL). Without, none can.
+    /// A folder in which persistent reservations are kept over a restart if their owner requests it (APTPL). Without
+    /// it, such requests are refused.
     pub state: Option<PathBuf>,
     /// Classes of SCSI group numbers, 1 to 63, by name or number; `none`: the volume's. A group that is not listed is the class of its number.
     #[serde(default)]

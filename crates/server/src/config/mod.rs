@@ -1,4 +1,4 @@
-//! What is to be served, be it from a TOML file or from the command line.
+//! The configuration of a server, from a TOML file or from the command line.
 
 mod access;
 mod cache;
@@ -43,16 +43,16 @@ pub struct Config {
     /// `[volume.NAME]`
     #[serde(default, rename = "volume")]
     pub volumes: BTreeMap<String, VolumeConfig>,
-    /// Forget dirty data that stand in the way: said on the command line only, never in a file.
+    /// Discard dirty data that prevent the start. This is only an option of the command line, not a key of the file.
     #[serde(skip)]
     pub force_discard_dirty: bool,
 }
 
 impl Config {
-    /// Reads a configuration file's text and checks what can be checked without looking at devices.
+    /// Reads a configuration file's text and checks everything that can be checked without access to devices.
     ///
     /// # Errors
-    /// [`ConfigError`] with the line, the wrong key or value, and the nearest valid key where there is one.
+    /// [`ConfigError`] with the line, the wrong key or value, and the most similar valid key, if there is one.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| ConfigError::from_toml(text, &error))?;
         config.check().map_err(ConfigError::from_check)?;
@@ -60,10 +60,10 @@ impl Config {
     }
 }
 
-/// A configuration file as it is written, key by key, whether or not it can be used.
+/// The keys and values of a configuration file, valid or not.
 ///
 /// # Errors
-/// It is no TOML.
+/// The text is not TOML.
 pub fn table(text: &str) -> Result<serde_json::Value, ConfigError> {
     toml::from_str(text).map_err(|error| ConfigError::from_toml(text, &error))
 }

@@ -1,35 +1,35 @@
-//! All keys of a configuration file, described: as a table, a manual page, a page of the documentation.
+//! Descriptions of all keys of a configuration file: as a table, a manual page, a page of the documentation.
 
 use super::Scope;
 use nitro_console::error::Error;
 use nitro_console::output::{self, Format, Table};
 use serde::Serialize;
 
-/// A key, described.
+/// A key with its description.
 #[derive(Debug, Clone, Serialize)]
 pub struct Described {
-    /// Where it stands.
+    /// The section.
     pub section: Scope,
-    /// Its name.
+    /// The name of the key.
     pub key: &'static str,
-    /// What its value is.
+    /// The kind of the value.
     pub kind: &'static str,
-    /// The value of a file that does not have it, in words.
+    /// The value if the file does not set the key, in words.
     pub default: String,
-    /// The least value that is taken; empty: there is none.
+    /// The minimum; empty: there is none.
     pub min: &'static str,
-    /// The greatest value that is taken; empty: there is none.
+    /// The maximum; empty: there is none.
     pub max: &'static str,
-    /// The values that are taken, where they are names.
+    /// The accepted values, if they are names.
     pub values: Vec<String>,
-    /// When a change has effect.
+    /// When a change takes effect.
     pub change: &'static str,
-    /// What it means.
+    /// The meaning of the key.
     pub meaning: String,
 }
 
 impl Described {
-    /// The values that are taken, in words.
+    /// The accepted values, in words.
     fn takes(&self) -> String {
         let bounds = match (self.min, self.max) {
             ("", "") => String::new(),
@@ -41,7 +41,7 @@ impl Described {
     }
 }
 
-/// All keys, as a command prints them.
+/// All keys in an output format of commands.
 ///
 /// # Errors
 /// They cannot be encoded.
@@ -60,10 +60,10 @@ pub fn list(all: &[Described], format: Format) -> Result<String, Error> {
     if format == Format::Csv {
         return Ok(table.csv(true));
     }
-    // Meanings are long: they stand below their keys.
+    // Meanings are long: each one is below its key.
     let paragraphs = all.iter().zip(&table.rows).map(|(one, row)| {
         format!(
-            "{}\n    {}; default {}; a change has effect: {}\n    {}\n",
+            "{}\n    {}; default {}; a change takes effect: {}\n    {}\n",
             row[0], row[1], row[2], one.change, one.meaning
         )
     });
@@ -71,12 +71,12 @@ pub fn list(all: &[Described], format: Format) -> Result<String, Error> {
 }
 
 const INTRODUCTION: &str = "A configuration file is in TOML. It has a section [server], a section [cache.NAME] for each cache, and a \
-section [volume.NAME] for each volume, which is an NBD export of that name. All keys but cache.NAME.path and volume.NAME.origin may be \
-left out. Sizes are bytes, or a text such as \"4G\" with K, M, G, T or P (powers of 1024); times are seconds, or a text such as \"30s\", \
+section [volume.NAME] for each volume, which is an NBD export of that name. All keys except cache.NAME.path and volume.NAME.origin are \
+optional. Sizes are bytes, or a text such as \"4G\" with K, M, G, T or P (powers of 1024); times are seconds, or a text such as \"30s\", \
 \"5m\" or \"1h\", a week at most.";
 
-const CHANGES: &str = "nitro check FILE checks a file. nitro reload, SIGHUP and systemctl reload nitro have the server take over what has \
-changed in it, as far as it can change at once; the rest is named, and has effect when the server is started again. nitro set changes one \
+const CHANGES: &str = "nitro check FILE checks a file. After nitro reload, SIGHUP or systemctl reload nitro, the server applies those changes \
+of the file that can take effect at once; it names the others, which take effect when the server is started again. nitro set changes one \
 key of a running server, with --persist also in the file.";
 
 const EXAMPLE: &str = "\
@@ -115,7 +115,7 @@ pub fn manual(all: &[Described]) -> String {
         out += &format!(".SH {}\n", heading(scope));
         for one in all.iter().filter(|one| one.section == scope) {
             out += &format!(".TP\n\\fB{}\\fR ({})\n{}.\n", one.key, roff(&one.takes()), roff(&one.meaning));
-            out += &format!("Default: {}. A change has effect: {}.\n", roff(&one.default), one.change);
+            out += &format!("Default: {}. A change takes effect: {}.\n", roff(&one.default), one.change);
         }
     }
     out += &format!(".SH EXAMPLE\n.nf\n{}.fi\n", roff(EXAMPLE));
@@ -123,7 +123,7 @@ pub fn manual(all: &[Described]) -> String {
     out
 }
 
-/// Text without what troff(1) would take as its own.
+/// Text with characters escaped that are special in troff(1).
 fn roff(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = escaped.lines().map(|line| match line.starts_with(['.', '\'']) {
@@ -138,11 +138,11 @@ fn roff(text: &str) -> String {
 #[must_use]
 pub fn markdown(all: &[Described]) -> String {
     let mut out = format!(
-        "# Configuration\n\n<!-- Made of the program's own description by `nitro man`; a test compares. -->\n\n{INTRODUCTION}\n\n{CHANGES}\n\n```toml\n{EXAMPLE}```\n"
+        "# Configuration\n\n<!-- Generated from the program's help texts by `nitro man`; a test compares it. -->\n\n{INTRODUCTION}\n\n{CHANGES}\n\n```toml\n{EXAMPLE}```\n"
     );
     for scope in Scope::ALL {
         out += &format!(
-            "\n## {}\n\n| key | takes | default | a change has effect | meaning |\n|---|---|---|---|---|\n",
+            "\n## {}\n\n| key | takes | default | a change takes effect | meaning |\n|---|---|---|---|---|\n",
             heading(scope)
         );
         for one in all.iter().filter(|one| one.section == scope) {

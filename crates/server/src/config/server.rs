@@ -17,44 +17,45 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Where clients connect; a unix socket for NBD in the user's runtime directory if empty.
+    /// Addresses for clients; if empty, a unix socket for NBD in the user's runtime directory.
     #[serde(default)]
     pub listen: Vec<Address>,
-    /// The control socket; beside the NBD socket if not given.
+    /// The control socket; default: in the folder of the NBD socket.
     pub control: Option<PathBuf>,
-    /// Permissions of the NBD clients' unix sockets; 0600 if not given, 0660 with a group.
+    /// Permissions of the NBD clients' unix sockets; default: 0600, 0660 with a group.
     pub socket_mode: Option<SocketMode>,
     /// The group of the NBD clients' unix sockets, by name or number.
     pub socket_group: Option<String>,
-    /// Permissions of the control socket, whose users may do whatever the server's user may; 0600 if not given, 0660 with a group.
+    /// Permissions of the control socket, whose users may run all commands; default: 0600, 0660 with a group.
     pub control_mode: Option<SocketMode>,
     /// The group of the control socket, by name or number.
     pub control_group: Option<String>,
-    /// Where metrics and a page for people are served over HTTP; nowhere if not given.
+    /// The address for metrics and the web page over HTTP; default: not served.
     pub http: Option<HttpAddress>,
-    /// Permissions of HTTP's unix socket; 0600 if not given, 0660 with a group.
+    /// Permissions of HTTP's unix socket; default: 0600, 0660 with a group.
     pub http_mode: Option<SocketMode>,
     /// The group of HTTP's unix socket, by name or number.
     pub http_group: Option<String>,
-    /// Reactor threads; at most four of the machine's cores if not given.
+    /// Number of reactor threads; default: the machine's cores, at most four.
     pub threads: Option<usize>,
-    /// Clients served at a time; 256 if not given.
+    /// Maximum number of clients at a time; default: 256.
     pub max_connections: Option<usize>,
-    /// Clients of one process or one remote host served at a time; seven eighths of `max_connections` if not given.
+    /// Maximum number of clients of one process or remote host at a time; default: seven eighths of `max_connections`.
     pub max_connections_per_peer: Option<usize>,
-    /// RAM for the data of all clients' requests; 256 MiB if not given, more where there may be more than 1024 clients.
+    /// RAM for the data of all clients' requests; default: 256 MiB, more if there may be more than 1024 clients.
     pub request_memory: Option<Size>,
-    /// How long a client may take to choose an export, TLS included; 30 s if not given.
+    /// Time that a client may take to choose an export, TLS included; default: 30 s.
     pub handshake_timeout: Option<Span>,
-    /// Silence after which a TCP client is probed, 0: as the system does; a minute if not given.
+    /// Idle time after which a TCP client is probed; 0: the system's default; default: a minute.
     pub tcp_keepalive: Option<Span>,
-    /// How long data sent to a TCP client may stay unacknowledged, 0: as the system does; two minutes if not given.
+    /// Time that data sent to a TCP client may stay unacknowledged; 0: the system's default; default: two minutes.
     pub tcp_user_timeout: Option<Span>,
-    /// How many microseconds a virtual machine's queue is looked at, at most, before it is waited for; 0, not at all, if not given.
+    /// Maximum microseconds for which a virtual machine's queue is polled before the server waits for a notification;
+    /// default: 0, no polling.
     pub vhost_busy_poll_us: Option<u32>,
-    /// Bring the origins up to date before the server ends; it does if not given.
+    /// Bring the origins up to date before the server ends; default: true.
     pub destage_on_exit: Option<bool>,
-    /// A new file in which what clients ask for is recorded, without data.
+    /// A new file in which the requests of clients are recorded, without data.
     pub record: Option<PathBuf>,
     /// Whether clients may or must use TLS.
     #[serde(default)]
@@ -63,29 +64,29 @@ pub struct ServerConfig {
     pub tls_cert: Option<PathBuf>,
     /// The certificate's key, PEM.
     pub tls_key: Option<PathBuf>,
-    /// Authorities whose clients alone are served, PEM.
+    /// Certificate authorities, PEM: only clients with their certificates are served.
     pub tls_client_ca: Option<PathBuf>,
     /// `[server.iscsi]`
     #[serde(default)]
     pub iscsi: IscsiConfig,
 }
 
-/// Clients served at a time unless configured.
+/// Default of the maximum number of clients.
 const CONNECTIONS_MAX: usize = 256;
-/// Memory for requests unless configured: this, and at least so much for each client that there may be.
+/// Default memory for requests, and the minimum for each possible client.
 const REQUEST_MEMORY_BYTES: u64 = 256 << 20;
 const REQUEST_MEMORY_A_CLIENT: u64 = 256 << 10;
-/// How long a handshake may take unless configured.
+/// Default of the time for a handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
 impl ServerConfig {
-    /// Clients served at a time.
+    /// Maximum number of clients at a time.
     #[must_use]
     pub fn connections_max(&self) -> usize {
         self.max_connections.unwrap_or(CONNECTIONS_MAX)
     }
 
-    /// Clients of one peer served at a time. The default leaves some for others.
+    /// Maximum number of clients of one peer at a time. The default leaves some for other peers.
     #[must_use]
     pub fn connections_per_peer_max(&self) -> usize {
         let max = self.connections_max();
@@ -102,7 +103,7 @@ impl ServerConfig {
     /// Who may connect to the NBD clients' unix sockets.
     ///
     /// # Errors
-    /// Where there is no such group.
+    /// There is no such group.
     pub fn socket_access(&self) -> Result<Access, Error> {
         access(self.socket_mode, self.socket_group.as_deref(), "socket_group")
     }
@@ -110,7 +111,7 @@ impl ServerConfig {
     /// Who may connect to the control socket.
     ///
     /// # Errors
-    /// Where there is no such group.
+    /// There is no such group.
     pub fn control_access(&self) -> Result<Access, Error> {
         access(self.control_mode, self.control_group.as_deref(), "control_group")
     }
@@ -118,24 +119,24 @@ impl ServerConfig {
     /// Who may connect to HTTP's unix socket.
     ///
     /// # Errors
-    /// Where there is no such group.
+    /// There is no such group.
     pub fn http_access(&self) -> Result<Access, Error> {
         access(self.http_mode, self.http_group.as_deref(), "http_group")
     }
 
-    /// How long a client may take to choose an export.
+    /// Time that a client may take to choose an export.
     #[must_use]
     pub fn handshake_max(&self) -> Duration {
         self.handshake_timeout.map_or(HANDSHAKE_MAX, |span| span.0)
     }
 
-    /// How long a virtual machine's queue is looked at before it is waited for.
+    /// How long a virtual machine's queue is polled before the server waits for a notification.
     #[must_use]
     pub fn busy_poll_max(&self) -> Duration {
         Duration::from_micros(self.vhost_busy_poll_us.unwrap_or(0).into())
     }
 
-    /// When a TCP client that is gone without a word is given up.
+    /// The time limits after which an unreachable TCP client is disconnected.
     #[must_use]
     pub fn tcp_limits(&self) -> TcpLimits {
         let default = TcpLimits::default();
@@ -153,13 +154,13 @@ pub enum TlsMode {
     /// Plaintext only.
     #[default]
     Off,
-    /// Clients choose.
+    /// Clients may use TLS.
     On,
     /// TLS only.
     Required,
 }
 
-/// What a listening socket speaks.
+/// The protocol of a listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// NBD.
@@ -175,13 +176,13 @@ pub enum Address {
     Unix(PathBuf),
     /// A host, by address or name, and a port.
     Tcp(String),
-    /// The same, for iSCSI.
+    /// A host and a port, for iSCSI.
     Iscsi(String),
     /// A unix socket for vhost-user-blk.
     Vhost(VhostAddress),
 }
 
-/// Where virtual machines connect.
+/// The address for virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VhostAddress {
     /// A unix socket's path; there is one volume.
@@ -233,7 +234,7 @@ impl<'de> Deserialize<'de> for HttpAddress {
     }
 }
 
-/// A text that is no address.
+/// An invalid address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressError {
     text: String,
@@ -280,16 +281,17 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// What is spoken there.
+    /// The protocol of a TCP or unix address: iSCSI, or otherwise NBD.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         if matches!(self, Self::Iscsi(_)) { Protocol::Iscsi } else { Protocol::Nbd }
     }
 
-    /// Where clients of NBD or iSCSI connect; `None`: it is for others. Looks a host's name up, which may take the system's resolver some time.
+    /// The address for clients of NBD or iSCSI; `None`: it is for virtual machines. Resolves a host name, which may
+    /// take some time.
     ///
     /// # Errors
-    /// Where the name is unknown.
+    /// The host name is unknown.
     pub fn resolve(&self) -> Result<Option<ListenAddress>, Error> {
         let host_port = match self {
             Self::Unix(path) => return Ok(Some(ListenAddress::Unix(path.clone()))),
@@ -303,7 +305,7 @@ impl Address {
         found.next().map(|found| Some(ListenAddress::Tcp(found))).ok_or_else(|| unknown(&"the host has no address"))
     }
 
-    /// Where virtual machines connect; `None`: it is for others.
+    /// The address for virtual machines; `None`: it is for NBD or iSCSI.
     #[must_use]
     pub fn vhost(&self) -> Option<&VhostAddress> {
         match self {

@@ -1,10 +1,10 @@
-//! Every key of a configuration file: what kind of value it has, its bounds, and whether it can change while it is in force. What it
-//! means and its default are those of the option of `nitro serve` with the same name; keys without one say so here.
+//! All keys of a configuration file: the kind of value, its bounds, and whether it can change while the server runs. The meaning and
+//! the default of a key are those of the option of `nitro serve` with the same name; keys without such an option have them here.
 
 use serde::Serialize;
 use std::fmt;
 
-/// The section that a key stands in.
+/// The section that a key belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -17,7 +17,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All of them, as a file has them.
+    /// All sections, in the order of a file.
     pub const ALL: [Self; 3] = [Self::Server, Self::Cache, Self::Volume];
 
     /// Its name in a file.
@@ -37,7 +37,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// When a change of a setting has effect.
+/// When a change of a setting takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -45,18 +45,18 @@ pub enum Effect {
     Live,
     /// At the next start.
     Restart,
-    /// When the cache is made; one that exists keeps what it was made with.
+    /// When the cache is created; an existing cache keeps its value.
     Made,
 }
 
 impl Effect {
-    /// As people are told.
+    /// The text for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Live => "at once",
             Self::Restart => "restart",
-            Self::Made => "when the cache is made",
+            Self::Made => "when the cache is created",
         }
     }
 }
@@ -86,7 +86,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As people are told.
+    /// The text for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -106,19 +106,19 @@ impl Kind {
 /// A key of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
-    /// Where it stands.
+    /// The section.
     pub scope: Scope,
-    /// Its name.
+    /// The name of the key.
     pub key: &'static str,
-    /// What its value is.
+    /// The kind of the value.
     pub kind: Kind,
-    /// The least and the greatest value that are taken, as they are written; empty where there is none of either.
+    /// The minimum and the maximum, as they are written; an empty text: there is no such bound.
     pub bounds: (&'static str, &'static str),
-    /// When a change has effect.
+    /// When a change takes effect.
     pub effect: Effect,
-    /// The option of `nitro serve` that says what it means, without dashes; empty: `meaning` does.
+    /// The option of `nitro serve` whose help describes the key, without dashes; empty: `meaning` describes it.
     pub option: &'static str,
-    /// What it means where no option says so, with its default in the form of an option's help.
+    /// The description of a key without an option, with its default in the form of an option's help.
     pub meaning: &'static str,
 }
 
@@ -167,7 +167,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Server, "vhost_busy_poll_us", Number, ("0", "10000"), Restart),
     told(
         of(Server, "iscsi", Section, FREE, Restart),
-        "Section [server.iscsi]: initiators, addresses, chap, mutual_chap, state and groups, which docs/guide.md explains [default: any initiator]",
+        "Section [server.iscsi] with initiators, addresses, chap, mutual_chap, state and groups; docs/guide.md describes them [default: any initiator]",
     ),
     told(
         of(Server, "destage_on_exit", Switch, FREE, Live),
@@ -184,8 +184,8 @@ pub const SETTINGS: &[Setting] = &[
     of(Cache, "write_log_size", Size, FREE, Made),
     told(
         of(Cache, "mode", Text, FREE, Live),
-        "When a write is acknowledged that goes to a volume without a mode of its own: when it is in the origin (write-through) or in the \
-         cache (write-back) [default: write-through]",
+        "When a write is acknowledged: when it is in the origin (write-through) or in the cache (write-back); for volumes that set no mode \
+         [default: write-through]",
     ),
     of(Cache, "ram", Size, FREE, Restart),
     of(Cache, "extent_size", Size, ("4K", "128K"), Made),
@@ -215,7 +215,7 @@ pub const SETTINGS: &[Setting] = &[
     of(Volume, "origin", Path, FREE, Restart),
     told(
         of(Volume, "cache", Text, FREE, Restart),
-        "Name of the volume's cache; required where there are several [default: the only one]",
+        "Name of the volume's cache; required if there are several caches [default: the only one]",
     ),
     told(
         of(Volume, "mode", Text, FREE, Live),
@@ -231,15 +231,15 @@ pub const SETTINGS: &[Setting] = &[
     of(Volume, "write_policy", Text, FREE, Live),
     told(
         of(Volume, "ssd", Path, FREE, Restart),
-        "SSD of the volume's store, a file or a block device, for an origin cos:STORE#OBJECT; it may be lost at any time [default: none]",
+        "SSD of the volume's store, for an origin cos:STORE#OBJECT: a file or a block device, which may be lost at any time [default: none]",
     ),
     told(
         of(Volume, "ssd_size", Size, FREE, Restart),
-        "Bytes of it that the store uses; required where it is a new file [default: all]",
+        "Bytes of the store's SSD that are used; required if it is a new file [default: all]",
     ),
     told(
         of(Volume, "ssd_data", Switch, FREE, Restart),
-        "The store's SSD also keeps chunks that are read at random, which the cache before the volume does already [default: false]",
+        "Keep chunks that are read at random on the store's SSD, too, although the volume's cache keeps them already [default: false]",
     ),
     of(Volume, "emulate_disk", Text, FREE, Restart),
     of(Volume, "dirty_share_min", Percent, ("0", "100"), Live),
@@ -254,7 +254,7 @@ impl Setting {
         SETTINGS.iter().find(|setting| setting.scope == scope && setting.key == key)
     }
 
-    /// The option of `nitro serve` that says what it means; `None`: [`meaning`](Self::meaning) does.
+    /// The option of `nitro serve` whose help describes the key; `None`: [`meaning`](Self::meaning) describes it.
     #[must_use]
     pub fn option(&self) -> Option<String> {
         match (self.option, self.meaning) {

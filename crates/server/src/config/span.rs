@@ -1,4 +1,4 @@
-//! Spans of time as people write them: `30s`, `5m`, `1h`, `90`.
+//! Time spans in the form `30s`, `5m`, `1h`, `90`.
 
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -12,7 +12,7 @@ pub struct Span(pub Duration);
 /// The longest span: a week.
 const SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-/// A text that is no span.
+/// An invalid time span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanError(String);
 

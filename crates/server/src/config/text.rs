@@ -1,21 +1,21 @@
-//! Faults of a configuration file, told by line.
+//! Errors in a configuration file, with their lines.
 
 use nitro_console::error::Error;
 use std::fmt;
 
-/// A configuration that cannot be used.
+/// An invalid configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The line, from 1; `None` where the fault is not in one place.
+    /// The line, from 1; `None` if the error does not belong to one line.
     pub line: Option<usize>,
     /// What is wrong.
     pub problem: String,
-    /// What to do; may be empty.
+    /// The remedy; may be empty.
     pub way_out: String,
 }
 
 impl ConfigError {
-    /// A fault that is in no one line.
+    /// An error that does not belong to one line.
     pub(crate) fn of(problem: impl Into<String>, way_out: &str) -> Self {
         Self { line: None, problem: problem.into(), way_out: way_out.to_owned() }
     }
@@ -64,7 +64,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Takes serde's message of an unknown key or variant apart: which kind, what was found, what would be valid.
+/// Splits serde's message about an unknown key or variant: its kind, the word found, and the valid words.
 fn unknown(message: &str) -> Option<(&'static str, &str, Vec<&str>)> {
     let kinds = [("unknown field `", "key"), ("unknown variant `", "value")];
     let (rest, kind) = kinds.into_iter().find_map(|(start, kind)| Some((message.strip_prefix(start)?, kind)))?;
@@ -72,7 +72,7 @@ fn unknown(message: &str) -> Option<(&'static str, &str, Vec<&str>)> {
     Some((kind, wrong, rest.split('`').skip(1).step_by(2).collect()))
 }
 
-/// The candidate that differs least from `word`, if it differs by little.
+/// The candidate that is most similar to `word`, if the difference is small.
 pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (distance(word, candidate), candidate))

@@ -17,9 +17,9 @@ use std::str::FromStr;
 pub struct VolumeConfig {
     /// A file or block device, or an object of a deduplicating store: `cos:STORE#OBJECT`.
     pub origin: PathBuf,
-    /// The name of its cache; may be left out if there is only one.
+    /// The name of its cache; optional if there is only one.
     pub cache: Option<String>,
-    /// When a write is acknowledged; as the cache says if not given.
+    /// When a write is acknowledged; default: the cache's mode.
     pub mode: Option<Mode>,
     /// Refuse writes.
     #[serde(default)]
@@ -27,32 +27,34 @@ pub struct VolumeConfig {
     /// Shown to clients that list the exports.
     #[serde(default)]
     pub description: String,
-    /// Share cached contents only with volumes of the same domain; with those that name none, if not given.
+    /// Share cached contents only with volumes of the same domain; default: with all volumes without a domain.
     pub dedup_domain: Option<String>,
-    /// The class, 1 to 31, of requests that do not say theirs; not classified if not given.
+    /// The class, 1 to 31, of requests without a class; default: not classified.
     pub class: Option<u8>,
-    /// Which written content is cached: `allocate` (all), `update` (what was cached before), `invalidate` (none).
+    /// Which written content is cached: `allocate` (all), `update` (only extents that are cached already), `invalidate`
+    /// (none).
     pub write_policy: Option<WritePolicy>,
     /// Make the origin as slow as a hard disk.
     pub emulate_disk: Option<Emulation>,
-    /// The SSD of the store that the origin is an object of, in place of the one that was attached to it: a file, which is made if
-    /// there is none, or a block device. Volumes of one store have the same.
+    /// The SSD of the origin's store, instead of the one that was attached to the store: a file, which is created if it
+    /// does not exist, or a block device. All volumes of one store use the same SSD.
     pub ssd: Option<PathBuf>,
     /// Size of that file.
     pub ssd_size: Option<Size>,
-    /// Keep chunks on that SSD, too: what the volume's own cache holds is then there twice.
+    /// Keep chunks on that SSD, too: data in the volume's cache are then on both SSDs.
     #[serde(default)]
     pub ssd_data: bool,
-    /// Percentage of the cache's room for dirty data that other volumes leave to this one while it is in write-back.
+    /// Percentage of the cache's room for dirty data that is reserved for this volume while it is in write-back.
     pub dirty_share_min: Option<u8>,
     /// Percentage of that room that this volume may take.
     pub dirty_share_max: Option<u8>,
-    /// Read the metadata of its file systems when it begins to be served, so many bytes a second at most; not if not given.
+    /// Read the metadata of its file systems when it begins to be served, at this maximum of bytes a second; default:
+    /// no.
     pub detect_scan: Option<Size>,
 }
 
 impl VolumeConfig {
-    /// Its part of the cache's room for dirty data.
+    /// Its share of the cache's room for dirty data.
     #[must_use]
     pub fn dirty_share(&self) -> DirtyShare {
         let usual = DirtyShare::default();
@@ -61,25 +63,25 @@ impl VolumeConfig {
 }
 
 impl VolumeConfig {
-    /// The class of requests that do not say theirs.
+    /// The class of requests without a class.
     #[must_use]
     pub fn class(&self) -> ClassId {
         self.class.and_then(ClassId::new).unwrap_or_default()
     }
 
-    /// The volumes that it shares cached contents with.
+    /// The domain within which it shares cached contents.
     #[must_use]
     pub fn domain(&self) -> DedupDomain {
         self.dedup_domain.as_deref().map_or(DedupDomain::SHARED, DedupDomain::named)
     }
 }
 
-/// Spindles of an emulated array at most.
+/// Maximum number of spindles of an emulated array.
 const SPINDLES_MAX: u32 = 64;
-/// Bytes on one emulated disk before the next one's turn.
+/// Stripe size of an emulated array.
 const STRIPE_BYTES: u64 = 256 << 10;
 
-/// A hard disk to emulate: `7200` or `15000` (rpm), or several in RAID-0, as `7200:8`.
+/// A hard disk to emulate: `7200` or `15000` (rpm), or several in RAID-0, such as `7200:8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emulation {
     fast: bool,
@@ -107,7 +109,7 @@ impl Serialize for Emulation {
     }
 }
 
-/// A text that names no disk.
+/// An invalid description of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmulationError(String);
 

@@ -1,4 +1,4 @@
-//! The client's side.
+//! The client of the control socket.
 
 use super::protocol::{Command, Explanation, Outcome, Request, Response, Status, VERSION};
 use crate::serve::{CONTROL_SUFFIX, SYSTEM_FOLDER, runtime_folder};
@@ -47,13 +47,13 @@ impl Client {
         response.status.ok_or_else(|| self.strange())
     }
 
-    /// Asks what a volume's cache knows of one place.
+    /// Asks what a volume's cache knows about one offset.
     pub fn explain(&mut self, volume: &str, offset: u64) -> Result<Explanation, Error> {
         let response = self.ask(Command::Explain { volume: volume.to_owned(), offset }, Some(ANSWER_MAX))?;
         response.explained.ok_or_else(|| self.strange())
     }
 
-    /// Has the server do something, however long it takes.
+    /// Lets the server execute a command, without a time limit.
     pub fn execute(&mut self, command: Command) -> Result<Outcome, Error> {
         let response = self.ask(command, None)?;
         response.done.ok_or_else(|| self.strange())
@@ -116,8 +116,8 @@ fn find() -> Result<PathBuf, Error> {
     }
 }
 
-/// Whether the process that listens there is this user's, or root's, or that of the owner of the system's folder, and running: the kernel may answer for one that was killed a
-/// moment ago, for as long as its I/O is under way.
+/// Whether the listening process runs, and belongs to this user, to root, or to the owner of the system's folder. The
+/// kernel may accept connections for a process that was killed a moment ago, as long as its I/O is in progress.
 fn is_served(stream: &UnixStream) -> bool {
     let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return true };
     let of_system = fs::metadata(SYSTEM_FOLDER).map(|folder| rustix::process::Uid::from_raw(folder.uid())).ok();

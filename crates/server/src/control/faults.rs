@@ -1,40 +1,40 @@
-//! What is wrong with a running server, in words, and what to do about it. The page and the commands show the same.
+//! Faults of a running server, with their remedies. The web page and the commands show the same list.
 
 use super::protocol::{Cache, Status, Volume};
 use nitro_console::size::Size;
 use serde::{Deserialize, Serialize};
 
-/// An origin that has owed an answer for so many seconds is told of.
+/// An origin that has not answered for so many seconds is reported.
 pub const SILENCE_SECONDS: f64 = 5.0;
-/// An SSD that will be worn out in fewer years is told of.
+/// An SSD that will be worn out in fewer years is reported.
 const YEARS_MIN: f64 = 1.0;
 
-/// How bad a fault is.
+/// The severity of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Data is lost or in danger, or requests fail.
     Critical,
-    /// It is slower, or protects less, than it should.
+    /// The server is slower, or protects data less, than it should.
     Warning,
-    /// It passes, or was asked for.
+    /// A temporary state, or one that was requested.
     Notice,
 }
 
-/// Something that is wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// `cache NAME`, `volume NAME` or `server`.
     pub subject: String,
-    /// What is so.
+    /// A description.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// All faults, the worst first.
+/// All faults, the most severe first.
 #[must_use]
 pub fn faults(status: &Status) -> Vec<Fault> {
     let mut faults = of_server(status);

@@ -1,4 +1,4 @@
-//! The control socket: how a running server tells what it does.
+//! The control socket, through which commands query and control a running server.
 
 pub mod client;
 pub mod faults;

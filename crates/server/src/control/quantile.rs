@@ -1,4 +1,4 @@
-//! Percentiles of the requests between two moments.
+//! Percentiles of the requests between two points in time.
 
 use nitro_engine::metrics::LATENCY_BOUNDS_US;
 

@@ -1,4 +1,4 @@
-//! What volumes did between two moments, by the second.
+//! Activity of volumes between two points in time, as rates per second.
 
 use super::protocol::{Cache, Latency, Status, Volume};
 use super::quantile::quantile_us;
@@ -8,30 +8,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The name of the sum of all volumes.
 pub const TOTAL: &str = "total";
 
-/// One volume over one interval. What concerns the SSD is that of the volume's whole cache.
+/// One volume over one interval. Columns about the SSD refer to the volume's whole cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Row {
     /// Its name.
     pub volume: String,
     /// Unix time at the interval's end.
     pub time: u64,
-    /// How long the interval is.
+    /// Length of the interval.
     pub seconds: f64,
     /// Requests.
     pub reads_per_second: f64,
-    /// A MB has 10⁶ bytes.
+    /// MB (10⁶ bytes) read.
     pub read_mb_per_second: f64,
-    /// Extents; absent without reads.
+    /// Percentage of extents that were hits; absent without reads.
     pub hit_percent: Option<f64>,
-    /// Of the reads that were timed: all but those answered at once from the RAM cache.
+    /// Mean of the timed reads: all except those answered at once from the RAM cache.
     pub read_mean_ms: Option<f64>,
-    /// 99 % of them took no longer, within a bucket of a third of its value.
+    /// 99th percentile of the timed reads, accurate to a bucket, which is a third of the value wide.
     pub read_p99_ms: Option<f64>,
     /// Requests.
     pub writes_per_second: f64,
     /// As of reads.
     pub write_mb_per_second: f64,
-    /// Of the writes that were timed.
+    /// Mean of the timed writes.
     pub write_mean_ms: Option<f64>,
     /// As of reads.
     pub write_p99_ms: Option<f64>,
@@ -45,13 +45,13 @@ pub struct Row {
     pub ssd_write_mb_per_second: f64,
     /// Fills that the cache dropped.
     pub drops_per_second: f64,
-    /// At the interval's end.
+    /// Dirty data at the end of the interval.
     pub dirty_mb: f64,
-    /// Written back to the origin.
+    /// MB written back to the origin.
     pub destage_mb_per_second: f64,
 }
 
-/// Of each volume, what it did between two moments.
+/// The activity of each volume between two points in time.
 #[must_use]
 pub fn rows(before: &Status, now: &Status) -> Vec<Row> {
     let seconds = (now.server.uptime_seconds - before.server.uptime_seconds).max(1e-3);
@@ -106,7 +106,7 @@ fn sum_caches(sum: Cache, c: &Cache) -> Cache {
     }
 }
 
-/// Mean and counts of two; percentiles are not told.
+/// Mean and counts of two latencies; percentiles are not computed.
 fn sum_latencies(a: Latency, b: Latency) -> Latency {
     let count = a.count + b.count;
     let total_us = a.mean_us * a.count as f64 + b.mean_us * b.count as f64;
@@ -115,7 +115,7 @@ fn sum_latencies(a: Latency, b: Latency) -> Latency {
     Latency { count, mean_us: if count > 0 { total_us / count as f64 } else { 0.0 }, at_most, ..Latency::default() }
 }
 
-/// The 99th percentile of what was added between two moments.
+/// The 99th percentile of the requests between two points in time.
 fn p99_ms(then: &Latency, now: &Latency) -> Option<f64> {
     quantile_us((&then.at_most, then.count), (&now.at_most, now.count), 0.99).map(|us| us / 1000.0)
 }
@@ -156,7 +156,7 @@ fn difference((then, now): (&Volume, &Volume), (cache_then, cache): (&Cache, &Ca
     }
 }
 
-/// The mean of what was added between two moments.
+/// The mean of the requests between two points in time.
 fn mean_ms(spans: &[(Latency, Latency)]) -> Option<f64> {
     let count: u64 = spans.iter().map(|(then, now)| now.count.saturating_sub(then.count)).sum();
     let total_us = |l: &Latency| l.mean_us * l.count as f64;

@@ -1,4 +1,4 @@
-//! The engine's counters as the control protocol tells them.
+//! The engine's counters in the form of the control protocol.
 
 use super::protocol::{
     Cache, ClassOfContents, ClassOfRequests, Detection, Endurance, Explanation, FlashIndex, KnownVolume, Latency, Log,
@@ -18,10 +18,10 @@ use nitro_units::ClassId;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Lost ranges listed of a volume.
+/// Maximum number of lost ranges listed for a volume.
 const LOST_RANGES_MAX: usize = 100;
 
-/// The server's state now.
+/// The server's present state.
 pub fn status(served: &Served) -> Status {
     Status {
         server: Server {
@@ -44,7 +44,7 @@ pub fn status(served: &Served) -> Status {
     }
 }
 
-/// A cache, and what was asked of it by class.
+/// A cache, and the requests to it by class.
 fn served_cache(served: &Served, entry: &CacheEntry) -> Cache {
     let mut cache = cache_status(entry, |name| served.volume(name).is_some());
     for export in served.all().iter().filter(|export| export.entry.name == entry.name) {
@@ -59,7 +59,7 @@ fn served_cache(served: &Served, entry: &CacheEntry) -> Cache {
     cache
 }
 
-/// What a cache is and did; `is_served` tells which of its volumes are.
+/// The status of a cache; `is_served` tells whether a volume is served.
 pub fn cache_status(entry: &CacheEntry, is_served: impl Fn(&str) -> bool) -> Cache {
     let cache = &entry.cache;
     let status = cache.status();
@@ -206,7 +206,7 @@ fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// What a cache holds by class, if anything was classified.
+/// The contents of a cache by class, if anything was classified.
 fn classes_of_contents(entry: &CacheEntry, extent_bytes: u64) -> Vec<ClassOfContents> {
     let (table, extents) = (entry.classes.table(), entry.cache.cached_by_class());
     let told = |class: ClassId| {
@@ -229,7 +229,7 @@ fn classes_of_contents(entry: &CacheEntry, extent_bytes: u64) -> Vec<ClassOfCont
     if all.iter().any(|held| held.id > 0 || table.knows(ClassId::UNCLASSIFIED)) { all } else { Vec::new() }
 }
 
-/// What was asked of a volume by class, if anything was classified.
+/// The requests to a volume by class, if anything was classified.
 fn classes_of_requests(export: &VolumeExport) -> Vec<ClassOfRequests> {
     let table = export.entry.classes.table();
     let asked = |(class, counters): (ClassId, metrics::ClassCounters)| ClassOfRequests {
@@ -328,10 +328,10 @@ fn missed(counters: &metrics::VolumeCounters) -> Missed {
     }
 }
 
-/// What a volume's cache knows of the extent at an offset.
+/// What a volume's cache knows about the extent at an offset.
 ///
 /// # Errors
-/// No volume of that name is served, or it ends before.
+/// No volume of that name is served, or the offset is behind its end.
 pub fn explanation(served: &Served, volume: &str, offset: u64) -> Result<Explanation, Error> {
     let export = served.named(volume)?;
     let explained = export.volume.explain(offset).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The server's side.
+//! The server of the control socket.
 
 use super::protocol::{Command, Outcome, REQUEST_BYTES_MAX, Request, Response, VERSION};
 use super::report;
@@ -17,12 +17,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Clients answered at a time; more are turned away.
+/// Maximum number of clients at a time; more are refused.
 const CLIENTS_MAX: usize = 32;
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers whoever connects, for as long as it is polled.
+/// Answers all clients, as long as it is polled.
 pub async fn serve(listener: &Listener, served: &Arc<Served>) {
     let (clients, refused) = (Rc::new(Cell::new(0)), Repeats::default());
     loop {

@@ -1,4 +1,4 @@
-//! What can be done with a store that is open, be it here or in a server.
+//! Operations on an open store, carried out by a command or by a server.
 
 use super::look;
 use super::ssd::SsdAction;
@@ -8,11 +8,11 @@ use nitro_console::output::Format;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What to do with a store.
+/// An operation on a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CosAction {
-    /// Names its objects.
+    /// Lists its objects.
     List {
         /// How the answer is printed.
         format: Format,
@@ -34,7 +34,7 @@ pub enum CosAction {
         /// Their names.
         names: Vec<String>,
     },
-    /// Names the ranges in which two objects differ.
+    /// Lists the ranges in which two objects differ.
     Diff {
         /// One object.
         one: String,
@@ -43,28 +43,28 @@ pub enum CosAction {
         /// How the answer is printed.
         format: Format,
     },
-    /// Containers of which less than so many percent are alive are emptied.
+    /// Frees containers of which less than a percentage is live.
     Gc {
         /// The percentage.
         alive: u8,
         /// How the answer is printed.
         format: Format,
     },
-    /// `None`: there is to be none.
+    /// Sets or removes the quota.
     Quota {
-        /// Most bytes that the store may take.
+        /// Maximum bytes of the store; `None`: no quota.
         bytes: Option<u64>,
     },
-    /// Its SSD.
+    /// An operation on its SSD.
     Ssd(SsdAction),
-    /// How an object's regions are accessed.
+    /// Shows how the parts of an object are accessed.
     Patterns {
         /// Its name.
         object: String,
         /// How the answer is printed.
         format: Format,
     },
-    /// What it holds.
+    /// Shows the contents of the store.
     Stats {
         /// How the answer is printed.
         format: Format,
@@ -72,7 +72,7 @@ pub enum CosAction {
 }
 
 impl CosAction {
-    /// Does it. Returns what is to be printed.
+    /// Carries out the operation and returns the text to print.
     pub async fn act(&self, store: &CosStore, path: &Path, tell: bool) -> Result<String, Error> {
         let fail = |e: nitro_cos::Error| Error::with_sources("store", &e);
         match self {

@@ -1,4 +1,4 @@
-//! What a store holds, and whether it is well.
+//! The contents of a store, and its checks.
 
 use super::ssd::rows;
 use super::{CosStore, failed};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::path::Path;
 
-/// Damages that are named, at most.
+/// Maximum number of damages listed.
 const DAMAGES_SHOWN: usize = 100;
 
 /// A table, as CSV if that is wanted, or a value as JSON.
@@ -23,7 +23,7 @@ fn text(format: Format, table: &Table, value: &impl Serialize) -> Result<String,
     }
 }
 
-/// What objects there are.
+/// Lists the objects.
 ///
 /// # Errors
 /// The answer cannot be encoded.
@@ -44,7 +44,7 @@ pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
     text(format, &table, &objects)
 }
 
-/// Where two objects differ.
+/// Lists the ranges in which two objects differ.
 ///
 /// # Errors
 /// The answer cannot be encoded.
@@ -62,7 +62,7 @@ struct Shown {
     reduction: f64,
 }
 
-/// What the store holds.
+/// The contents and savings of the store.
 ///
 /// # Errors
 /// The answer cannot be encoded.
@@ -95,7 +95,7 @@ pub fn stats(store: &CosStore, format: Format) -> Result<String, Error> {
     if format == Format::Csv { numbers(&shown) } else { text(format, &table, &shown) }
 }
 
-/// As CSV, by the names that JSON has: numbers without units.
+/// CSV with the names of the JSON fields, and numbers without units.
 fn numbers(shown: &Shown) -> Result<String, Error> {
     let mut table = Table::new(["metric", "value"]);
     let value = serde_json::to_value(shown).map_err(|e| Error::new("CSV", e))?;
@@ -103,7 +103,7 @@ fn numbers(shown: &Shown) -> Result<String, Error> {
     Ok(table.csv(true))
 }
 
-/// Enters a value under its name; what has parts, part by part.
+/// Adds a value under its name; the parts of a compound value are added one by one.
 fn enter(table: &mut Table, name: &str, value: &serde_json::Value) {
     let below = |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
     match value {
@@ -118,8 +118,8 @@ fn enter(table: &mut Table, name: &str, value: &serde_json::Value) {
     }
 }
 
-/// How an object's regions are accessed: a line each, and how much of what is remembered was in sequence (`=`), upwards (`/`), and
-/// at random (`x`).
+/// How the parts of an object are accessed: one line for each part, with the shares of sequential (`=`), monotonic
+/// (`/`) and random (`x`) accesses.
 ///
 /// # Errors
 /// The answer cannot be encoded.
@@ -133,7 +133,7 @@ pub fn patterns(regions: &[RegionPattern], format: Format) -> Result<String, Err
     text(format, &table, &regions)
 }
 
-/// Shows how far the parts of something long are, one after the other.
+/// Shows the progress of a long operation, part by part.
 fn teller() -> impl Fn(&'static str, u64, u64) {
     let current: RefCell<Option<(&'static str, Progress)>> = RefCell::new(None);
     move |what, done, total| {
@@ -153,7 +153,7 @@ fn teller() -> impl Fn(&'static str, u64, u64) {
     }
 }
 
-/// Collects; tells of its progress if somebody sees that.
+/// Runs a collection; shows its progress on a terminal.
 pub async fn collect(store: &CosStore, alive: u8, format: Format, tell: bool) -> Result<String, nitro_cos::Error> {
     let options = CollectOptions { alive_share_min: f64::from(alive) / 100.0 };
     let teller = teller();
@@ -178,7 +178,7 @@ pub async fn collect(store: &CosStore, alive: u8, format: Format, tell: bool) ->
     Ok(text(format, &table, &collected).unwrap_or_default())
 }
 
-/// Checks a store, with `reading` its contents too, and prints what is damaged.
+/// Checks a store, with `reading` also its contents, and prints the damages.
 ///
 /// # Errors
 /// The store cannot be read, or is damaged.

@@ -1,4 +1,4 @@
-//! Making stores.
+//! Creation of stores.
 
 use super::ssd::{self, SsdConfig};
 use super::{FILE_NAME, failed};
@@ -13,24 +13,25 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The most that a store takes unless it is told.
+/// Default of the maximum size of a store.
 const SIZE_DEFAULT_MAX: u64 = 16 << 40;
 
-/// The SSD of a store that is made.
+/// The SSD of a new store.
 #[derive(Debug, Clone)]
 pub struct NewSsd {
-    /// Which it is, and how it is used.
+    /// Its path and its use.
     pub config: SsdConfig,
     /// How much of it is used; `None`: all.
     pub size: Option<Size>,
-    /// What it holds may be lost.
+    /// The SSD may be overwritten even if it holds data.
     pub force: bool,
 }
 
-/// Makes a store in a folder or on a block device. Without `size_bytes` it takes what is free there. `force`: what is there may be lost.
+/// Creates a store in a folder or on a block device. Without `size_bytes` it takes the free space. `force`: existing
+/// data may be overwritten.
 ///
 /// # Errors
-/// There is a store already, the device or file cannot be written, or the options do not go together.
+/// There is a store already, the device or file cannot be written, or the options are contradictory.
 pub async fn make(
     path: &Path,
     size_bytes: Option<u64>,
@@ -55,7 +56,7 @@ pub async fn make(
     Ok(plan)
 }
 
-/// What is free where the store is to be.
+/// The free space at the path of the store.
 fn room(path: &Path, is_device: bool) -> Result<u64, Error> {
     if is_device {
         let device = FileOptions::new(path).read_only(true).open();
@@ -78,7 +79,7 @@ fn open_empty_device(path: &Path, force: bool) -> Result<AnyDevice, Error> {
     Ok(device.into())
 }
 
-/// A sparse file, for its owner alone: it takes what is stored in it.
+/// Creates a sparse file that is accessible only to its owner.
 fn make_file(folder: &Path, size_bytes: u64, force: bool) -> Result<AnyDevice, Error> {
     fs::create_dir_all(folder).map_err(|e| Error::new(folder.display(), e))?;
     let path = folder.join(FILE_NAME);

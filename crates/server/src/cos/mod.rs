@@ -1,4 +1,4 @@
-//! Stores: opening them, and what is done with one that is open, be it here or for a command.
+//! Stores: opening them, and operations on open stores.
 
 mod act;
 pub mod look;

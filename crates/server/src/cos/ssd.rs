@@ -1,4 +1,4 @@
-//! The SSD of a store: where it is said which one it is, opening it, and what can be done with it.
+//! The SSD of a store: its configuration, opening it, and operations on it.
 
 use super::store::{CosStore, device_path};
 use crate::files::{self, Links};
@@ -13,21 +13,21 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Bytes that the file about an SSD may have.
+/// Maximum bytes of the file with an SSD's configuration.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
-/// With what a store's SSD begins.
+/// The magic of a store's SSD.
 const MAGIC: [u8; 8] = *b"NITROSSD";
 
-/// Which SSD a store has, and how it uses it: the file `store.nitro.ssd` beside the store's.
+/// The SSD of a store and its use, as stored in the file `store.nitro.ssd` in the store's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SsdConfig {
     /// A file or block device.
     pub path: PathBuf,
-    /// Percent of it below which blocks of recipes are not displaced by others.
+    /// Percentage of the SSD that is reserved for blocks of recipes.
     #[serde(default = "fmd_percent")]
     pub fmd_percent: u8,
-    /// Percent of it below which chunks are not displaced by others.
+    /// Percentage of the SSD that is reserved for chunks.
     #[serde(default = "data_percent")]
     pub data_percent: u8,
     /// Whether blocks of recipes are kept.
@@ -54,7 +54,7 @@ const fn yes() -> bool {
 }
 
 impl SsdConfig {
-    /// The SSD at a path, used as usual.
+    /// The SSD at a path, with default settings.
     #[must_use]
     pub fn usual(path: PathBuf) -> Self {
         Self { path, fmd_percent: fmd_percent(), data_percent: data_percent(), fmd: true, fpi: true, data: true }
@@ -65,20 +65,20 @@ impl SsdConfig {
         SsdOptions { fmd_percent, data_percent, fmd, fpi, data, ..SsdOptions::default() }
     }
 
-    /// Opens it, for nobody else.
+    /// Opens the SSD exclusively.
     ///
     /// # Errors
-    /// It is not there, or in use, or not allowed.
+    /// It does not exist, is in use, or access is denied.
     pub fn open(&self) -> Result<SsdSource, Error> {
         let device = FileOptions::new(&self.path).open().map_err(|e| Error::with_sources(self.path.display(), &e))?;
         Ok(SsdSource::new(device, self.options()))
     }
 
-    /// As [`open`](Self::open), for a store that has not used it: the file is made if there is none, which takes a `size`. What holds
-    /// anything but a store's SSD is refused, unless it is to be overwritten.
+    /// As [`open`](Self::open), for a store that has not used it yet: the file is created if it does not exist, which
+    /// requires a `size`. A file or device with other data is refused unless `force` is set.
     ///
     /// # Errors
-    /// As [`open`](Self::open), or it holds something else.
+    /// As [`open`](Self::open), or it holds other data.
     pub fn prepare(&self, size: Option<Size>, force: bool) -> Result<SsdSource, Error> {
         let what = self.path.display();
         let is_there = fs::symlink_metadata(&self.path).is_ok();
@@ -104,24 +104,24 @@ impl SsdConfig {
     }
 }
 
-/// Whether nothing of worth begins there: zeroes, or a store's SSD.
+/// Whether the file or device begins with zeroes or is a store's SSD, so that it may be overwritten.
 fn is_free(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
     files::open_device_to_read(path)?.take(64 << 10).read_to_end(&mut start)?;
     Ok(start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0))
 }
 
-/// Where it is said which SSD a store has.
+/// The path of the SSD's configuration file.
 fn config_path(store: &Path) -> PathBuf {
     let mut path = device_path(store).into_os_string();
     path.push(".ssd");
     path.into()
 }
 
-/// Which SSD a store has, if it has one.
+/// The SSD of a store, if it has one.
 ///
 /// # Errors
-/// That cannot be read.
+/// The configuration file cannot be read.
 pub fn configured(store: &Path) -> Result<Option<SsdConfig>, Error> {
     let path = config_path(store);
     let text = files::read_text(&path, Links::Followed, TEXT_BYTES_MAX).map_err(|e| Error::new(path.display(), e))?;
@@ -129,7 +129,8 @@ pub fn configured(store: &Path) -> Result<Option<SsdConfig>, Error> {
     text.map(parse).transpose()
 }
 
-/// The SSD that a store is to be opened with. One that cannot be had is left out, with a warning: the disk has everything.
+/// The SSD with which to open a store. If the SSD cannot be opened, there is a warning, and the store opens without it:
+/// the disk has all data.
 #[must_use]
 pub fn source(store: &Path) -> Option<SsdSource> {
     let opened = configured(store).and_then(|config| config.map(|config| config.open()).transpose());
@@ -139,22 +140,22 @@ pub fn source(store: &Path) -> Option<SsdSource> {
     })
 }
 
-/// What to do with a store's SSD.
+/// An operation on a store's SSD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SsdAction {
-    /// Gives the store one, or another one in place of the one that it has.
+    /// Attaches an SSD to the store, or replaces its SSD.
     Attach {
-        /// Which.
+        /// The SSD.
         config: SsdConfig,
-        /// Bytes of the file, if it is to be made.
+        /// Bytes of the file, if it has to be created.
         size: Option<u64>,
-        /// Overwrite whatever it holds.
+        /// Overwrite it even if it holds data.
         force: bool,
-        /// It must have one already; or it must have none.
+        /// True: the store must have an SSD already; false: it must have none.
         replace: bool,
     },
-    /// Takes it away.
+    /// Detaches it.
     Detach,
     /// Shows it.
     Status {
@@ -164,7 +165,7 @@ pub enum SsdAction {
 }
 
 impl SsdAction {
-    /// Does it. Returns what is to be printed.
+    /// Carries out the operation and returns the text to print.
     pub(super) async fn act(&self, store: &CosStore, path: &Path) -> Result<String, Error> {
         match self {
             Self::Attach { config, size, force, replace } => {
@@ -196,10 +197,10 @@ impl SsdAction {
     }
 }
 
-/// Gives a store an SSD, and notes that it has it.
+/// Attaches an SSD to a store, and writes its configuration file.
 ///
 /// # Errors
-/// The SSD cannot be used; or it cannot be noted, and the store goes on without.
+/// The SSD cannot be used; or its configuration file cannot be written, and the store continues without it.
 pub async fn attach(
     store: &CosStore,
     path: &Path,
@@ -220,9 +221,9 @@ pub async fn attach(
 
 #[derive(Serialize)]
 struct Shown {
-    /// As it is noted beside the store.
+    /// The configuration in the store's folder.
     configured: Option<SsdConfig>,
-    /// As it is in use.
+    /// The statistics of the SSD in use.
     ssd: Option<SsdStats>,
 }
 
@@ -242,7 +243,7 @@ fn status(store: &CosStore, path: &Path, format: Format) -> Result<String, Error
     Ok(if format == Format::Csv { table.csv(true) } else { table.aligned() })
 }
 
-/// What there is to say of an SSD.
+/// The rows of a table about an SSD.
 pub(super) fn rows(stats: &SsdStats) -> Vec<(String, String)> {
     let state = match &stats.state {
         SsdState::Kept => "in use, kept from the last session".to_owned(),

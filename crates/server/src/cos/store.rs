@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The file of a store in a folder.
 pub const FILE_NAME: &str = "store.nitro";
 
-/// A store of the program.
+/// The type of the program's stores.
 pub type CosStore = Store<AnyDevice>;
 
 /// An error of a store at `path`.
@@ -24,7 +24,7 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The file or device that holds the store of that name.
+/// The file or device that holds the store at a path.
 pub fn device_path(store: &Path) -> PathBuf {
     match fs::metadata(store) {
         Ok(meta) if !meta.is_dir() => store.to_owned(),
@@ -32,7 +32,7 @@ pub fn device_path(store: &Path) -> PathBuf {
     }
 }
 
-/// Opens the device beneath a store, for nobody else. `None`: another program has it open.
+/// Opens the device of a store exclusively. `None`: another program has it open.
 pub fn try_open_device(store: &Path) -> Result<Option<AnyDevice>, Error> {
     let path = device_path(store);
     match FileOptions::new(&path).open() {
@@ -45,7 +45,7 @@ pub fn try_open_device(store: &Path) -> Result<Option<AnyDevice>, Error> {
     }
 }
 
-/// Opens the device beneath a store, for nobody else.
+/// Opens the device of a store exclusively.
 pub fn open_device(store: &Path) -> Result<AnyDevice, Error> {
     let in_use = || Error::new(store.display(), "another program has it open").or("end that one first");
     try_open_device(store)?.ok_or_else(in_use)

@@ -1,4 +1,4 @@
-//! What helps to find a fault, in one document.
+//! Collects information for the analysis of a fault in one document.
 
 use super::{device, machine};
 use crate::config;
@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Keys whose values are nobody else's business contain one of these.
+/// The values of keys that contain one of these words are secret.
 const SECRET: [&str; 6] = ["secret", "password", "passwd", "token", "tls_key", "chap"];
 const LEFT_OUT: &str = "(left out)";
-/// The most that is taken of a file of the kernel's, in characters.
+/// Maximum number of characters from a file of the kernel.
 const TEXT_MAX: usize = 64 << 10;
 
-/// Collects it; `status` is what a server told of itself, if there is one. Secrets of its configuration are left out.
+/// Collects the document; `status` is the status of a running server, if there is one. Secrets of its configuration are
+/// omitted.
 #[must_use]
 pub fn bundle(status: &Result<Status, Error>) -> Value {
     let (status, error) = (status.as_ref().ok(), status.as_ref().err().map(Error::to_string));

@@ -1,4 +1,5 @@
-//! A file or block device: what the kernel says of the disk that it is on (sysfs-block of the kernel's ABI documentation).
+//! Checks a file or block device, with the kernel's information about its disk (sysfs-block of the kernel's ABI
+//! documentation).
 
 use super::{Finding, State};
 use nitro_console::size::Size;
@@ -6,10 +7,10 @@ use rustix::fs::{FileType, major, minor, stat};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a write-evict unit is a multiple of.
+/// The alignment of write-evict units.
 const ALIGNMENT_BYTES: u64 = 4096;
 
-/// Looks at a file or block device.
+/// Checks a file or block device.
 #[must_use]
 pub fn look(path: &Path) -> Vec<Finding> {
     let subject = path.display().to_string();
@@ -44,11 +45,11 @@ pub fn look(path: &Path) -> Vec<Finding> {
     all
 }
 
-/// What sysfs has of a block device.
+/// The sysfs folders of a block device.
 struct Disk {
-    /// Of the device itself, or the partition.
+    /// The folder of the device or partition.
     own: PathBuf,
-    /// Of the whole disk.
+    /// The folder of the whole disk.
     whole: PathBuf,
 }
 

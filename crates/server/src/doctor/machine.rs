@@ -1,4 +1,4 @@
-//! The machine: kernel, limits, memory, clock.
+//! Checks the machine: kernel, limits, memory, clock.
 
 use super::{Finding, State};
 use nitro_console::size::Size;
@@ -7,16 +7,16 @@ use rustix::process::{Resource, getrlimit};
 use std::fs;
 
 const SUBJECT: &str = "this machine";
-/// The oldest kernel whose io_uring the server uses in full.
+/// The oldest kernel with all io_uring features that the server uses.
 const KERNEL_MIN: (u32, u32) = (5, 19);
 /// Locked memory that rings and registered buffers may take.
 const MEMLOCK_MIN: u64 = 64 << 20;
 /// Descriptors: a client takes one, a device up to two.
 const FILES_MIN: u64 = 1024;
-/// RAM for the smallest server beside what the machine needs.
+/// RAM for the smallest server, in addition to the needs of the machine.
 const RAM_MIN: u64 = 512 << 20;
 
-/// Looks at this machine.
+/// Checks this machine.
 #[must_use]
 pub fn look() -> Vec<Finding> {
     vec![program(), kernel(), io_uring(), locked_memory(), files(), memory(), huge_pages(), clock(), user()]

@@ -1,4 +1,4 @@
-//! Whether a machine and its devices are fit for a server, and what helps to find a fault of one.
+//! Checks whether a machine and its devices are suitable for a server, and collects information about faults.
 
 mod bundle;
 mod device;
@@ -10,7 +10,7 @@ pub use machine::look as look_at_machine;
 
 use serde::Serialize;
 
-/// What a look came to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -20,22 +20,22 @@ pub enum State {
     Warn,
     /// It would not work.
     Fail,
-    /// It cannot be told.
+    /// It could not be checked.
     Unknown,
 }
 
-/// One thing that was looked at.
+/// One check with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The machine, or a device.
     pub subject: String,
-    /// What was looked at.
+    /// The checked property.
     pub check: &'static str,
-    /// How it is.
+    /// The result.
     pub state: State,
-    /// What was found, in words.
+    /// A description of the finding.
     pub found: String,
-    /// What to do; may be empty.
+    /// The remedy; may be empty.
     pub remedy: String,
 }
 

@@ -1,4 +1,4 @@
-//! Folders: opened once, then everything in them by its name alone.
+//! Folders that are opened once; files in them are then accessed relative to the open folder.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fsync, open, openat2};
@@ -12,9 +12,9 @@ use std::path::Path;
 /// Whether folders on a path may be symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// They may: the user named the path.
+    /// Links are followed: the user gave the path.
     Followed,
-    /// They may not: the path was resolved before, and a link means that it was changed since.
+    /// Links are refused: the path was resolved before, and a link means that it was changed since.
     Refused,
 }
 
@@ -49,14 +49,14 @@ impl Folder {
         Ok((Self(fd), name))
     }
 
-    /// Makes durable which names it has.
+    /// Makes the names in it durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(retry_on_intr(|| fsync(&self.0))?)
     }
 }
 
-/// Creates a folder that only its owner can enter, unless it is there; fails if it is another user's, can be entered by
-/// others, or is a link: in `/tmp` somebody else may have planted it.
+/// Creates a folder that only its owner can enter, if it does not exist; fails if it belongs to another user, can be
+/// entered by others, or is a link: in `/tmp`, another user may have created it.
 pub fn private_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -65,7 +65,7 @@ pub fn private_folder(folder: &Path) -> io::Result<()> {
     check_private(folder)
 }
 
-/// Whether a folder is this user's, and nobody else can enter it.
+/// Checks that a folder belongs to this user and only this user can enter it.
 pub(super) fn check_private(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     match found.is_dir() && is_own(&found) && found.mode() & 0o077 == 0 {
@@ -74,8 +74,8 @@ pub(super) fn check_private(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder, and those above it, for this user alone, unless it is there; fails if another user but root could
-/// change what is in it.
+/// Creates a folder and its parents, accessible only to this user, if it does not exist; fails if a user other than
+/// root could change its contents.
 pub fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let link = fs::symlink_metadata(folder)?;

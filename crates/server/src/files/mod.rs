@@ -1,7 +1,8 @@
-//! Files in folders that other users may write to. A name there may be a symbolic link, a FIFO or a folder that somebody planted:
-//! links are not followed, an open never blocks, only regular files are read or written, and new files are open to their owner alone.
+//! Files in folders that other users may write to. Another user may have created a symbolic link, a FIFO or a folder
+//! with an expected name: links are not followed, an open never blocks, only regular files are read or written, and new
+//! files are accessible only to their owner.
 //!
-//! Paths are taken apart once: everything happens relative to the folder that was opened, so that replacing a part of the path
+//! A path is resolved once: all operations are relative to the opened folder, so that replacing a part of the path
 //! meanwhile has no effect.
 
 mod folder;
@@ -18,16 +19,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// For every open: not inherited, no link at the end of the path, no wait for the other end of a FIFO, no terminal.
+/// Flags of every open: not inherited, no link at the end of the path, no wait for the other end of a FIFO, no
+/// controlling terminal.
 const CAREFUL: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// Files that hold what volumes hold, or that only the server reads.
+/// Mode of files with data of volumes, and of files that only the server reads.
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
-/// What `nitro` writes for its user to pass on: as `File::create` makes it.
+/// Mode of files that `nitro` writes for its user, as with `File::create`.
 const FOR_ALL: Mode = Mode::from_raw_mode(0o666);
 /// Names to try for a draft before giving up.
 const DRAFT_NAMES: usize = 16;
 
-/// What an error says about a file that is none.
+/// The error for something that is not a regular file.
 fn irregular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
@@ -50,14 +52,14 @@ fn open_in(folder: &Folder, name: &OsStr, flags: OFlags, mode: Mode) -> io::Resu
     })?)
 }
 
-/// Opens a regular file for reading. What `path` names must be no symbolic link.
+/// Opens a regular file for reading. `path` must not be a symbolic link.
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     let (folder, name) = Folder::around(path, Links::Followed)?;
     open_in(&folder, name, OFlags::RDONLY, Mode::empty())
 }
 
-/// Opens a regular file for reading and writing, one that this user owns and that has no other name: by a second name
-/// somebody could have any file of this user written to.
+/// Opens a regular file for reading and writing. The file must belong to this user and have no other name: with a hard
+/// link, another user could redirect the writes to any file of this user.
 pub fn open_own(path: &Path) -> io::Result<File> {
     let (folder, name) = Folder::around(path, Links::Followed)?;
     let file = open_in(&folder, name, OFlags::RDWR, Mode::empty())?;
@@ -70,17 +72,17 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Creates a file for its owner alone (mode 0600).
+/// Creates a file that is accessible only to its owner (mode 0600).
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] where anything has that name, be it a link that leads nowhere.
+/// [`io::ErrorKind::AlreadyExists`] if anything has that name, even a dangling link.
 pub fn create_new(path: &Path) -> io::Result<File> {
     let (folder, name) = Folder::around(path, Links::Followed)?;
     open_in(&folder, name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, OWNER_ONLY)
 }
 
-/// Creates a file that others may read as the umask has it, in place of whatever has that name: a link is removed, and what
-/// it leads to stays.
+/// Creates a file with the permissions of the umask, and replaces anything with that name: a link is removed, but not
+/// its target.
 pub fn create_anew(path: &Path) -> io::Result<File> {
     let (folder, name) = Folder::around(path, Links::Followed)?;
     match unlinkat(&folder, name, AtFlags::empty()) {
@@ -90,8 +92,8 @@ pub fn create_anew(path: &Path) -> io::Result<File> {
     open_in(&folder, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, FOR_ALL)
 }
 
-/// Opens what a user named to be written to, a regular file or a block device; a file that is not there is created for its
-/// owner alone. A symbolic link is followed if this user or root made it.
+/// Opens the target of a write, a regular file or a block device; a missing file is created and is accessible only to
+/// its owner. A symbolic link is followed if this user or root created it.
 pub fn open_target(path: &Path) -> io::Result<File> {
     match create_new(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -105,7 +107,7 @@ pub fn open_target(path: &Path) -> io::Result<File> {
     open_resolved(&std::fs::canonicalize(path)?, OFlags::RDWR)
 }
 
-/// Opens an existing regular file or block device for reading, by whatever links.
+/// Opens an existing regular file or block device for reading, and follows links.
 pub fn open_device_to_read(path: &Path) -> io::Result<File> {
     open_resolved(&std::fs::canonicalize(path)?, OFlags::RDONLY)
 }
@@ -121,10 +123,10 @@ fn open_resolved(real: &Path, access: OFlags) -> io::Result<File> {
     }
 }
 
-/// The text of a file of at most `bytes_max`; `None`: nothing has that name.
+/// The text of a file of at most `bytes_max`; `None`: it does not exist.
 ///
 /// # Errors
-/// Also where it is no regular file, too long, or no text.
+/// It cannot be read, is not a regular file, is too long, or is not a text.
 pub fn read_text(path: &Path, links: Links, bytes_max: u64) -> io::Result<Option<String>> {
     let opened =
         Folder::around(path, links).and_then(|(folder, name)| open_in(&folder, name, OFlags::RDONLY, Mode::empty()));
@@ -140,7 +142,7 @@ pub fn read_text(path: &Path, links: Links, bytes_max: u64) -> io::Result<Option
     Ok(Some(text))
 }
 
-/// Puts a file with that content in the place of whatever file has the name, at once and durably, for its owner alone.
+/// Replaces a file atomically and durably by one with this content, which is accessible only to its owner.
 pub fn write_durably(path: &Path, links: Links, content: &[u8]) -> io::Result<()> {
     let (folder, name) = Folder::around(path, links)?;
     let (draft, mut file) = draft(&folder, name)?;
@@ -153,7 +155,8 @@ pub fn write_durably(path: &Path, links: Links, content: &[u8]) -> io::Result<()
     placed.and_then(|()| folder.sync())
 }
 
-/// Puts other content into an existing file, at once and durably. Its owner and permissions stay; a symbolic link stays one.
+/// Replaces the content of an existing file atomically and durably. Owner and permissions are kept; a symbolic link
+/// stays a link.
 pub fn rewrite_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let real = std::fs::canonicalize(path)?;
     let (folder, name) = Folder::around(&real, Links::Refused)?;
@@ -172,7 +175,7 @@ pub fn rewrite_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     placed.and_then(|()| folder.sync())
 }
 
-/// A new file under a name that nobody can foresee.
+/// A new file under an unpredictable name.
 fn draft(folder: &Folder, name: &OsStr) -> io::Result<(OsString, File)> {
     let mut failed = io::Error::from(io::ErrorKind::AlreadyExists);
     for attempt in 0..DRAFT_NAMES {
@@ -186,14 +189,14 @@ fn draft(folder: &Folder, name: &OsStr) -> io::Result<(OsString, File)> {
     Err(failed)
 }
 
-/// Makes a file durable that may be as young as the last crash, and its name.
+/// Makes a file and its name durable, which may have been created just before a crash.
 pub fn make_durable(path: &Path, links: Links) -> io::Result<()> {
     let (folder, name) = Folder::around(path, links)?;
     open_in(&folder, name, OFlags::RDONLY, Mode::empty())?.sync_all()?;
     folder.sync()
 }
 
-/// Removes a file durably, if there is one: of a link the link, not what it leads to.
+/// Removes a file durably, if it exists. A link is removed, not its target.
 pub fn remove_durably(path: &Path, links: Links) -> io::Result<()> {
     let (folder, name) = match Folder::around(path, links) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -206,7 +209,7 @@ pub fn remove_durably(path: &Path, links: Links) -> io::Result<()> {
     }
 }
 
-/// Leaves a file to its owner alone.
+/// Makes a file accessible only to its owner.
 pub fn close_to_others(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(OWNER_ONLY.as_raw_mode()))
 }

@@ -1,4 +1,4 @@
-//! What is asked for, and the answer.
+//! Requests and their answers.
 
 use super::history::History;
 use super::snapshot::{Snapshots, json};
@@ -18,19 +18,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The page: one file, with all that it needs.
 const PAGE: &str = include_str!("page.html");
-/// What the page may do: nothing but what is in it, and asking this server.
+/// The Content-Security-Policy of the page: only its own content, and requests to this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// The span of the history that is told unless asked for, in seconds.
+/// The default span of the history, in seconds.
 const SPAN_DEFAULT_SECONDS: u64 = 3600;
 
-/// All that is served.
+/// The served content.
 pub(super) struct Site {
     snapshots: Snapshots,
     history: RefCell<History>,
     maps: Maps,
     stopping: Arc<AtomicBool>,
-    /// Requests may name any host: other machines, or a proxy, may ask.
+    /// Requests may have any `Host`: they may come from other machines, or through a proxy.
     any_host: bool,
 }
 
@@ -46,7 +46,7 @@ impl Site {
         Self { snapshots: Snapshots::new(served), history, maps, stopping, any_host }
     }
 
-    /// Adds the present to the history.
+    /// Adds the present state to the history.
     pub(super) fn sample(&self) {
         self.snapshots.served().all().iter().for_each(|export| export.sample_dirty_age());
         self.history.borrow_mut().add(&self.snapshots.get().status);
@@ -111,7 +111,7 @@ impl Site {
     }
 }
 
-/// The format of metrics that a client takes.
+/// The format of metrics that a client accepts.
 fn format(headers: &HeaderMap) -> TextFormat {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     match accepted.any(|value| value.contains("application/openmetrics-text")) {
@@ -120,14 +120,14 @@ fn format(headers: &HeaderMap) -> TextFormat {
     }
 }
 
-/// The span that is asked for, `?seconds=N`.
+/// The requested span, `?seconds=N`.
 fn span_seconds(uri: &Uri) -> u64 {
     let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     let given = pairs.find(|(name, _)| *name == "seconds").and_then(|(_, value)| value.parse().ok());
     given.unwrap_or(SPAN_DEFAULT_SECONDS)
 }
 
-/// Whether a request names this machine by a name that cannot mean another one.
+/// Whether the host in a request can only mean this machine.
 fn names_loopback(uri: &Uri, headers: &HeaderMap) -> bool {
     let given =
         headers.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| Some(uri.authority()?.as_str()));

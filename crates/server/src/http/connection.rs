@@ -1,4 +1,4 @@
-//! One connection: bounds on its headers, its requests and its time.
+//! One connection, with limits on its headers, its requests and its time.
 
 use super::answer::Site;
 use futures_util::future::{Either, select};
@@ -15,14 +15,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-/// Connections at a time; others are closed.
+/// Maximum number of connections; further ones are closed.
 pub(super) const CONNECTIONS_MAX: usize = 32;
 /// Headers of a request, in number and in bytes.
 const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 16 << 10;
-/// How long a request's headers may take, the wait for it included.
+/// Time limit for a request's headers, including the wait for the request.
 const HEADERS_TIME_MAX: Duration = Duration::from_secs(30);
-/// How long a connection may last before it takes no further request, and how long its last answer may take then.
+/// Time after which a connection accepts no further request, and the time limit of its last answer.
 const LIFE_MAX: Duration = Duration::from_secs(300);
 const FAREWELL_MAX: Duration = Duration::from_secs(10);
 
@@ -33,7 +33,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Takes over a connected socket; to be called in the runtime.
+    /// Registers a connected socket; to be called inside the runtime.
     pub(super) fn new(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
         if is_tcp {
             let stream = std::net::TcpStream::from(socket);
@@ -45,7 +45,7 @@ impl Stream {
         UnixStream::from_std(stream).map(Self::Unix)
     }
 
-    /// Answers its requests until it ends, or its time is up.
+    /// Answers its requests until it ends, or until its time limit.
     pub(super) async fn serve(self, site: &Rc<Site>) -> Result<(), Box<dyn Error>> {
         match self {
             Self::Tcp(stream) => serve(stream, site).await,

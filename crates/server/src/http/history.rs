@@ -15,9 +15,9 @@ const SAMPLES_MAX: usize = 2160;
 /// Volumes and classes that have columns of their own.
 const VOLUMES_MAX: usize = 16;
 const CLASSES_MAX: usize = 32;
-/// Points that are told of a span.
+/// Maximum number of points of a span.
 const POINTS_MAX: usize = 360;
-/// The RAM that it takes, at most.
+/// The maximum RAM of the history.
 pub(super) const HISTORY_BYTES: u64 = 1 << 20;
 
 /// The columns of the whole server. Rates are per second, extents; latencies in microseconds.
@@ -72,7 +72,7 @@ pub(super) struct History {
     before: Option<Counts>,
 }
 
-/// What differences are made of.
+/// Counters from which differences are computed.
 struct Counts {
     uptime_seconds: f64,
     sums: Sums,
@@ -83,7 +83,7 @@ struct Counts {
 /// Sums over all volumes and caches.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// As the first columns, up to `destaged_bytes`.
+    /// Counters of the first columns, up to `destaged_bytes`.
     rates: [u64; 11],
     missed: [u64; 7],
     latencies: [[u64; LATENCY_BOUNDS_US.len()]; 4],
@@ -135,7 +135,7 @@ fn add(sums: &mut [u64], more: &[u64]) {
 }
 
 impl History {
-    /// Adds the present.
+    /// Adds the present state.
     pub(super) fn add(&mut self, status: &Status) {
         let now = Counts::of(status);
         if let Some(before) = self.before.take().filter(|before| before.uptime_seconds < now.uptime_seconds) {
@@ -197,7 +197,8 @@ impl History {
         self.oldest = (at + 1) % SAMPLES_MAX;
     }
 
-    /// The last so many seconds, at most 360 points, each the mean of its samples, or of a 99th percentile the largest.
+    /// The last `seconds`, as at most 360 points. A point is the mean of its samples, or for a 99th percentile the
+    /// maximum.
     pub(super) fn tell(&self, seconds: u64) -> Told<'_> {
         let count = self.times.len();
         let wanted = usize::try_from(seconds / SAMPLE_EVERY.as_secs()).unwrap_or(usize::MAX).clamp(1, SAMPLES_MAX);
@@ -243,7 +244,7 @@ impl Counts {
     }
 }
 
-/// The place of a name's column, a new one if there is room.
+/// The index of a name's column; a new one if there is room.
 fn column(names: &mut Vec<String>, name: &str, max: usize) -> Option<usize> {
     if let Some(at) = names.iter().position(|known| known == name) {
         return Some(at);

@@ -1,6 +1,6 @@
-//! HTTP for operators: metrics, health and a page, read-only, on a thread of its own with a runtime of its own. Reactors do nothing for
-//! it; it takes the same short locks as `nitro status`, for at most a twentieth of the time. A socket is accepted by the main thread, as
-//! those of the control socket are, and handed over.
+//! HTTP for operators: metrics, health and a web page, read-only, on a separate thread with its own runtime. Reactors
+//! do no work for it; it takes the same short locks as `nitro status`, for at most a twentieth of the time. The main
+//! thread accepts the connections, as for the control socket, and passes them on.
 
 mod answer;
 mod connection;
@@ -27,15 +27,15 @@ use tokio::task::{self, LocalSet};
 
 /// The thread's name. A panic there does not end the server.
 pub(crate) const HTTP_THREAD: &str = "nitro-http";
-/// Pause after a connection that could not be accepted or handed over.
+/// Pause after a connection that could not be accepted or passed on.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// RAM of a connection beside the answer that it sends: its task and its buffers.
+/// RAM of a connection in addition to its answer: its task and its buffers.
 const CONNECTION_BYTES: u64 = 64 << 10;
-/// RAM of an answer: its fixed part, and what it says of each volume.
+/// RAM of an answer: its fixed part, and the part for each volume.
 const ANSWER_BYTES: u64 = 256 << 10;
 const ANSWER_BYTES_A_VOLUME: u64 = 32 << 10;
 
-/// The most RAM that HTTP takes, in bytes.
+/// The maximum RAM of HTTP, in bytes.
 pub(crate) fn ram_bytes(volumes: usize) -> u64 {
     // Those who read slowly keep answers that are not the newest any more.
     let answer = ANSWER_BYTES + volumes as u64 * ANSWER_BYTES_A_VOLUME;
@@ -51,10 +51,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Starts the thread, and says where it serves.
+    /// Starts the thread, and logs the address.
     ///
     /// # Errors
-    /// There can be no further thread or runtime.
+    /// The thread or the runtime cannot be created.
     pub(crate) fn start(address: &ListenAddress, served: &Arc<Served>) -> Result<Self, Error> {
         let no_thread = |e: std::io::Error| Error::new("HTTP", e).or("raise the limits of threads and of open files");
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
@@ -79,7 +79,7 @@ impl Http {
         Ok(Self { sockets, is_tcp, stopping, thread })
     }
 
-    /// Hands over whoever connects, for as long as it is polled.
+    /// Accepts connections and passes them on, as long as it is polled.
     pub(crate) async fn accept(&self, listener: &Listener) {
         loop {
             let taken = match listener.accept().await {
@@ -95,15 +95,15 @@ impl Http {
         }
     }
 
-    /// From now on the server is not ready any more.
+    /// Notes that the server is not ready any more.
     pub(crate) fn stopping(&self) {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Cuts all connections and ends the thread.
+    /// Closes all connections and ends the thread.
     ///
     /// # Errors
-    /// It had panicked.
+    /// The thread had panicked.
     pub(crate) fn finish(self) -> Result<(), Error> {
         drop(self.sockets);
         if self.thread.join().is_err() {
@@ -116,12 +116,12 @@ impl Http {
     }
 }
 
-/// Whether nobody on other machines can connect.
+/// Whether only clients on this machine can connect.
 fn is_loopback(address: &ListenAddress) -> bool {
     matches!(address, ListenAddress::Tcp(address) if address.ip().is_loopback())
 }
 
-/// Says where the page is, and warns if others can see it.
+/// Logs the address of the page, and warns if other machines can see it.
 fn announce(address: &ListenAddress, is_open: bool) {
     let place = match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),

@@ -1,4 +1,4 @@
-//! The server's state as it was a moment ago: however many ask, it is taken a few times a second at most.
+//! The recent state of the server. With any number of clients, it is collected at most a few times a second.
 
 use crate::control::protocol::Status;
 use crate::control::report;
@@ -11,11 +11,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A state is told again for so long, and for so many times what it took to take it.
+/// How long a state is reused: at least this time, and at least this multiple of the time that it took to collect it.
 const FRESH: Duration = Duration::from_millis(250);
 const SHARE: u32 = 20;
 
-/// One state, and the texts that were made of it.
+/// One state, and the texts made from it.
 pub(super) struct Snapshot {
     pub(super) status: Arc<Status>,
     taken: Instant,
@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// As `nitro status -o json` prints it.
+    /// The output of `nitro status -o json`.
     pub(super) fn json(&self) -> Bytes {
         self.json.get_or_init(|| json(&*self.status)).clone()
     }
@@ -63,7 +63,7 @@ impl Snapshots {
         &self.served
     }
 
-    /// A state that is new enough.
+    /// A state that is recent enough.
     pub(super) fn get(&self) -> Rc<Snapshot> {
         let mut newest = self.newest.borrow_mut();
         if let Some(known) = newest.as_ref().filter(|known| known.taken.elapsed() < known.fresh) {

@@ -1,4 +1,4 @@
-//! A map of each cache's write-evict units, by age: how much of each is still referred to.
+//! A map of each cache's write-evict units by age, with the share of each that is live.
 
 use super::snapshot::json;
 use crate::serve::{CacheEntry, Served};
@@ -9,15 +9,15 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// Units that are looked at: of a larger cache, every so many-th.
+/// Maximum number of units examined; in a larger cache, only every n-th unit is examined.
 const UNITS_MAX: u32 = 1 << 16;
-/// Cells of the map: units next to one another in age share one.
+/// Maximum number of cells of the map; units of similar age share a cell.
 const CELLS_MAX: usize = 720;
-/// Caches of which there are maps.
+/// Maximum number of caches with maps.
 const CACHES_MAX: usize = 16;
-/// How long a map is told again.
+/// How long a map is reused.
 const FRESH: Duration = Duration::from_secs(5);
-/// The most RAM that making a map and keeping it take.
+/// The maximum RAM for making and keeping maps.
 pub(super) const RAM_BYTES: u64 = UNITS_MAX as u64 * size_of::<Unit>() as u64 + (2 << 20);
 
 /// The map of a cache.
@@ -26,22 +26,22 @@ struct Map {
     cache: String,
     /// Units of the cache.
     units: u64,
-    /// Each of those looked at stands for so many.
+    /// Number of units for which one examined unit stands.
     stride: u64,
     unit_bytes: u64,
-    /// From the oldest to the newest; then what is neither full nor being filled.
+    /// Cells from the oldest units to the newest, then those of units that are neither full nor open.
     cells: Vec<Cell>,
 }
 
-/// Units next to one another.
+/// Units of similar age.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Cell {
     state: UnitState,
-    /// Mean over the units.
+    /// Mean live share of the units.
     live_percent: u64,
-    /// Units that were opened after the oldest of them.
+    /// Number of units that were opened after the oldest of them.
     age: u32,
-    /// Units looked at.
+    /// Number of units examined.
     units: u64,
 }
 
@@ -77,7 +77,7 @@ fn map(entry: &CacheEntry) -> Map {
     }
 }
 
-/// Where a unit stands: full and open ones by age.
+/// The sorting rank of a unit: full and open units come first, by age.
 fn rank(unit: &Unit) -> u8 {
     match unit.state {
         UnitState::Full | UnitState::Pinned | UnitState::Open => 0,

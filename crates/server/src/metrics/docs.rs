@@ -1,4 +1,4 @@
-//! docs/METRICS.md is made of the table.
+//! docs/METRICS.md is generated from the table.
 
 #[cfg(test)]
 mod tests {
@@ -10,12 +10,12 @@ mod tests {
     const HEAD: &str = "\
 # Metrics
 
-`nitro serve --http 127.0.0.1:9470` serves these at `/metrics`, as OpenMetrics 1.0, or in Prometheus' text format 0.0.4 for those that do
-not ask for it. Counters begin at 0 with the server. `packaging/prometheus/nitro.rules.yml` has alerts, `packaging/grafana/nitro.json` a
-dashboard. Labels: `cache` and `volume` are names from the configuration, of which the first 256 are told; `class` is one of at most 32;
-the others have the values that the meaning lists.
+`nitro serve --http 127.0.0.1:9470` serves these metrics at `/metrics`: as OpenMetrics 1.0 if the client asks for it, otherwise in
+Prometheus' text format 0.0.4. Counters start at 0 with the server. `packaging/prometheus/nitro.rules.yml` has alerts,
+`packaging/grafana/nitro.json` is a dashboard. The labels `cache` and `volume` are names from the configuration, the first 256 of each;
+`class` is one of at most 32; the meaning lists the values of other labels.
 
-This page is made of `crates/server/src/metrics/table.rs`: `NITRO_WRITE_DOCS=1 cargo test -p nitro-server metrics` writes it anew.
+This page is generated from `crates/server/src/metrics/table.rs` by `NITRO_WRITE_DOCS=1 cargo test -p nitro-server metrics`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -41,7 +41,8 @@ pub(crate) fn encode(status: &Arc<Status>, format: TextFormat) -> Result<String,
     Ok(if format == TextFormat::OpenMetrics { text } else { older(&text) })
 }
 
-/// OpenMetrics as the older format: families of counters are named as their samples are, and there are no units and no end.
+/// Converts OpenMetrics to the older format: families of counters have the names of their samples, and there are
+/// neither units nor an end marker.
 fn older(text: &str) -> String {
     let counters = METRICS.iter().filter(|metric| metric.kind == Kind::Counter);
     let families: HashSet<String> = counters.map(|metric| format!("{}{}", metric.name, metric.unit.suffix())).collect();
@@ -61,7 +62,7 @@ fn older(text: &str) -> String {
     out
 }
 
-/// What a server told.
+/// The status of a server.
 #[derive(Debug)]
 struct Told(Arc<Status>);
 
@@ -123,7 +124,7 @@ fn value_of(encoder: MetricEncoder<'_>, kind: Kind, value: f64) -> Result<(), fm
     }
 }
 
-/// All samples of a metric but those of histograms.
+/// All samples of a metric that is not a histogram.
 fn samples<'a>(metric: &Metric, status: &'a Status) -> Vec<(Labels<'a>, f64)> {
     // One that stands for there being none has no name in a file either.
     let caches = || status.caches.iter().filter(|cache| cache.health != "none").take(NAMES_MAX);

@@ -1,4 +1,5 @@
-//! The metrics of a server: their names, units, labels and meanings stand in [`table`] and nowhere else; docs/METRICS.md is made of it.
+//! The metrics of a server. Their names, units, labels and meanings are defined in [`table`] only; docs/METRICS.md is
+//! generated from it.
 
 mod docs;
 mod encode;

@@ -2,7 +2,7 @@
 
 use crate::control::protocol::{Cache, ClassOfContents, ClassOfRequests, Endurance, Latency, Log, Status, Volume};
 
-/// What kind of metric it is (OpenMetrics 1.0, §5).
+/// The kind of a metric (OpenMetrics 1.0, §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows, from the server's start; its name ends in `_total`.
@@ -22,12 +22,12 @@ pub enum Unit {
     Bytes,
     /// Seconds.
     Seconds,
-    /// A part of a whole, or one thing over another.
+    /// A quotient of two quantities.
     Ratio,
 }
 
 impl Unit {
-    /// As names end.
+    /// The suffix of names.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -39,10 +39,10 @@ impl Unit {
     }
 }
 
-/// Values of a metric, and the label that tells them apart.
+/// Values of a metric, each with the value of its label.
 type Parts = Vec<(&'static str, f64)>;
 
-/// Where a metric's samples come from, and thereby which labels they have.
+/// The source of a metric's samples, which also determines their labels.
 pub(super) enum Samples {
     /// One, without labels.
     Server(fn(&Status) -> f64),
@@ -82,7 +82,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The name as Prometheus knows it; that of a histogram is what `_bucket`, `_count` and `_sum` are appended to.
+    /// The name in Prometheus. For a histogram, `_bucket`, `_count` and `_sum` are appended to it.
     #[must_use]
     pub fn full_name(&self) -> String {
         let total = if self.kind == Kind::Counter { "_total" } else { "" };
@@ -105,8 +105,8 @@ impl Metric {
     }
 }
 
-/// Caches and volumes of which metrics are told at most, each in the order of their names: no server has more series than about 200
-/// for each of them.
+/// Maximum numbers of caches and of volumes with metrics, in the order of their names: a server has at most about 200
+/// series for each of them.
 pub(super) const NAMES_MAX: usize = 256;
 
 const fn metric(name: &'static str, kind: Kind, unit: Unit, help: &'static str, samples: Samples) -> Metric {
@@ -132,7 +132,7 @@ use Unit::{Bytes, None as Count, Ratio, Seconds};
 /// Labels of the sizes that [`what_if`](Cache::what_if) has.
 const SIZES: [&str; 4] = ["0.5", "1", "2", "4"];
 
-/// Seconds of a year, as years of an SSD's life are told.
+/// Seconds of a year, for an SSD's life.
 const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
 
 /// All metrics.
@@ -140,49 +140,49 @@ const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
 pub const METRICS: &[Metric] = &[
     metric("nitro_build_info", Gauge, Count, "1, with the program's version", S::Version),
     metric("nitro_uptime", Gauge, Seconds, "Time since the server's start", S::Server(|s| s.server.uptime_seconds)),
-    metric("nitro_ram_resident", Gauge, Bytes, "RAM that the process takes now", S::Server(|s| s.ram.resident_bytes as f64)),
-    metric("nitro_ram_need", Gauge, Bytes, "The most RAM that the process may come to take", S::Server(|s| s.ram.need_bytes as f64)),
+    metric("nitro_ram_resident", Gauge, Bytes, "RAM that the process takes at present", S::Server(|s| s.ram.resident_bytes as f64)),
+    metric("nitro_ram_need", Gauge, Bytes, "Maximum RAM that the process may take", S::Server(|s| s.ram.need_bytes as f64)),
     metric("nitro_clients", Gauge, Count, "NBD clients that are connected", S::Server(|s| s.server.connections as f64)),
     metric("nitro_clients_accepted", Counter, Count, "NBD clients that have connected", S::Server(|s| s.server.connections_total as f64)),
-    metric("nitro_log_lines_left_out", Counter, Count, "Lines of the log that were left out, since nobody read standard error fast enough", S::Server(|s| s.server.log_lines_left_out as f64)),
+    metric("nitro_log_lines_left_out", Counter, Count, "Lines of the log that were dropped because standard error was not read fast enough", S::Server(|s| s.server.log_lines_left_out as f64)),
     metric("nitro_volumes", Gauge, Count, "Volumes that are served", S::Server(|s| s.volumes.len() as f64)),
-    metric("nitro_names_left_out", Gauge, Count, "Caches and volumes beyond the first 256, of which no metrics are told", S::Server(|s| (s.volumes.len().saturating_sub(NAMES_MAX) + s.caches.len().saturating_sub(NAMES_MAX)) as f64)),
+    metric("nitro_names_left_out", Gauge, Count, "Caches and volumes beyond the first 256, which have no metrics", S::Server(|s| (s.volumes.len().saturating_sub(NAMES_MAX) + s.caches.len().saturating_sub(NAMES_MAX)) as f64)),
 
-    metric("nitro_cache_pass_through", Gauge, Count, "1: the SSD was given up, and the origins serve alone", S::Cache(|c| yes(c.health == "pass-through"))),
+    metric("nitro_cache_pass_through", Gauge, Count, "1: the SSD failed and is not used, and volumes are served from their origins", S::Cache(|c| yes(c.health == "pass-through"))),
     metric("nitro_cache_failed", Gauge, Count, "1: nothing can be made durable on the SSD any more", S::Cache(|c| yes(c.health == "failed" || c.failed.is_some()))),
-    metric("nitro_cache_loading", Gauge, Count, "1: clean contents are still coming back after a restart", S::Cache(|c| yes(c.loading))),
-    metric("nitro_cache_capacity", Gauge, Bytes, "Room for write-evict units on the SSD", S::Cache(|c| c.capacity_bytes as f64)),
-    metric("nitro_cache_space", Gauge, Bytes, "Where that room is: live, overwritten, free, open (being filled), pinned (by dirty data), unread (since the restart), retired (failed to be written)", S::CacheParts("state", |c| vec![
+    metric("nitro_cache_loading", Gauge, Count, "1: clean contents are still being restored after a restart", S::Cache(|c| yes(c.loading))),
+    metric("nitro_cache_capacity", Gauge, Bytes, "Space for write-evict units on the SSD", S::Cache(|c| c.capacity_bytes as f64)),
+    metric("nitro_cache_space", Gauge, Bytes, "Use of that space: live, overwritten, free, open (being filled), pinned (by dirty data), unread (not read since the restart), retired (could not be written)", S::CacheParts("state", |c| vec![
         ("live", c.space.live_bytes as f64), ("overwritten", c.space.overwritten_bytes as f64), ("free", c.space.free_bytes as f64),
         ("open", c.space.open_bytes as f64), ("pinned", c.space.pinned_bytes as f64), ("unread", c.space.unread_bytes as f64), ("retired", c.space.retired_bytes as f64),
     ])),
-    metric("nitro_cache_cached", Gauge, Bytes, "Bytes of volumes that can be had from the cache", S::Cache(|c| c.cached_bytes as f64)),
-    metric("nitro_cache_class_cached", Gauge, Bytes, "The same, by the class that they were brought for, if anything was classified", S::CacheClass(|c| c.cached_bytes as f64)),
-    metric("nitro_cache_effective_capacity", Gauge, Ratio, "Cached bytes over the room on the SSD that is in use", S::Cache(|c| c.effective_capacity)),
-    metric("nitro_cache_deduplication", Gauge, Ratio, "Bytes inserted over those of them that were not duplicates", S::Cache(|c| c.dedup_ratio)),
-    metric("nitro_cache_compression", Gauge, Ratio, "Bytes inserted that were not duplicates over what was stored of them", S::Cache(|c| c.compression_ratio)),
-    metric("nitro_cache_what_if_hits", Gauge, Ratio, "Extents that a cache of so many times the size would hit, over those read of late, with LRU", S::CacheParts("size", |c| {
+    metric("nitro_cache_cached", Gauge, Bytes, "Bytes of volumes that the cache holds", S::Cache(|c| c.cached_bytes as f64)),
+    metric("nitro_cache_class_cached", Gauge, Bytes, "The same, by the class of the request that cached them, if anything was classified", S::CacheClass(|c| c.cached_bytes as f64)),
+    metric("nitro_cache_effective_capacity", Gauge, Ratio, "Cached bytes divided by the used space on the SSD", S::Cache(|c| c.effective_capacity)),
+    metric("nitro_cache_deduplication", Gauge, Ratio, "Inserted bytes divided by inserted bytes that were not duplicates", S::Cache(|c| c.dedup_ratio)),
+    metric("nitro_cache_compression", Gauge, Ratio, "Inserted bytes that were not duplicates, divided by the bytes stored for them", S::Cache(|c| c.compression_ratio)),
+    metric("nitro_cache_what_if_hits", Gauge, Ratio, "Estimated hit ratio of recently read extents in an LRU cache of this multiple of the size", S::CacheParts("size", |c| {
         let at = |label: &str| c.what_if.iter().find(|point| point.size.to_string() == label);
         SIZES.into_iter().filter_map(|label| Some((label, at(label)?.hit_ratio))).collect()
     })),
-    metric("nitro_cache_lookups", Counter, Count, "Extents looked for in the index, by what came of it: hit, miss", S::CacheParts("result", |c| vec![("hit", c.hits as f64), ("miss", c.misses as f64)])),
-    metric("nitro_cache_hits", Counter, Count, "Extents found elsewhere than on the SSD, by place: ram (RAM cache), pending (on their way to the SSD), readahead", S::CacheParts("place", |c| vec![
+    metric("nitro_cache_lookups", Counter, Count, "Extents looked up in the index, by result: hit, miss", S::CacheParts("result", |c| vec![("hit", c.hits as f64), ("miss", c.misses as f64)])),
+    metric("nitro_cache_hits", Counter, Count, "Extents found in RAM, by place: ram (RAM cache), pending (not on the SSD yet), readahead", S::CacheParts("place", |c| vec![
         ("ram", c.ram_hits as f64), ("pending", c.pending_hits as f64), ("readahead", c.readahead_hits as f64),
     ])),
     metric("nitro_cache_insertions", Counter, Count, "Extents inserted", S::Cache(|c| c.insertions as f64)),
     metric("nitro_cache_inserted", Counter, Bytes, "Bytes of the extents inserted", S::Cache(|c| c.inserted_bytes as f64)),
     metric("nitro_cache_rejections", Counter, Count, "New contents that the policy of admission refused", S::Cache(|c| c.rejections as f64)),
-    metric("nitro_cache_spared", Counter, Count, "Extents refused to spare writes of the SSD", S::Cache(|c| life(c).spared as f64)),
+    metric("nitro_cache_spared", Counter, Count, "Extents that were not admitted because of the write budget", S::Cache(|c| life(c).spared as f64)),
     metric("nitro_cache_evicted_units", Counter, Count, "Write-evict units evicted", S::Cache(|c| c.weus_evicted as f64)),
     metric("nitro_cache_forwarded", Counter, Count, "Extents copied forward before their units were evicted", S::Cache(|c| c.forwarded as f64)),
     metric("nitro_cache_fills_left_out", Counter, Count, "Extents that did not reach the SSD, by reason: dropped (the queue was full), voided (they were written to meanwhile)", S::CacheParts("reason", |c| vec![
         ("dropped", c.fills_dropped as f64), ("voided", c.fills_voided as f64),
     ])),
-    metric("nitro_cache_dirty", Gauge, Bytes, "What the origins have not got", S::Cache(|c| c.dirty_bytes as f64)),
+    metric("nitro_cache_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origins yet", S::Cache(|c| c.dirty_bytes as f64)),
     metric("nitro_cache_dirty_stalls", Counter, Count, "Times that a write waited for room for dirty data", S::Cache(|c| c.dirty_stalls as f64)),
-    metric("nitro_cache_pinned_units", Gauge, Count, "Write-evict units that may not be evicted, because of dirty data", S::Cache(|c| c.weus_pinned as f64)),
-    metric("nitro_cache_commits", Counter, Count, "Times that the journal was written", S::Cache(|c| c.commits as f64)),
-    metric("nitro_cache_queued", Gauge, Bytes, "RAM of data on its way to the SSD, by queue: clean, dirty", S::CacheParts("queue", |c| vec![
+    metric("nitro_cache_pinned_units", Gauge, Count, "Write-evict units that cannot be evicted because they hold dirty data", S::Cache(|c| c.weus_pinned as f64)),
+    metric("nitro_cache_commits", Counter, Count, "Commits, which write the journal", S::Cache(|c| c.commits as f64)),
+    metric("nitro_cache_queued", Gauge, Bytes, "RAM of data that wait to be written to the SSD, by queue: clean, dirty", S::CacheParts("queue", |c| vec![
         ("clean", c.insert_queue_bytes as f64), ("dirty", c.dirty_queue_bytes as f64),
     ])),
     metric("nitro_cache_ram_cache", Gauge, Bytes, "RAM of the extents in the RAM cache", S::Cache(|c| c.ram_cache_bytes as f64)),
@@ -195,12 +195,12 @@ pub const METRICS: &[Metric] = &[
     ])),
     metric("nitro_cache_ssd_daily_written", Gauge, Bytes, "Bytes written to the SSD in a day, at the mean rate of the last day or of the time since the start", S::Cache(|c| life(c).written_bytes_per_day as f64)),
     metric("nitro_cache_ssd_daily_budget", Gauge, Bytes, "Bytes that may be written to the SSD in a day, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|bytes| bytes as f64))),
-    metric("nitro_cache_ssd_saved", Gauge, Bytes, "Bytes that may be written beyond that budget; negative: written too much, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|_| life(c).saved_bytes as f64))),
-    metric("nitro_cache_ssd_life", Gauge, Seconds, "Time in which all that the SSD is rated for is written at the present rate, where an endurance is configured", S::SomeCaches(|c| life(c).years.map(|years| years * YEAR_SECONDS))),
-    metric("nitro_cache_ssd_errors", Counter, Count, "Faults of the SSD, which the origins made up for, by kind: read, write, corrupt (a checksum was wrong)", S::CacheParts("kind", |c| vec![
+    metric("nitro_cache_ssd_saved", Gauge, Bytes, "Unused budget, which may be spent in addition; negative: the budget is exceeded, where an endurance is configured", S::SomeCaches(|c| life(c).budget_bytes_per_day.map(|_| life(c).saved_bytes as f64))),
+    metric("nitro_cache_ssd_life", Gauge, Seconds, "Time until the rated endurance of the SSD is used up at the present rate, where an endurance is configured", S::SomeCaches(|c| life(c).years.map(|years| years * YEAR_SECONDS))),
+    metric("nitro_cache_ssd_errors", Counter, Count, "Errors of the SSD, which were handled by use of the origins, by kind: read, write, corrupt (a checksum was wrong)", S::CacheParts("kind", |c| vec![
         ("read", c.ssd_read_errors as f64), ("write", c.ssd_write_errors as f64), ("corrupt", c.corrupt_extents as f64),
     ])),
-    metric("nitro_cache_write_log_active", Gauge, Count, "1: writes in write-back are durable when they are acknowledged; where there is a write log", S::SomeCaches(|c| c.log.as_ref().map(|log| yes(log.active)))),
+    metric("nitro_cache_write_log_active", Gauge, Count, "1: the write log is in use, so writes in write-back are durable when they are acknowledged; where there is a write log", S::SomeCaches(|c| c.log.as_ref().map(|log| yes(log.active)))),
     metric("nitro_cache_write_log_used", Gauge, Bytes, "Bytes of the write log that are still needed", S::SomeCaches(|c| log(c, |log| log.used_bytes))),
     metric("nitro_cache_write_log_size", Gauge, Bytes, "Size of the write log", S::SomeCaches(|c| log(c, |log| log.ring_bytes))),
     metric("nitro_cache_write_log_written", Counter, Bytes, "Bytes written to the write log", S::SomeCaches(|c| log(c, |log| log.written_bytes))),
@@ -209,7 +209,7 @@ pub const METRICS: &[Metric] = &[
 
     metric("nitro_volume_size", Gauge, Bytes, "Size of the volume", S::Volume(|v| v.size_bytes as f64)),
     metric("nitro_volume_write_back", Gauge, Count, "1: in write-back; 0: in write-through", S::Volume(|v| yes(v.mode == "write-back"))),
-    metric("nitro_volume_attached", Gauge, Count, "1: it goes through its cache; 0: the origin serves alone", S::Volume(|v| yes(v.attached))),
+    metric("nitro_volume_attached", Gauge, Count, "1: the volume uses its cache; 0: it is served from its origin", S::Volume(|v| yes(v.attached))),
     metric("nitro_volume_poisoned", Gauge, Count, "1: writes are refused after a failure", S::Volume(|v| yes(v.poisoned.is_some()))),
     metric("nitro_volume_clients", Gauge, Count, "NBD clients of the volume", S::Volume(|v| v.clients as f64)),
     metric("nitro_volume_requests", Counter, Count, "Requests, by operation: read, write, trim, write_zeroes, flush", S::VolumeParts("operation", |v| vec![
@@ -220,30 +220,30 @@ pub const METRICS: &[Metric] = &[
     metric("nitro_volume_request_duration", Histogram, Seconds, "Durations of requests, by kind: read_hit (reads answered at once from the RAM cache are not timed), read_miss, write, flush; counts are exact to 1 % of a bound", S::Latencies("kind", |v| vec![
         ("read_hit", v.read_hit_latency), ("read_miss", v.read_miss_latency), ("write", v.write_latency), ("flush", v.flush_latency),
     ])),
-    metric("nitro_volume_read_extents", Counter, Count, "Extents of reads, by what came of them: hit, miss, joined (another request was reading them already)", S::VolumeParts("result", |v| vec![
+    metric("nitro_volume_read_extents", Counter, Count, "Extents of reads, by result: hit, miss, joined (another request was reading them already)", S::VolumeParts("result", |v| vec![
         ("hit", v.read_hit_extents as f64), ("miss", v.read_miss_extents as f64), ("joined", v.read_joined_extents as f64),
     ])),
-    metric("nitro_volume_missed_extents", Counter, Count, "Extents that reads looked for in vain, by cause: cold (not cached lately), evicted, overwritten, refused (not admitted), dropped (no room on their way), invalidated, stream", S::VolumeParts("cause", |v| vec![
+    metric("nitro_volume_missed_extents", Counter, Count, "Missed extents of reads, by cause: cold (not cached recently), evicted, overwritten, refused (not admitted), dropped (the insertion queue was full), invalidated, stream", S::VolumeParts("cause", |v| vec![
         ("cold", v.missed.cold as f64), ("evicted", v.missed.evicted as f64), ("overwritten", v.missed.overwritten as f64), ("refused", v.missed.refused as f64),
         ("dropped", v.missed.dropped as f64), ("invalidated", v.missed.invalidated as f64), ("stream", v.missed.stream as f64),
     ])),
-    metric("nitro_volume_recipe_hit_extents", Counter, Count, "Of the misses, extents found in the cache by the fingerprint that the origin told", S::Volume(|v| v.recipe_hit_extents as f64)),
+    metric("nitro_volume_recipe_hit_extents", Counter, Count, "Of the misses, extents found in the cache by the fingerprint in the origin's recipe", S::Volume(|v| v.recipe_hit_extents as f64)),
     metric("nitro_volume_readahead_extents", Counter, Count, "Extents read ahead", S::Volume(|v| v.readahead_extents as f64)),
     metric("nitro_volume_bypassed_extents", Counter, Count, "Extents of sequential streams that were kept off the SSD", S::Volume(|v| v.bypassed_extents as f64)),
     metric("nitro_volume_class_requests", Counter, Count, "Reads and writes by class, if anything was classified", S::VolumeClass(|c| (c.reads + c.writes) as f64)),
-    metric("nitro_volume_class_request", Counter, Bytes, "Their bytes", S::VolumeClass(|c| (c.read_bytes + c.write_bytes) as f64)),
+    metric("nitro_volume_class_request", Counter, Bytes, "Bytes of reads and writes by class", S::VolumeClass(|c| (c.read_bytes + c.write_bytes) as f64)),
     metric("nitro_volume_class_read_extents", Counter, Count, "Extents of reads by class", S::VolumeClass(|c| c.read_extents as f64)),
-    metric("nitro_volume_class_read_hit_extents", Counter, Count, "Of them, those found in RAM or SSD", S::VolumeClass(|c| c.read_hit_extents as f64)),
+    metric("nitro_volume_class_read_hit_extents", Counter, Count, "Extents of reads by class that were found in RAM or on the SSD", S::VolumeClass(|c| c.read_hit_extents as f64)),
     metric("nitro_volume_origin_requests", Counter, Count, "Requests to the origin, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.origin_reads as f64), ("write", v.origin_writes as f64)])),
     metric("nitro_volume_origin", Counter, Bytes, "Bytes of requests to the origin, by operation: read, write", S::VolumeParts("operation", |v| vec![("read", v.origin_read_bytes as f64), ("write", v.origin_written_bytes as f64)])),
-    metric("nitro_volume_origin_owes", Gauge, Seconds, "For how long the origin has owed an answer", S::Volume(|v| v.origin_owes_seconds)),
+    metric("nitro_volume_origin_owes", Gauge, Seconds, "Time for which the origin has not answered; 0: nothing is outstanding or it answers", S::Volume(|v| v.origin_owes_seconds)),
     metric("nitro_volume_origin_timeouts", Counter, Count, "Requests that the origin did not answer in time", S::Volume(|v| v.origin_timeouts as f64)),
-    metric("nitro_volume_dirty", Gauge, Bytes, "What the origin has not got", S::Volume(|v| v.dirty_bytes as f64)),
-    metric("nitro_volume_dirty_age", Gauge, Seconds, "Age of the oldest write that the origin has not got; 0: it has all", S::SomeVolumes(|v| v.dirty_age_seconds)),
-    metric("nitro_volume_lost", Gauge, Bytes, "Dirty data that cannot be read in the cache any more", S::Volume(|v| v.lost_bytes as f64)),
-    metric("nitro_volume_destaged", Counter, Bytes, "Bytes brought to the origin", S::Volume(|v| v.destaged_bytes as f64)),
-    metric("nitro_volume_destage_failing", Gauge, Seconds, "For how long destage has failed; 0: it does not", S::Volume(|v| v.destage_failing_seconds)),
-    metric("nitro_volume_destage_failures", Counter, Count, "How often destage has failed", S::Volume(|v| v.destage_failures as f64)),
+    metric("nitro_volume_dirty", Gauge, Bytes, "Dirty data: bytes that are not in the origin yet", S::Volume(|v| v.dirty_bytes as f64)),
+    metric("nitro_volume_dirty_age", Gauge, Seconds, "Age of the oldest write that is not in the origin yet; 0: the origin is up to date", S::SomeVolumes(|v| v.dirty_age_seconds)),
+    metric("nitro_volume_lost", Gauge, Bytes, "Dirty data that cannot be read from the cache any more", S::Volume(|v| v.lost_bytes as f64)),
+    metric("nitro_volume_destaged", Counter, Bytes, "Bytes destaged to the origin", S::Volume(|v| v.destaged_bytes as f64)),
+    metric("nitro_volume_destage_failing", Gauge, Seconds, "Time for which destage has been failing; 0: it does not fail", S::Volume(|v| v.destage_failing_seconds)),
+    metric("nitro_volume_destage_failures", Counter, Count, "Failures of destage", S::Volume(|v| v.destage_failures as f64)),
 ];
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use futures_channel::oneshot;
 use nitro_console::error::Error;
 use std::thread;
 
-/// Does `work` on a thread of its own: a file system that does not answer holds up no reactor. Work that was begun goes on when its
-/// caller goes away.
+/// Runs `work` on a separate thread, so that a file system that does not answer blocks no reactor. The work continues
+/// if its caller is dropped.
 pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let (sender, receiver) = oneshot::channel();
     thread::Builder::new()

@@ -1,11 +1,11 @@
-//! The devices that origins are.
+//! The devices behind origins.
 
 use bytes::Bytes;
 use nitro_device::AnyDevice;
 use nitro_port::{Allocation, Device, DeviceError, Geometry, Origin, Recipe};
 use nitro_units::Fingerprint;
 
-/// What is read and written as an origin.
+/// The device behind an origin.
 pub enum Backing {
     /// A file or a block device.
     Device(Box<AnyDevice>),

@@ -14,13 +14,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
-/// What such origins begin with.
+/// The prefix of such origins.
 const PREFIX: &str = "cos:";
 
 /// The scheme `cos`.
 pub struct Cos;
 
-/// An object of a store, as a configuration names it.
+/// An object of a store, as named in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CosOrigin {
     /// The store's path.
@@ -30,13 +30,13 @@ pub struct CosOrigin {
 }
 
 impl CosOrigin {
-    /// `None`: it is a file or a device.
+    /// Parses an origin; `None`: it is a file or a device.
     pub fn of(origin: &Path) -> Result<Option<Self>, Error> {
         let Some(text) = origin.to_str().and_then(|text| text.strip_prefix(PREFIX)) else { return Ok(None) };
         Self::parse(text).map(Some).map_err(|e| e.within(format_args!("origin {}", origin.display())))
     }
 
-    /// Of what stands behind the scheme.
+    /// Parses the text behind the scheme.
     fn parse(text: &str) -> Result<Self, Error> {
         match text.rsplit_once('#') {
             Some((store, object)) if !store.is_empty() && !object.is_empty() => {
@@ -47,7 +47,7 @@ impl CosOrigin {
         }
     }
 
-    /// Where a mark of unwritten data is made: beside the store's file, by the object's name.
+    /// The path of the object's mark: in the store's folder, with the object's name.
     pub fn mark_place(&self) -> PathBuf {
         let mut place = device_path(&self.store).into_os_string();
         place.push("-");
@@ -94,7 +94,7 @@ impl NamedOrigin for CosOrigin {
     }
 }
 
-/// An object knows itself when it was changed; its last flush made that durable.
+/// An object records the time of its last change; its last flush made the record durable.
 impl Identity for Volume<AnyDevice> {
     fn look(&self, size_bytes: u64) -> io::Result<Look> {
         Ok(Look { size_bytes, mtime_ns: Some(self.modified_ns()) })
@@ -130,7 +130,7 @@ type Opened = (Weak<CosStore>, Option<Emulation>);
 /// Stores that are open.
 static OPEN: LazyLock<futures_util::lock::Mutex<HashMap<PathBuf, Opened>>> = LazyLock::new(Default::default);
 
-/// Opens an object, and its store if it is not open yet.
+/// Opens an object, and its store if that is not open yet.
 async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDevice>, Error> {
     let emulate_disk = config.emulate_disk;
     let path = real(&origin.store);
@@ -159,8 +159,9 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
     })
 }
 
-/// The SSD that a store is opened with: what the volume's configuration says, or what was attached to the store. Chunks are kept
-/// there only if that is asked for: the volume's cache has them. One that cannot be had is left out: the disk has everything.
+/// The SSD with which a store is opened: that of the volume's configuration, or the one attached to the store. Chunks
+/// are kept there only if this is configured, since the volume's cache has them. If the SSD cannot be opened, the store
+/// opens without it: the disk has all data.
 fn ssd_of(origin: &CosOrigin, config: &VolumeConfig) -> Option<SsdSource> {
     let opened = match &config.ssd {
         Some(path) => {
@@ -183,25 +184,25 @@ fn real(store: &Path) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-/// The store of that name, if it is open.
+/// The store at a path, if it is open.
 pub(crate) async fn find(store: &Path) -> Option<Arc<CosStore>> {
     OPEN.lock().await.get(&real(store)).and_then(|(store, _)| store.upgrade())
 }
 
-/// The stores that are open, and the most RAM that each takes, in bytes. Empty while a store is being opened.
+/// The open stores, and the maximum RAM of each, in bytes. Empty while a store is being opened.
 pub(crate) fn ram_needs() -> Vec<(PathBuf, u64)> {
     let Some(stores) = OPEN.try_lock() else { return Vec::new() };
     let need = |(path, (store, _)): (&PathBuf, &Opened)| Some((path.clone(), store.upgrade()?.ram_need_bytes()));
     stores.iter().filter_map(need).collect()
 }
 
-/// Tells whether origins are of the store of that name.
+/// Returns a function that tells whether an origin belongs to the store at a path.
 pub(crate) fn same_store(store: &Path) -> impl Fn(&CosOrigin) -> bool + 'static {
     let wanted = real(store);
     move |origin| real(&origin.store) == wanted
 }
 
-/// Closes the stores that are open: everything is durable, and the next start has little to do.
+/// Closes the open stores: everything becomes durable, and the next start is fast.
 pub(crate) async fn close_all() -> Result<(), Error> {
     let open: Vec<_> = OPEN.lock().await.drain().collect();
     for (path, (store, _)) in open {

@@ -1,8 +1,8 @@
-//! Marks on origins whose newest data may be in a cache: nobody is to use such an origin alone.
+//! Marks on origins whose newest data may be in a cache: such an origin must not be used without that cache.
 //!
-//! A file bears two: a file beside it, which people see, and an extended attribute, which stays with it when it is renamed or reached
-//! by a hard link. An origin counts as marked if either says so, or cannot be read. A block device's mark lies in the server's
-//! state folder.
+//! A file has two marks: a visible file beside it, and an extended attribute, which stays with the file when it is
+//! renamed or reached by a hard link. An origin counts as marked if either mark exists or cannot be read. The mark of a
+//! block device is in the server's state folder.
 
 use super::aside::aside;
 use super::mark::Mark;
@@ -19,31 +19,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a mark's name ends.
+/// The suffix of a mark's name.
 pub const MARK_SUFFIX: &str = ".nitro-dirty";
-/// The extended attribute that marks a file. One of the `user` kind, so that it needs no privilege: whoever may change it may change
-/// the origin as well.
+/// The extended attribute that marks a file. It is in the `user` namespace, which needs no privilege: every user who
+/// may change it may also change the origin.
 pub const MARK_ATTRIBUTE: &str = "user.nitro.dirty";
-/// Where udev names devices for good.
+/// The folder with udev's persistent names of devices.
 const STABLE_NAMES: &str = "/dev/disk/by-id";
-/// Longer files and attributes are no marks (xattr(7): 64 KiB is the most that an attribute may have).
+/// Longer files and attributes are not marks (xattr(7): an attribute has at most 64 KiB).
 const MARK_BYTES_MAX: u64 = 64 << 10;
 
 /// A mark that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) mark: Mark,
-    /// Where, in words.
+    /// Its location, in words.
     pub(crate) place: String,
-    /// It was made on another file: this one is a copy of that, or was moved to another file system.
+    /// It was made on another file: this file is a copy, or was moved to another file system.
     pub(crate) is_of_another_file: bool,
 }
 
-/// Where the marks of an origin are: where they are made, and where else one may be found.
+/// The locations of an origin's marks: where they are made, and where they may also be found.
 #[derive(Debug, Clone)]
 pub struct Fence {
     origin: PathBuf,
-    /// Files: the first is where one is made.
+    /// Paths of mark files; marks are made at the first one.
     places: Vec<PathBuf>,
     /// Whether folders on those paths may be links.
     links: Links,
@@ -52,7 +52,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Of a file or block device: whatever links lead to it, its mark is in one place. Blocks.
+    /// The fence of a file or block device. Its location does not depend on the links in the path. May block.
     ///
     /// # Errors
     /// The file cannot be found or read.
@@ -66,13 +66,13 @@ impl Fence {
         Ok(Self { origin: origin.to_owned(), places: vec![marked(&real)], links: Links::Refused, inode })
     }
 
-    /// Of an origin that is no file: the mark is at `place`.
+    /// The fence of an origin that is not a file: the mark is at `place`.
     #[must_use]
     pub fn at(origin: &Path, place: &Path) -> Self {
         Self { origin: origin.to_owned(), places: vec![marked(place)], links: Links::Followed, inode: None }
     }
 
-    /// The marks that there are.
+    /// The existing marks.
     pub(crate) fn find(&self) -> Result<Vec<Found>, Error> {
         let unreadable = |place: &str, why: &io::Error| {
             let what = format!("origin {}", self.origin.display());
@@ -103,7 +103,7 @@ impl Fence {
         format!("the extended attribute {MARK_ATTRIBUTE} of {}", self.origin.display())
     }
 
-    /// Makes the marks, durably. Those that are there already stay as they are: there may be no room for others.
+    /// Makes the marks, durably. Existing marks are kept: there may be no room for new ones.
     fn raise(&self, mark: &Mark) -> Result<(), Error> {
         let Some(place) = self.places.first() else { return Ok(()) };
         self.raise_file(place, mark).map_err(|e| {
@@ -141,7 +141,7 @@ impl Fence {
         files::write_durably(place, self.links, mark.text()?.as_bytes())
     }
 
-    /// Removes the marks, wherever they are: first the one that nobody sees.
+    /// Removes all marks; the extended attribute first, since it is not visible.
     pub(crate) fn lower(&self) -> Result<(), Error> {
         if let Some(inode) = &self.inode {
             let by_hand = || format!("remove it by hand: setfattr -x {MARK_ATTRIBUTE} {}", self.origin.display());
@@ -160,7 +160,7 @@ fn marked(file: &Path) -> PathBuf {
     PathBuf::from(OsString::from_iter([file.as_os_str(), MARK_SUFFIX.as_ref()]))
 }
 
-/// What tells a file from its copies.
+/// A name that distinguishes a file from its copies.
 fn name_of(inode: &File) -> io::Result<String> {
     let found = inode.metadata()?;
     Ok(format!("{}:{}", found.dev(), found.ino()))
@@ -194,7 +194,7 @@ fn lower_attribute(inode: &File) -> io::Result<()> {
     }
 }
 
-/// The names by which a block device may be known: first one that is the same after the next boot.
+/// The possible names of a block device; the first one is persistent over reboots.
 fn block_names(device: &Path) -> Vec<String> {
     let entries = fs::read_dir(STABLE_NAMES).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
     let same = |entry: &fs::DirEntry| fs::canonicalize(entry.path()).is_ok_and(|real| real == device);
@@ -205,7 +205,8 @@ fn block_names(device: &Path) -> Vec<String> {
     names
 }
 
-/// Where the server keeps what must survive: `$STATE_DIRECTORY` (systemd.exec(5)), else `/var/lib/nitro` or the user's.
+/// The folder of the server's persistent state: `$STATE_DIRECTORY` (systemd.exec(5)), otherwise `/var/lib/nitro` or the
+/// user's state folder.
 pub(crate) fn state_folder() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| Path::new(value).is_absolute());
     if let Some(folders) = variable("STATE_DIRECTORY") {
@@ -222,8 +223,8 @@ pub(crate) fn state_folder() -> PathBuf {
     }
 }
 
-/// A volume's marks while it is served. They are read and changed by threads of their own: a folder that does not answer holds up no
-/// reactor.
+/// A volume's marks while it is served. Separate threads read and change them, so that a folder that does not answer
+/// blocks no reactor.
 #[derive(Debug)]
 pub struct Guard {
     fence: Fence,
@@ -239,7 +240,7 @@ impl Guard {
         Arc::new(Self { fence, mark, wanted: AtomicBool::new(false), turn: Mutex::new(()) })
     }
 
-    /// Before the volume goes to write-back.
+    /// Makes the marks, before the volume changes to write-back.
     pub(crate) async fn raise(self: &Arc<Self>) -> Result<(), Error> {
         let guard = Arc::clone(self);
         aside(move || {
@@ -253,12 +254,12 @@ impl Guard {
         .await?
     }
 
-    /// The volume leaves write-back; the marks stay as long as anything is dirty.
+    /// Notes that the volume leaves write-back; the marks stay as long as there are dirty data.
     pub(crate) fn release(&self) {
         self.wanted.store(false, Ordering::SeqCst);
     }
 
-    /// Removes the marks if the volume is not in write-back and has nothing dirty.
+    /// Removes the marks if the volume is not in write-back and has no dirty data.
     pub async fn lower_if(self: &Arc<Self>, is_clean: impl FnOnce() -> bool + Send + 'static) -> Result<(), Error> {
         let guard = Arc::clone(self);
         aside(move || {

@@ -88,7 +88,7 @@ impl Identity for AtPath {
     }
 }
 
-/// A device, as slow as a disk if it is to be.
+/// A device, slowed down to a hard disk if one is emulated.
 fn emulated(device: FileDevice, disk: Option<Emulation>) -> AnyDevice {
     match disk {
         Some(disk) => HddDevice::new(device, CompioClock::new(), disk.model()).into(),

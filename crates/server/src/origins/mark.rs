@@ -1,4 +1,4 @@
-//! What marks an origin whose newest data may be in a cache, and how that is written down.
+//! The mark of an origin whose newest data may be in a cache, and its format.
 
 use super::stamp::unix_seconds;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Names a cache, for good.
+/// The permanent identity of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uuid(pub [u8; 16]);
 
@@ -23,18 +23,19 @@ impl fmt::Display for Uuid {
 /// Longer cache paths are cut in an extended attribute: a file system may give all attributes of a file one block.
 const ATTRIBUTE_PATH_BYTES_MAX: usize = 512;
 
-/// What a mark says.
+/// The content of a mark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Which cache has the newest data.
+    /// The cache with the newest data.
     pub cache_uuid: String,
-    /// Where it was.
+    /// The path of the cache.
     pub cache_path: String,
-    /// The volume's name there.
+    /// The volume's name in the cache.
     pub volume: String,
     /// When the mark was made (UTC).
     pub since: String,
-    /// In an extended attribute: the file that it was made on, so that a copy, which may carry the attribute, is told from it.
+    /// In an extended attribute: the file on which it was made, which distinguishes the file from copies with the same
+    /// attribute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
@@ -51,13 +52,13 @@ impl Mark {
         }
     }
 
-    /// Whether two marks name the same volume of the same cache, at the same place.
+    /// Whether two marks name the same volume of the same cache, at the same path.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let named = |mark: &Self| (mark.cache_uuid.clone(), mark.cache_path.clone(), mark.volume.clone());
         named(self) == named(other) && self.file == other.file
     }
 
-    /// The mark as an extended attribute of a file has it.
+    /// The mark in the form of an extended attribute of a file.
     pub(crate) fn on(&self, file: String) -> Self {
         let mut mark = Self { file: Some(file), ..self.clone() };
         let end = (0..=ATTRIBUTE_PATH_BYTES_MAX).rev().find(|at| mark.cache_path.is_char_boundary(*at));
@@ -79,13 +80,13 @@ impl Mark {
         ))
     }
 
-    /// A mark that was written down.
+    /// Parses a mark.
     pub(crate) fn parse(text: &str) -> io::Result<Self> {
         toml::from_str(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.message().to_owned()))
     }
 }
 
-/// A moment as ISO 8601 has it (civil_from_days of Howard Hinnant's chrono algorithms).
+/// A time in the form of ISO 8601 (civil_from_days of Howard Hinnant's chrono algorithms).
 fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

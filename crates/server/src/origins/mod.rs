@@ -1,6 +1,7 @@
-//! Origins by scheme: what the `origin` of a volume names, and how it is opened. docs/adding-an-origin.md adds one.
+//! Origins by scheme: the storage that `origin` of a volume names, and how it is opened. docs/adding-an-origin.md shows
+//! how to add a scheme.
 //!
-//! The text is `SCHEME:REST`, or the path of a file or block device. Another kind of origin is one more line of [`SCHEMES`].
+//! The text is `SCHEME:REST`, or the path of a file or block device. A new kind of origin needs a line in [`SCHEMES`].
 
 mod aside;
 mod backing;
@@ -34,37 +35,37 @@ pub const SCHEMES: &[&dyn Scheme] = &[&Files, &Cos];
 
 /// A kind of origin.
 pub trait Scheme: Sync {
-    /// What stands before the colon.
+    /// The name before the colon.
     fn name(&self) -> &'static str;
 
-    /// What stands behind it, as a person is told: `file:PATH`.
+    /// The form of the text for error messages: `file:PATH`.
     fn form(&self) -> &'static str;
 
     /// The origin that the text behind the colon names.
     ///
     /// # Errors
-    /// It names none, and why.
+    /// The text names no origin; the error gives the reason.
     fn named(&self, rest: &str) -> Result<Box<dyn NamedOrigin>, Error>;
 }
 
-/// An origin that is named, and not open.
+/// An origin that is not open.
 pub trait NamedOrigin {
-    /// The same, wherever the program that is told of it was started.
+    /// The same origin with an absolute path, independent of the current folder.
     ///
     /// # Errors
     /// The current folder cannot be found.
     fn absolute(&self) -> io::Result<PathBuf>;
 
-    /// What its volume is called where nothing else is said.
+    /// The default name of its volume.
     fn volume_name(&self) -> String;
 
-    /// The file or block device of this machine that its content is in; `None`: it is elsewhere.
+    /// The file or block device of this machine that holds its content; `None`: the content is elsewhere.
     fn host_path(&self) -> Option<&Path>;
 
-    /// Whether that file or block device is the origin itself, so that nothing else may be served from it.
+    /// Whether that file or block device is the origin itself, so that no other origin may use it.
     fn is_host(&self) -> bool;
 
-    /// Opens it again beside who has it open, after it has grown; `None`: it does not grow.
+    /// Opens it once more while it is open, after it has grown; `None`: it cannot grow.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -73,41 +74,41 @@ pub trait NamedOrigin {
         Ok(None)
     }
 
-    /// Opens it for a volume, and locks it against other programs where it can be.
+    /// Opens it for a volume, and locks it against other programs if possible.
     fn open<'a>(&'a self, volume: &'a str, config: &'a VolumeConfig) -> LocalBoxFuture<'a, Result<OpenOrigin, Error>>;
 }
 
 /// An origin that is open, and locked against others.
 pub struct OpenOrigin {
-    /// What is read and written.
+    /// The device for reads and writes.
     pub device: Backing,
-    /// How it is seen whether others have changed it.
+    /// Shows whether another program has changed it.
     pub identity: Arc<dyn Identity>,
-    /// What was seen when it was opened.
+    /// Its state when it was opened.
     pub look: Look,
-    /// Where it is marked while a cache has data that it has not got.
+    /// The location of its mark while a cache has dirty data of it.
     pub fence: Fence,
 }
 
-/// How an origin shows whether others have changed it.
+/// Shows whether another program has changed an origin.
 pub trait Identity: Send + Sync {
-    /// Its size and when it was changed last. May block.
+    /// Its size and the time of its last change. May block.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// Its state cannot be read.
     fn look(&self, size_bytes: u64) -> io::Result<Look>;
 
-    /// As [`look`](Self::look); what is seen then is not taken back by a crash. May block.
+    /// As [`look`](Self::look), but the returned state is durable: a crash does not undo it. May block.
     ///
     /// # Errors
-    /// It cannot be looked at, or that cannot be made durable.
+    /// Its state cannot be read, or that cannot be made durable.
     fn look_durably(&self, size_bytes: u64) -> io::Result<Look>;
 }
 
-/// What an origin's text names.
+/// The origin that a text names.
 ///
 /// # Errors
-/// There is no such scheme, or it names nothing.
+/// There is no such scheme, or the text names no origin.
 pub fn origin_of(text: &Path) -> Result<Box<dyn NamedOrigin>, Error> {
     origin_among(SCHEMES, text)
 }

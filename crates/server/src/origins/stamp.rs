@@ -1,5 +1,5 @@
-//! The stamp of an origin: its state when its cache last knew that nobody else had changed it, in the 16 bytes that a
-//! cache keeps for each volume.
+//! The stamp of an origin: its state when its cache last knew that no other program had changed it, in the 16 bytes
+//! that a cache keeps for each volume.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -8,10 +8,11 @@
 //! | 12 | 3 | in use: the start of the boot's random id (random(4)) |
 //! | 15 | 1 | 0 not known, 1 at rest, 2 in use |
 //!
-//! *At rest*, any other modification time means that others have changed the origin. *In use*, the server itself changes
-//! it, and says so again before it does after [`LEASE_SECONDS`]; later changes than [`LATE_SECONDS`] after that are those
-//! of others. A time that went back means an older file, if the machine has not been booted since: a power failure may
-//! take back what a file system had not yet noted, for a day at most where it is mounted `lazytime`.
+//! **At rest*, a different modification time means that another program has changed the origin. *In use*, the server
+//! itself changes the origin; it renews the stamp before a write if the stamp is older than [`LEASE_SECONDS`]. Changes
+//! more than [`LATE_SECONDS`] after the stamp were made by other programs. A modification time that went back means an
+//! older file, if the machine was not rebooted since: a power failure may undo times that a file system had not written
+//! yet, of at most a day if it is mounted `lazytime`.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long an origin may be changed after the cache was told that it is in use, in seconds.
 pub(crate) const LEASE_SECONDS: u64 = 5;
-/// How much later a change is taken to be that of others, in seconds.
+/// A change that is later than this, in seconds, was made by another program.
 const LATE_SECONDS: u64 = 10;
 /// How far a power failure may set a file's time back, in seconds.
 const SET_BACK_SECONDS: u64 = 24 * 3600;
@@ -30,7 +31,7 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What shows of an origin whether it was changed.
+/// The state of an origin that shows whether it was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// Its size.
@@ -40,7 +41,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Of a file or block device.
+    /// The state of a file or block device.
     #[must_use]
     pub fn new(found: &Metadata, size_bytes: u64) -> Self {
         let ns = u64::try_from(found.mtime()).map_or(0, |s| s * NS + u64::try_from(found.mtime_nsec()).unwrap_or(0));
@@ -55,7 +56,7 @@ enum State {
     InUse,
 }
 
-/// A stamp, taken apart.
+/// The fields of a stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     state: State,
@@ -65,12 +66,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Nobody changes it.
+    /// The stamp of an origin that the server does not change.
     pub(crate) fn at_rest(look: Look) -> Self {
         Self { state: State::AtRest, mtime_ns: look.mtime_ns.unwrap_or(0), said_seconds: 0, boot: [0; 3] }
     }
 
-    /// The server is about to change it.
+    /// The stamp of an origin that the server is about to change.
     pub(crate) fn in_use(look: Look, now_seconds: u64) -> Self {
         let said_seconds = u32::try_from(now_seconds).unwrap_or(u32::MAX);
         Self { state: State::InUse, mtime_ns: look.mtime_ns.unwrap_or(0), said_seconds, boot: boot() }
@@ -89,7 +90,7 @@ impl Stamp {
         bytes
     }
 
-    /// A stamp in a form that is not known counts as none.
+    /// Decodes a stamp; a stamp in an unknown form counts as none.
     pub(crate) fn decode(bytes: [u8; 16]) -> Self {
         let [m0, m1, m2, m3, m4, m5, m6, m7, s0, s1, s2, s3, b0, b1, b2, state] = bytes;
         Self {
@@ -104,7 +105,7 @@ impl Stamp {
         }
     }
 
-    /// What tells that others have changed an origin which had `size_bytes`; `None` if nothing does.
+    /// A description of the change if another program has changed an origin that had `size_bytes`; otherwise `None`.
     pub(crate) fn change(self, size_bytes: u64, now: Look) -> Option<String> {
         if now.size_bytes != size_bytes {
             return Some(format!("it had {size_bytes} bytes and has {}", now.size_bytes));
@@ -124,7 +125,7 @@ impl Stamp {
     }
 }
 
-/// The start of the boot's random id; zeroes where the kernel tells none.
+/// The start of the boot's random id; zeroes if the kernel has none.
 fn boot() -> [u8; 3] {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let byte = |at: usize| text.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or(0);

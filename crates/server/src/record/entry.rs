@@ -1,4 +1,4 @@
-//! A request as it waits to be recorded, and what is recorded of it.
+//! A request that waits to be recorded, and the record made from it.
 
 use bytes::{Bytes, BytesMut};
 use nitro_frontend::Pieces;
@@ -6,7 +6,7 @@ use nitro_port::codec::{Compression, Compressor, FingerprintHash};
 use nitro_trace::{Op, Request};
 use nitro_units::ClassId;
 
-/// The unit of fingerprints: fine enough for extents of every size to be simulated.
+/// The unit of fingerprints: small enough to simulate extents of every size.
 pub(super) const BLOCK_BYTES: u32 = 4096;
 
 pub(super) struct Entry {
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) content: Content,
 }
 
-/// What was read or written.
+/// The data of a read or write.
 pub(super) struct Content {
     pub(super) data: Pieces,
     /// The unit of compression.
@@ -27,12 +27,12 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Bytes that it keeps in memory.
+    /// Bytes of memory that it keeps.
     pub(super) fn bytes(&self) -> u64 {
         self.data.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    /// As one piece.
+    /// The data in one buffer.
     fn whole(&self) -> Bytes {
         match &self.data[..] {
             [only] => only.clone(),
@@ -46,8 +46,8 @@ impl Content {
 }
 
 impl Entry {
-    /// What is recorded: fingerprints if the request is made of whole blocks, and the size that LZ4 gives each extent or
-    /// part of one.
+    /// The record: fingerprints if the request consists of whole blocks, and the size of each extent, or part of an
+    /// extent, after compression with LZ4.
     pub(super) fn request(&self, compressor: &mut Compressor) -> Request {
         let mut request = Request {
             time_ns: self.time_ns,
@@ -81,7 +81,7 @@ impl Entry {
         request
     }
 
-    /// The compressor that [`request`](Self::request) wants.
+    /// The compressor for [`request`](Self::request).
     pub(super) fn compressor() -> Compressor {
         Compressor::new(Compression::Lz4)
     }

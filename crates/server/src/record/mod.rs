@@ -1,5 +1,5 @@
-//! Recording what clients ask for: when, which bytes, and what they held, by fingerprint; no data. Clients never wait for it:
-//! what the recorder cannot keep up with is left out, and counted.
+//! Records the requests of clients: their times, addresses, and fingerprints of their contents, but no data. Clients
+//! never wait for the recorder: requests that it cannot keep up with are omitted and counted.
 
 mod entry;
 mod scribe;
@@ -23,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const WAITING_MAX: usize = 1 << 14;
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 
-/// What the recorder is told.
+/// A message to the recorder.
 enum Message {
     Request(Entry),
     /// An object's name.
@@ -31,7 +31,7 @@ enum Message {
     End,
 }
 
-/// What it did.
+/// Counters of the recorder.
 #[derive(Debug, Default)]
 struct Counts {
     recorded: AtomicU64,
@@ -42,7 +42,7 @@ struct Counts {
     failed: AtomicBool,
 }
 
-/// A recording under way.
+/// A recording in progress.
 pub struct Recorder {
     path: PathBuf,
     sender: SyncSender<Message>,
@@ -52,7 +52,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a file, which must not be there yet.
+    /// Begins a file, which must not exist.
     pub fn start(path: &Path) -> Result<Self, Error> {
         let what = format!("recording {}", path.display());
         let file = files::create_new(path).map_err(|e| match e.kind() {
@@ -71,7 +71,7 @@ impl Recorder {
         Ok(Self { path: path.to_owned(), sender, counts, objects: AtomicU32::new(0), thread: Mutex::new(Some(thread)) })
     }
 
-    /// Records a volume whose extents have so many bytes.
+    /// Begins to record a volume with extents of `extent_bytes`.
     pub fn follow(&self, name: &str, extent_bytes: u32) -> VolumeRecorder {
         let object = self.objects.fetch_add(1, Ordering::Relaxed);
         // Refused only when the thread has ended, which shows at the end.
@@ -79,7 +79,7 @@ impl Recorder {
         VolumeRecorder { object, extent_bytes, sender: self.sender.clone(), counts: Arc::clone(&self.counts) }
     }
 
-    /// The file, the requests recorded, and those left out.
+    /// The file, the number of requests recorded, and the number omitted.
     pub fn progress(&self) -> (&Path, u64, u64) {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (&self.path, count(&self.counts.recorded), count(&self.counts.dropped))
@@ -123,7 +123,7 @@ pub struct VolumeRecorder {
     counts: Arc<Counts>,
 }
 
-/// When a request came, and its class.
+/// The time of a request's arrival, and its class.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Nanoseconds of the Unix epoch.
@@ -132,7 +132,7 @@ pub struct Arrival {
 }
 
 impl VolumeRecorder {
-    /// Of a request of that class, now.
+    /// The arrival of a request of a class at this moment.
     pub fn arrival(&self, class: ClassId) -> Arrival {
         let time_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         Arrival { time_ns, class }

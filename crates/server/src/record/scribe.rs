@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 const GROUP_REQUESTS_MAX: usize = 1 << 15;
 const GROUP_PRINTS_MAX: usize = 1 << 19;
 const GROUP_AGE: Duration = Duration::from_secs(10);
-/// A file has room for 32767 row groups: they may become older by one part in so many of the recording's age.
+/// A file has room for 32767 row groups: therefore the maximum age of a row group grows by this fraction of the
+/// recording's age.
 const AGE_PART: u32 = 1000;
 
 /// The writer, and the requests of the next row group.
@@ -44,7 +45,7 @@ impl Scribe {
         })
     }
 
-    /// Tells which volume an object is.
+    /// Sets the name of the volume of an object.
     pub(super) fn name(&mut self, object: u32, name: &str) {
         if let Some(writer) = &mut self.writer {
             writer.note(&format!("object.{object}"), name);
@@ -63,13 +64,13 @@ impl Scribe {
         if full || self.patience().is_zero() { self.end_group() } else { Ok(()) }
     }
 
-    /// How long the row group may yet grow.
+    /// The time until the row group is written.
     pub(super) fn patience(&self) -> Duration {
         let age_max = GROUP_AGE.max(self.begun.elapsed() / AGE_PART);
         age_max.saturating_sub(self.group_begun.elapsed())
     }
 
-    /// Writes the row group, its requests in the order in which they came.
+    /// Writes the row group, with its requests in the order of arrival.
     pub(super) fn end_group(&mut self) -> Result<(), TraceError> {
         self.group.sort_by_key(|request| request.time_ns);
         if let Some(writer) = &mut self.writer {
@@ -82,7 +83,7 @@ impl Scribe {
         Ok(())
     }
 
-    /// What comes from now on is left out.
+    /// Stops recording: all further requests are omitted.
     pub(super) fn fail(&mut self) {
         self.counts.failed.store(true, Ordering::Relaxed);
         self.writer = None;

@@ -1,5 +1,5 @@
-//! Sockets that systemd listens on for the service (sd_listen_fds(3)): they are there before the server is, and clients that come
-//! meanwhile wait.
+//! Sockets that systemd listens on for the service (sd_listen_fds(3)): they exist before the server starts, and clients
+//! that connect meanwhile wait.
 
 use nitro_console::error::Error;
 use nitro_device::net::{Listener, passed};
@@ -7,10 +7,10 @@ use std::env;
 
 /// The name of the control socket (`FileDescriptorName=` of systemd.socket(5)); all others are for NBD clients.
 const CONTROL: &str = "control";
-/// More than any unit has.
+/// More sockets than any unit has.
 const PASSED_MAX: usize = 64;
 
-/// What was passed to this process.
+/// The sockets that were passed to this process.
 #[derive(Default)]
 pub(super) struct Activated {
     /// For NBD clients.
@@ -20,10 +20,10 @@ pub(super) struct Activated {
 }
 
 impl Activated {
-    /// Takes over what was passed, once: a process that this one starts is passed nothing. To be called inside a reactor.
+    /// Takes the sockets that were passed, once: child processes do not get them. To be called inside a reactor.
     ///
     /// # Errors
-    /// What was passed is no listening stream socket.
+    /// A passed descriptor is not a listening stream socket.
     pub(super) fn take() -> Result<Self, Error> {
         let mut taken = Self::default();
         let (Some(count), names) = (count(), names()) else { return Ok(taken) };
@@ -41,7 +41,7 @@ impl Activated {
     }
 }
 
-/// How many were passed; `None`: none were, or to another process.
+/// The number of sockets passed; `None`: none, or they are for another process.
 fn count() -> Option<usize> {
     let pid: u32 = env::var("LISTEN_PID").ok()?.parse().ok()?;
     let count: usize = env::var("LISTEN_FDS").ok()?.parse().ok()?;

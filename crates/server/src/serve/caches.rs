@@ -26,13 +26,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A cache that is served, with what the engine does not know of it.
+/// A cache that is served, with the state that the engine does not have.
 pub struct CacheEntry {
     /// Its name in the configuration.
     pub name: String,
     /// The cache.
     pub cache: Arc<ServedCache>,
-    /// Where it is; `None`: there is no cache.
+    /// The path of the cache; `None`: there is no cache.
     pub path: Option<PathBuf>,
     /// The cache's UUID.
     pub uuid: Uuid,
@@ -40,20 +40,20 @@ pub struct CacheEntry {
     pub(super) resizing: AtomicBool,
     /// Where its write log is.
     pub log_path: Option<PathBuf>,
-    /// The write log that may hold writes which are nowhere else, where it is looked at without.
+    /// The write log that may hold writes which are not in the cache, if the cache is examined without it.
     pub log_missing: Option<Uuid>,
-    /// What classes of I/O deserve.
+    /// The classes of I/O and their policies.
     pub classes: ServedClasses,
-    /// Whether its volumes' blocks are looked at.
+    /// Whether classes are detected in its volumes' blocks.
     detects: bool,
     /// Its index of fingerprints on flash.
     pub flash_index: Option<FlashFingerprints>,
-    /// What its start found; `None`: it was made anew.
+    /// What its start found; `None`: it was newly created.
     pub recovered: Option<Recovered>,
 }
 
 impl CacheEntry {
-    /// A cache, without anything beside it.
+    /// A cache without optional parts.
     fn new(name: &str, cache: Arc<ServedCache>, uuid: Uuid) -> Self {
         Self {
             name: name.to_owned(),
@@ -70,32 +70,32 @@ impl CacheEntry {
         }
     }
 
-    /// Whether anybody looks at the blocks of its volumes.
+    /// Whether classes are detected in its volumes' blocks.
     pub(super) const fn detects(&self) -> bool {
         self.detects
     }
 
-    /// Who looks at the blocks of a volume of so many bytes; with a scan at that rate, in bytes a second.
+    /// The detector for a volume of `volume_bytes`; with a scan at the given rate, in bytes a second.
     pub fn detector(self: &Arc<Self>, volume_bytes: u64, scan: Option<Size>) -> Option<Arc<VolumeDetector>> {
         self.detects.then(|| Arc::new(VolumeDetector::new(self, volume_bytes, scan)))
     }
 
-    /// A volume by its name, as the cache knows it.
+    /// The cache's entry for a volume, by name.
     pub(super) fn known(&self, volume: &str) -> Option<(ObjectId, VolumeEntry)> {
         self.cache.volumes().into_iter().find(|(_, entry)| entry.name == volume)
     }
 
-    /// A volume without its origin: what is dirty of it goes nowhere.
+    /// A volume without its origin, whose dirty data are discarded.
     pub(super) fn without_origin(&self, object: ObjectId, entry: &VolumeEntry) -> Arc<ServedVolume> {
         without_origin(&self.cache, object, entry)
     }
 
-    /// Bytes of a volume that its origin has not got.
+    /// Bytes of a volume's dirty data.
     pub fn dirty_bytes(&self, object: ObjectId, entry: &VolumeEntry) -> u64 {
         dirty_bytes(&self.cache, object, entry)
     }
 
-    /// Forgets all of a volume, what is dirty as well. Needs the cache's workers.
+    /// Drops all data of a volume, including dirty data. Needs the cache's workers.
     pub(super) async fn discard(&self, object: ObjectId, entry: &VolumeEntry) -> Result<(), Error> {
         let fail = |e| Error::with_sources(format_args!("cache {}", self.name), &e).or("check the cache device");
         let volume = self.without_origin(object, entry);
@@ -120,7 +120,7 @@ fn dirty_bytes(cache: &Arc<ServedCache>, object: ObjectId, entry: &VolumeEntry) 
     without_origin(cache, object, entry).dirty_extents() * u64::from(cache.settings().manager.extent_bytes)
 }
 
-/// Opens a cache, or makes it; for a server, if one is given.
+/// Opens or creates a cache; for a server, if one is given.
 pub(super) async fn open(
     name: &str,
     config: &CacheConfig,
@@ -196,7 +196,7 @@ async fn restart(
     Ok(CacheEntry { recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
 }
 
-/// What there is of a write log.
+/// The write log of a cache.
 struct Logged {
     log: Option<LogDevice<CacheDevice>>,
     missing: MissingLog,
@@ -214,7 +214,7 @@ fn missing_log(discard: bool) -> MissingLog {
 
 /// Why a cache is not opened.
 enum Refusal {
-    /// It needs its write log.
+    /// The cache needs its write log.
     Log(Uuid, Error),
     Other(Error),
 }
@@ -233,7 +233,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Opens what a device holds.
+/// Opens the cache on a device.
 async fn reopen(
     what: &str,
     config: &CacheConfig,
@@ -266,7 +266,7 @@ async fn reopen(
     Ok((cache, recovered, uuid))
 }
 
-/// A stopped cache, for looking at: it is not changed.
+/// Opens a stopped cache for examination, without changing it.
 pub async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
     let what = format!("cache {}", path.display());
     let config = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(CacheStore::Path(path.to_owned())) };
@@ -284,7 +284,7 @@ pub async fn look_at(path: &Path) -> Result<CacheEntry, Error> {
     Ok(CacheEntry { path, log_missing, recovered, ..CacheEntry::new(&name, cache, uuid) })
 }
 
-/// The device of a stopped cache, for reading.
+/// Opens the device of a stopped cache for reading.
 pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
     let what = format!("cache {}", path.display());
     FileOptions::new(path).read_only(true).open().map_err(|e| match e.kind {
@@ -294,7 +294,7 @@ pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
     })
 }
 
-/// Makes a cache that no server uses yet.
+/// Creates a cache without a server.
 pub async fn create_alone(path: &Path, config: &CacheConfig, discard_dirty: bool) -> Result<CacheEntry, Error> {
     let what = format!("cache {}", path.display());
     if !config.format && path.exists() && look_at(path).await.is_ok() {
@@ -304,7 +304,7 @@ pub async fn create_alone(path: &Path, config: &CacheConfig, discard_dirty: bool
     open(&path.display().to_string(), config, None, discard_dirty).await
 }
 
-/// Refuses to format a cache that holds dirty data. One that cannot be opened has none that a server could use.
+/// Refuses to format a cache that holds dirty data. A cache that cannot be opened has none that a server could use.
 async fn check_clean(what: &str, config: &CacheConfig, store: Store, discard_dirty: bool) -> Result<Store, Error> {
     let plain = CacheConfig { ram: Some(Size(0)), ..CacheConfig::new(config.path.clone()) };
     let missing = missing_log(discard_dirty);
@@ -360,7 +360,7 @@ async fn create(
     Ok(CacheEntry::new(name, cache, Uuid(random.uuid)))
 }
 
-/// The origin alone: no RAM cache, no reading ahead, and the smallest extents, so that little more is read than asked for.
+/// No cache: no RAM cache, no read-ahead, and the smallest extents, so that little more is read than requested.
 fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
     let size_bytes = WEU_BYTES.default * WEU_COUNT_MIN;
     let plain = CacheConfig { extent_size: Some(Size(EXTENT_BYTES.min)), ..CacheConfig::new(CacheStore::None) };
@@ -373,7 +373,7 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
     Ok(CacheEntry::new(name, cache, Uuid([0; 16])))
 }
 
-/// What must differ between any two caches.
+/// Random values that must differ between caches.
 struct Random {
     uuid: [u8; 16],
     log_uuid: [u8; 16],

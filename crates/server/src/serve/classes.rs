@@ -1,4 +1,4 @@
-//! The classes of a cache that is served: from where they are, and how they change while it serves.
+//! The classes of a cache that is served: their source, and how they change at run time.
 
 use super::caches::CacheEntry;
 use super::served::Served;
@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub struct ServedClasses {
     table: RwLock<ClassTable>,
-    /// Whether requests are to be looked at: the table need not be locked where it has no rules.
+    /// Whether the table has rules: without rules, requests need not lock it.
     has_rules: AtomicBool,
-    /// The file that the configuration names, where changes are kept.
+    /// The file that the configuration names, to which changes are written.
     file: RwLock<Option<PathBuf>>,
 }
 
 impl ServedClasses {
-    /// As a configuration has them.
+    /// Opens the classes of a configuration.
     pub(super) fn open(config: &CacheConfig) -> Result<Self, Error> {
         let Some(named) = &config.classes else { return Ok(Self::default()) };
         let table = ClassTable::open(named).map_err(|error| error.within("classes"))?;
@@ -34,7 +34,7 @@ impl ServedClasses {
         Ok(Self { table: RwLock::new(table), has_rules, file: RwLock::new(file) })
     }
 
-    /// Puts them into the settings of their cache.
+    /// Enters them into the settings of their cache.
     pub(super) fn settle(&self, what: &str, settings: &mut EngineSettings) -> Result<(), Error> {
         settings.manager.classes = self.table.read().classes;
         let checked = settings.manager.classes.check(&settings.manager, settings.dirty_max_percent);
@@ -57,7 +57,7 @@ impl ServedClasses {
         self.table.read().rules.of_content(found)
     }
 
-    /// The table as it is now.
+    /// The present table.
     pub fn table(&self) -> ClassTable {
         self.table.read().clone()
     }
@@ -70,7 +70,7 @@ impl ServedClasses {
 }
 
 impl CacheEntry {
-    /// Has the cache go by another table from now on, and keeps it.
+    /// Applies another table to the cache, and writes it to the file.
     fn set_classes(&self, table: ClassTable, message: &str) -> Result<Outcome, Error> {
         let what = format!("cache {}", self.name);
         let settings = self.cache.settings();
@@ -95,7 +95,7 @@ impl CacheEntry {
 }
 
 impl CacheEntry {
-    /// Goes by the table that the configuration names from now on.
+    /// Applies the table that the configuration names.
     pub(super) fn open_classes(&self, config: &CacheConfig) -> Result<(), Error> {
         let opened = ServedClasses::open(config)?;
         let (table, settings) = (opened.table(), self.cache.settings());
@@ -109,7 +109,7 @@ impl CacheEntry {
 }
 
 impl Served {
-    /// Changes what a class of a cache deserves.
+    /// Changes the policy of a class of a cache.
     pub(crate) fn change_class(&self, cache: Option<&str>, class: &str, change: &Change) -> Result<Outcome, Error> {
         let entry = self.the_cache(cache)?;
         let mut table = entry.classes.table();
@@ -119,7 +119,7 @@ impl Served {
         entry.set_classes(table, &message)
     }
 
-    /// Gives a cache another table of classes.
+    /// Loads another table of classes for a cache.
     pub(crate) fn load_classes(&self, cache: Option<&str>, text: &str) -> Result<Outcome, Error> {
         let entry = self.the_cache(cache)?;
         let table = ClassTable::parse(text).map_err(|error| Error::new("classes", error))?;

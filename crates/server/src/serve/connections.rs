@@ -1,4 +1,4 @@
-//! The clients: how many there are, and one connection from its beginning to its end.
+//! The clients: their number and limits, and the course of one connection.
 
 use super::Served;
 use super::latch::Latch;
@@ -34,11 +34,11 @@ pub struct Connections {
     members: Arc<Mutex<Members>>,
     pub(super) stop: Latch,
     pub(super) cut: Latch,
-    /// Those that were dropped.
+    /// Clients that were dropped, for the log.
     dropped: Repeats,
 }
 
-/// How many there are, and were.
+/// The present and the total number of clients.
 #[derive(Debug, Default)]
 pub struct Count {
     now: AtomicUsize,
@@ -61,12 +61,12 @@ impl Count {
         self.ended.notify(usize::MAX);
     }
 
-    /// Ends when there are none.
+    /// Waits until there are none.
     pub(super) async fn none(&self) {
         attempt_at(&self.ended, || (self.now() == 0).then_some(())).await;
     }
 
-    /// Waits until there are none; has those `cut` off that take longer than `time_max`.
+    /// Waits until there are none; calls `cut` to disconnect those that take longer than `time_max`.
     pub(super) async fn drain(&self, time_max: impl Future<Output = ()>, cut: &Latch) -> Drain {
         match select(pin!(self.none()), pin!(time_max)).await {
             Either::Left(_) => Drain::Done,
@@ -79,18 +79,18 @@ impl Count {
     }
 }
 
-/// A client that is known to all.
+/// A client in the list of clients.
 #[derive(Debug)]
 struct Member {
     number: u64,
     peer: Peer,
     /// It has chosen an export.
     has_begun: bool,
-    /// It has to leave: another needs its place.
+    /// It has to disconnect to make room for another client.
     dismissed: Arc<Latch>,
 }
 
-/// The clients, in the order in which they came.
+/// The clients, in the order in which they connected.
 #[derive(Debug, Default)]
 struct Members {
     all: Vec<Member>,
@@ -98,8 +98,8 @@ struct Members {
 }
 
 impl Members {
-    /// Dismisses the oldest client of those that are still in the handshake, of the peer that has most of them (of `peer` alone, if
-    /// it is given). Without such a client there is no place.
+    /// Dismisses the oldest client that is still in the handshake, from the peer with most such clients (from `peer`,
+    /// if it is given). If there is none, no room can be made.
     fn make_room(&mut self, peer: Option<Peer>) -> bool {
         let is_young = |member: &&Member| !member.has_begun && peer.is_none_or(|peer| member.peer == peer);
         let count = |peer: Peer| self.all.iter().filter(is_young).filter(|member| member.peer == peer).count();
@@ -125,7 +125,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// The client has chosen an export: from now on it keeps its place.
+    /// Notes that the client has chosen an export: it cannot be dismissed any more.
     pub(super) fn begin(&self) {
         if let Some(member) = self.members.lock().all.iter_mut().find(|member| member.number == self.number) {
             member.has_begun = true;
@@ -140,12 +140,12 @@ impl Drop for Admission {
     }
 }
 
-/// How the clients left.
+/// How the clients disconnected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Drain {
-    /// By themselves, all their requests answered.
+    /// By themselves, with all their requests answered.
     Done,
-    /// Some had to be cut off.
+    /// Some had to be disconnected.
     Cut,
 }
 
@@ -187,7 +187,8 @@ impl Connections {
         self.open.total.load(Ordering::Relaxed)
     }
 
-    /// Lets one more in if there is room, or if a client that is still in the handshake can make room; else tells why not.
+    /// Admits a client if there is room, or if a client that is still in the handshake can be dismissed; otherwise
+    /// returns the reason.
     pub(super) fn admit(&self, peer: Peer) -> Result<Admission, &'static str> {
         let mut members = self.members.lock();
         let of_peer = members.all.iter().filter(|member| member.peer == peer).count();
@@ -210,7 +211,7 @@ impl Connections {
         }
     }
 
-    /// Has all clients finish what is in flight, and cuts off those that take longer than `time_max`.
+    /// Lets all clients finish requests in flight, and disconnects those that take longer than `time_max`.
     pub(super) async fn drain(&self, time_max: impl Future<Output = ()>) -> Drain {
         self.stop.set();
         self.open.drain(time_max, &self.cut).await
@@ -301,9 +302,9 @@ async fn serve_iscsi(
     Ok(())
 }
 
-/// A socket as a front end wants it.
+/// A socket with the interface for front ends.
 struct Reader(StreamReader);
-/// A socket as a front end wants it.
+/// A socket with the interface for front ends.
 struct Writer(StreamWriter);
 
 impl ReadHalf for Reader {

@@ -1,4 +1,4 @@
-//! Detection: the classes of a volume's blocks, from what its file systems say.
+//! Detection: the classes of a volume's blocks, from its file systems.
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
@@ -15,33 +15,33 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most RAM that detection takes for a volume, in bytes.
+/// The maximum RAM of detection for a volume, in bytes.
 const RAM_BYTES_MAX: u64 = 16 << 20;
-/// One part in so many of a volume's bytes that detection takes of RAM, at most.
+/// Detection takes at most this fraction of a volume's size as RAM.
 const RAM_PART: u64 = 256;
-/// Bytes that are read at once to begin with.
+/// Bytes of one read at the start.
 const READ_BYTES: u64 = 64 << 10;
-/// Bytes that are read to begin with, at most: the descriptors of a file system of 16 TiB.
+/// Maximum bytes read at the start: the descriptors of a file system of 16 TiB.
 const READ_BYTES_MAX: u64 = 8 << 20;
-/// How often to look whether a file system was made since, and how many more bytes may then be read.
+/// How often to check whether a file system was created meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const READ_BYTES_PER_LOOK: u64 = 64 << 10;
 
-/// The most RAM in bytes that detection takes for a volume of so many bytes.
+/// The maximum RAM in bytes that detection takes for a volume of this size.
 pub(super) fn ram_bytes_max(volume_bytes: u64) -> u64 {
     (volume_bytes / RAM_PART).min(RAM_BYTES_MAX)
 }
 
-/// Who watches a volume.
+/// The detector of a volume.
 pub struct VolumeDetector {
     entry: Arc<CacheEntry>,
     detector: Mutex<Detector>,
-    /// What is known of the scan, if there is one.
+    /// The state of the scan, if there is one.
     pub scan: Option<Scan>,
 }
 
 impl VolumeDetector {
-    /// With a scan at that rate, in bytes a second.
+    /// Creates a detector, with a scan at the given rate, in bytes a second.
     pub(super) fn new(entry: &Arc<CacheEntry>, volume_bytes: u64, scan: Option<Size>) -> Self {
         let mut detector = Detector::new(ram_bytes_max(volume_bytes));
         if scan.is_some() {
@@ -50,22 +50,22 @@ impl VolumeDetector {
         Self { entry: Arc::clone(entry), detector: Mutex::new(detector), scan: scan.map(Scan::new) }
     }
 
-    /// What the scan is to read next.
+    /// The next range that the scan has to read.
     pub(super) fn next_to_scan(&self) -> Option<Range<u64>> {
         self.detector.lock().next_to_scan()
     }
 
-    /// Bytes that the scan has still to read, as far as is known.
+    /// Bytes that the scan still has to read, as far as known.
     pub fn bytes_to_scan(&self) -> u64 {
         self.detector.lock().bytes_to_scan()
     }
 
-    /// What it did.
+    /// Its counters.
     pub fn counters(&self) -> Counters {
         self.detector.lock().counters()
     }
 
-    /// The class of what was found: as the rules say, else the one that is built in.
+    /// The class of a block: that of the rules, otherwise the built-in one.
     fn class(&self, found: Found) -> ClassId {
         let asked = match found {
             Found::Metadata | Found::Directory | Found::Journal => class::Found::Metadata,
@@ -89,8 +89,8 @@ impl Classifier for VolumeDetector {
 }
 
 impl VolumeExport {
-    /// Reads what tells of the volume's file systems: their partitions, superblocks and what describes them; again whenever one is made
-    /// while it is served.
+    /// Reads the structures that describe the volume's file systems: partitions, superblocks and descriptors. Reads
+    /// them again whenever a file system is created while the volume is served.
     pub(super) async fn detection_worker(&self) {
         let Some(detector) = &self.detector else { return };
         let (mut left, mut read, mut is_first) = (READ_BYTES_MAX, Vec::new(), true);

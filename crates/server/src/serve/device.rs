@@ -1,4 +1,4 @@
-//! The devices of a server: origins that leave a trace of life, and caches that can grow.
+//! The devices of a server: origins that tell their cache when they are changed, and caches that can grow.
 
 use super::lease::OriginLease;
 use super::overlay::Overlay;
@@ -12,23 +12,23 @@ use nitro_port::{Allocation, Device, DeviceError, ErrorKind, Geometry, Operation
 use nitro_units::Fingerprint;
 use std::sync::OnceLock;
 
-/// An origin. Before it is changed, the cache is told that it is in use.
+/// An origin. Before it is changed, its stamp in the cache is set to *in use*.
 pub enum OriginDevice {
-    /// One that is served; without a lease where there is no cache to tell.
+    /// An origin that is served; it has no lease if there is no cache.
     Real(Box<ServedOrigin>),
-    /// One of that size that swallows what it is given: for dirty data that are to be discarded.
+    /// An origin of this size that ignores writes: for dirty data that are discarded.
     Nowhere(u64),
 }
 
-/// An origin that is served, and what tells its cache of it.
+/// An origin that is served, and its lease.
 pub struct ServedOrigin {
     device: Backing,
     lease: Option<OriginLease>,
-    /// The same, opened since it has grown: the first one keeps the lock.
+    /// The same origin, opened again after it has grown; the first device keeps the lock.
     grown: Chain,
 }
 
-/// Devices one after the other; the last one counts. A chain rather than a lock: each request looks at it.
+/// A chain of devices, of which the last one is used. It is not a lock, because each request reads it.
 #[derive(Default)]
 struct Chain(OnceLock<Box<(Backing, Chain)>>);
 
@@ -62,7 +62,7 @@ impl OriginDevice {
         }
     }
 
-    /// What tells the cache of it.
+    /// The lease of the origin.
     pub fn lease(&self) -> Option<&OriginLease> {
         match self {
             Self::Real(origin) => origin.lease.as_ref(),
@@ -70,7 +70,7 @@ impl OriginDevice {
         }
     }
 
-    /// The device to change, once the cache knows that it is being changed.
+    /// The device for a change, after the cache has recorded that the origin is in use.
     async fn to_change(&self) -> Option<&Backing> {
         match self {
             Self::Real(origin) => {
@@ -168,8 +168,8 @@ pub enum CacheDevice {
     Looked(Box<Overlay>),
 }
 
-/// A device that can grow. It knows its size from when it was opened; one that has grown since is opened again, beside
-/// the first, which keeps the lock. A chain rather than a lock: each request looks at it.
+/// A device that can grow. An open device keeps the size that it had when it was opened. A device that has grown is
+/// opened again in addition to the first one, which keeps the lock. It is not a lock, because each request reads it.
 pub struct Grown {
     device: AnyDevice,
     next: OnceLock<Box<Grown>>,
@@ -198,7 +198,7 @@ macro_rules! each {
 }
 
 impl CacheDevice {
-    /// A device that is not changed, whatever is written to it.
+    /// A device whose writes stay in RAM and do not change the file.
     pub(super) fn looked_at(device: FileDevice) -> Self {
         Self::Looked(Box::new(Overlay::new(device)))
     }

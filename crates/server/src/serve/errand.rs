@@ -1,4 +1,4 @@
-//! A command that a server serves, and for which alone it runs.
+//! A command for whose run time a server serves (`--run`).
 
 use super::latch::Latch;
 use nitro_console::error::Error;
@@ -7,10 +7,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What shells add to the number of a signal.
+/// The number that shells add to the number of a signal in exit codes.
 const SIGNALLED: i32 = 128;
 
-/// A command of the shell, and what became of it.
+/// A shell command and its result.
 pub(super) struct Errand {
     command: String,
     ended: Arc<Latch>,
@@ -22,7 +22,7 @@ impl Errand {
         Self { command: command.to_owned(), ended: Arc::default(), code: Arc::default() }
     }
 
-    /// Starts it. It has this process's input and output, and finds the volumes in its environment.
+    /// Starts the command. It inherits input and output, and its environment has the URIs of the volumes.
     ///
     /// # Errors
     /// There is no shell.
@@ -55,7 +55,7 @@ impl Errand {
     }
 }
 
-/// As a shell tells it.
+/// The exit code in the form of a shell.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

@@ -1,4 +1,4 @@
-//! Which file or device a path leads to, whatever it is called.
+//! The identity of the file or device at a path, independent of its name.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The index of fingerprints on a part of the cache device, behind the manager's own in RAM.
+//! The index of fingerprints on a part of the cache device, which is searched after the manager's index in RAM.
 
 use crate::config::{CacheConfig, FingerprintIndexName};
 use crate::export::ServedCache;
@@ -18,16 +18,16 @@ use std::time::Duration;
 
 /// Fingerprints, and where their contents are.
 const SHAPE: Shape = Shape { key_bytes: 20, value_bytes: ContentPlace::BYTES as u16 };
-/// How much extents are taken to shrink: so many more are cached than would fit as they are.
+/// The assumed reduction of extents: so many times more are cached than would fit uncompressed.
 const REDUCTION: u64 = 2;
-/// RAM for each of those, if none is configured, in bytes, and beside that.
+/// Default RAM for each entry, in bytes.
 const RAM_PER_ENTRY_BYTES: u64 = 4;
 const RAM_BASE_BYTES: u64 = 4 << 20;
 /// Conversions and merges leave most of the SSD to the clients.
 const RATES: Rates = Rates { idle_bytes_per_second: 256 << 20, busy_bytes_per_second: 16 << 20 };
-/// How often what it was told is made durable.
+/// How often new entries are made durable.
 const SYNC_EVERY: Duration = Duration::from_secs(60);
-/// How often it hears what it was told, at least.
+/// Maximum interval at which new entries are passed to the index.
 const HEAR_EVERY: Duration = Duration::from_secs(1);
 
 /// The cache's device, for the index.
@@ -110,7 +110,7 @@ fn kind(name: FingerprintIndexName) -> Option<Kind> {
 /// The sizes of the index for a cache; `None`: all fingerprints are in RAM.
 ///
 /// # Errors
-/// The RAM that is configured does not suffice.
+/// The configured RAM is not sufficient.
 pub fn plan(config: &CacheConfig, settings: &EngineSettings) -> Result<Option<Plan>, nitro_index::Error> {
     let Some(kind) = config.fingerprint_index.and_then(kind) else { return Ok(None) };
     Plan::new(kind, config, settings.manager.extents_raw() * REDUCTION).map(Some)
@@ -144,7 +144,7 @@ impl Index {
         }
     }
 
-    /// Where nothing gives way by itself, what has been evicted is left out of what is merged.
+    /// Lets merges drop the entries of evicted content, in an index that does not evict entries itself.
     fn leaving_out_stale(self, cache: &Arc<ServedCache>) -> Self {
         let Self::Silt(index) = self else { return self };
         let cache = Arc::clone(cache);
@@ -153,12 +153,12 @@ impl Index {
         })))
     }
 
-    /// Whether it is of the kind that is wanted.
+    /// Whether it is of the configured kind.
     fn fits(&self, plan: &Plan) -> bool {
         matches!((self, plan), (Self::BufferHash(_), Plan::BufferHash(_)) | (Self::Silt(_), Plan::Silt(_)))
     }
 
-    /// What it does behind, for as long as it is polled.
+    /// Its background work, as long as it is polled.
     async fn work(&self) -> Result<(), nitro_index::Error> {
         match self {
             Self::BufferHash(_) => std::future::pending().await,
@@ -177,21 +177,21 @@ impl Index {
 /// An index on flash that is open, or is being opened.
 pub struct FlashFingerprints {
     name: String,
-    /// What the index is made with if there is none yet, or a damaged one.
+    /// The sizes for a new index, if there is none yet or it is damaged.
     plan: Plan,
     seed: u64,
     cache: Arc<ServedCache>,
     part: Part,
     index: OnceLock<Index>,
-    /// Where insertion, on its own thread, asks the index.
+    /// The relay through which the insertion thread uses the index.
     relay: IndexRelay,
     errors: AtomicU64,
 }
 
-/// What an index on flash is and did.
+/// The state and counters of an index on flash.
 #[derive(Debug, Clone, Copy)]
 pub struct FlashIndexStatus {
-    /// It answers.
+    /// The index is open.
     pub is_open: bool,
     pub flash_bytes: u64,
     pub counters: Counters,
@@ -200,7 +200,7 @@ pub struct FlashIndexStatus {
 }
 
 impl FlashFingerprints {
-    /// For a cache that was just made or opened; `None` if it has no index on flash, or is to use none.
+    /// The index of a cache that was just created or opened; `None`: it has no index on flash, or does not use it.
     pub(super) async fn of(
         name: &str,
         config: &CacheConfig,
@@ -227,13 +227,13 @@ impl FlashFingerprints {
         Ok(Some(Self { name, plan, seed, cache: Arc::clone(cache), part, index, relay, errors }))
     }
 
-    /// The most RAM that it takes, in bytes.
+    /// Its maximum RAM, in bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         self.plan.ram_bytes()
     }
 
-    /// Opens the index, answers what is asked of it, and makes what it is told durable now and then, for as long as it is
-    /// polled. Without an index contents count as new that are not known in RAM.
+    /// Opens the index, answers look-ups, and makes new entries durable from time to time, as long as it is polled.
+    /// Without an index, contents that are not known in RAM count as new.
     pub(super) async fn tend(&self, sleep: impl AsyncFn(Duration)) {
         match self.open().await {
             Ok(index) => {
@@ -269,7 +269,7 @@ impl FlashFingerprints {
         join4(syncing, working, hearing, self.relay.serve(&Opened(self))).await;
     }
 
-    /// Ends when the index has been told all that was inserted.
+    /// Waits until the index has all inserted entries.
     pub(super) async fn settled(&self) {
         self.relay.settled().await;
     }
@@ -297,7 +297,7 @@ impl FlashFingerprints {
         .map(|index| index.leaving_out_stale(&self.cache))
     }
 
-    /// Makes what it was told durable.
+    /// Makes new entries durable.
     pub(super) async fn sync(&self) {
         if let Some(index) = self.index.get()
             && let Err(error) = index.sync().await
@@ -322,7 +322,7 @@ impl FlashFingerprints {
     }
 }
 
-/// The sizes of an index that fits into a part of so many bytes: the cache may have been resized since it was made, or be
+/// The sizes of an index that fits into `bytes`: the cache may have been resized since it was created, or may be
 /// allowed more RAM.
 fn plan_within(
     name: &str,
@@ -341,7 +341,7 @@ fn plan_within(
     }
 }
 
-/// What is wrong with the sizes that are configured.
+/// The error for configured sizes that are invalid.
 pub(super) fn refused(what: &str, error: &nitro_index::Error) -> Error {
     let error = Error::with_sources(what, error);
     error.or("give more fingerprint_index_ram, leave it out, or keep all fingerprints in RAM (fingerprint_index = ram)")

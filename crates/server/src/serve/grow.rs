@@ -8,7 +8,7 @@ use nitro_console::size::Size;
 use std::sync::Arc;
 
 impl Served {
-    /// Has a volume be as large as its origin is now. Clients see it when they connect again.
+    /// Makes a volume as large as its origin. Clients see it when they connect again.
     ///
     /// # Errors
     /// The origin cannot grow while it is served, has become smaller, or is too large for the cache.

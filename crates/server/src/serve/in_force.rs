@@ -1,4 +1,4 @@
-//! The configuration that is in force, and where it came from.
+//! The configuration in force, and its source.
 
 use crate::config::{Config, ConfigError, KeyPath, Scope, edited};
 use nitro_console::error::Error;
@@ -8,11 +8,11 @@ use std::fs;
 use std::path::PathBuf;
 use toml::{Table, Value};
 
-/// Where a server has its configuration from.
+/// The source of a server's configuration.
 pub struct Source {
     /// The file.
     pub file: PathBuf,
-    /// Makes a configuration of its text, as the server was told to: with what its command line overrides.
+    /// Parses the text of the file and applies the options of the command line.
     #[expect(clippy::type_complexity, reason = "a function that is kept")]
     pub parse: Box<dyn Fn(&str) -> Result<Config, ConfigError> + Send + Sync>,
 }
@@ -27,30 +27,30 @@ impl Source {
     }
 }
 
-/// What is in force, section by section.
+/// The configuration in force, by section.
 pub struct InForce {
-    /// `None`: all was said on the command line.
+    /// The source; `None`: the command line.
     pub source: Option<Source>,
     table: Mutex<Table>,
-    /// One change at a time.
+    /// Held during a change: only one runs at a time.
     pub(super) turn: futures_util::lock::Mutex<()>,
 }
 
-/// What a configuration would change.
+/// The differences between two configurations.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Differences {
-    /// Volumes that are not there any more.
+    /// Volumes that were removed.
     pub(super) volumes_gone: Vec<String>,
-    /// Volumes that are there now.
+    /// Volumes that were added.
     pub(super) volumes_new: Vec<String>,
-    /// Caches that are there now, or not any more.
+    /// Caches that were added or removed.
     pub(super) caches: Vec<String>,
-    /// Keys with another value, of sections that stay.
+    /// Keys with a new value, in sections that are in both.
     pub(super) keys: Vec<KeyPath>,
 }
 
 impl InForce {
-    /// What `text` says is in force; empty where all was said on the command line.
+    /// The configuration in force from the source; empty without a file.
     pub(super) fn new(source: Option<Source>) -> Result<Self, Error> {
         let table = match &source {
             Some(source) => table_of(&source.read()?)?,
@@ -59,10 +59,10 @@ impl InForce {
         Ok(Self { source, table: Mutex::new(table), turn: futures_util::lock::Mutex::new(()) })
     }
 
-    /// The file as it is now.
+    /// Reads the file again.
     ///
     /// # Errors
-    /// There is none, or it cannot be used.
+    /// There is no file, or it is invalid.
     pub(super) fn read_again(&self) -> Result<(Table, Config), Error> {
         let source = self.source.as_ref().ok_or_else(|| {
             Error::new("configuration", "the server was started without a configuration file")
@@ -72,7 +72,8 @@ impl InForce {
         Ok((table_of(&text)?, source.config(&text)?))
     }
 
-    /// What is in force with one key changed; `volumes` and `caches` are those that are served, for a server without a file.
+    /// The configuration in force with one changed key; `volumes` and `caches` are the served ones, for a server
+    /// without a file.
     pub(super) fn with(
         &self,
         path: &KeyPath,
@@ -93,7 +94,7 @@ impl InForce {
         Ok((table_of(&text)?, config))
     }
 
-    /// What would change if `next` were in force.
+    /// The changes if `next` were in force.
     pub(super) fn differences(&self, next: &Table) -> Differences {
         let now = self.table.lock();
         let mut found = Differences::default();
@@ -129,7 +130,7 @@ impl InForce {
         found
     }
 
-    /// Takes a key over that has changed.
+    /// Notes the new value of a key.
     pub(super) fn adopt_key(&self, next: &Table, path: &KeyPath) {
         let value = section(next, path.scope, &path.name).and_then(|table| table.get(path.setting.key)).cloned();
         let mut now = self.table.lock();
@@ -148,7 +149,7 @@ impl InForce {
         }
     }
 
-    /// Takes a volume over that has come or gone.
+    /// Notes an added or removed volume.
     pub(super) fn adopt_volume(&self, next: &Table, name: &str) {
         let volume = section(next, Scope::Volume, name).cloned();
         let mut now = self.table.lock();

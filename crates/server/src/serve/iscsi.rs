@@ -1,4 +1,4 @@
-//! iSCSI as it is configured: who may log in, classes of groups, reservations that are kept.
+//! The configuration of iSCSI: access, classes of group numbers, persistent reservations.
 
 use crate::config::IscsiConfig;
 use crate::files::{self, Links};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A secret has at least so many bytes (RFC 7143 §9.2.1: 96 bits).
 const SECRET_BYTES_MIN: usize = 12;
-/// What tells this machine from others (machine-id(5)).
+/// The file with the identity of this machine (machine-id(5)).
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// How iSCSI is served.
+/// The options of the iSCSI target.
 pub(super) fn options(config: &IscsiConfig, memory: &Arc<RequestMemory>) -> Result<ServerOptions, Error> {
     let keeper = config.state.as_deref().map(Folder::open).transpose()?;
     let keeper = keeper.map(|folder| Arc::new(folder) as Arc<dyn Keeper>);
@@ -59,7 +59,7 @@ fn access(config: &IscsiConfig) -> Result<Access, Error> {
     })
 }
 
-/// Reads a file of accounts, which nobody but its owner may read. What it holds is never part of a message.
+/// Reads a file of accounts, which must be accessible only to its owner. Its content is never part of a message.
 fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
     let refuse = |why: &dyn std::fmt::Display| Error::new(path.display(), why);
     let mode = fs::metadata(path).map_err(|e| refuse(&e))?.mode();
@@ -106,7 +106,7 @@ fn groups(config: &IscsiConfig) -> Result<Groups, Error> {
     Ok(groups)
 }
 
-/// A folder with a file for each target that has reservations to be kept.
+/// A folder with a file for each target that has persistent reservations.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -119,7 +119,7 @@ impl Folder {
         Ok(Self(path.to_owned()))
     }
 
-    /// The file of a target. Volumes' names are names of files, but for a `/`.
+    /// The file of a target, named like the volume, with `/` replaced.
     fn file(&self, target: &str) -> PathBuf {
         self.0.join(format!("{}.reservations", target.replace('/', "%2F")))
     }

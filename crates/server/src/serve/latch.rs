@@ -1,4 +1,4 @@
-//! A signal that, once set, stays so, and wakes whoever waits on any thread.
+//! A signal that stays set and wakes all waiters on all threads.
 
 use event_listener::Event;
 use nitro_port::yielding::attempt_at;
@@ -16,7 +16,7 @@ impl Latch {
         self.event.notify(usize::MAX);
     }
 
-    /// For what turns out not to end after all.
+    /// Clears the signal, if the end that it announced was cancelled.
     pub fn clear(&self) {
         self.set.store(false, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! What a cache is told of an origin while it is served: before the server changes it, that it is in use; at the end,
-//! how it was left.
+//! Keeps the stamp of an origin in its cache true: before the server changes the origin, the stamp says that it is in
+//! use; at the end, its final state.
 
 use crate::export::ServedCache;
 use crate::origins::{Identity, LEASE_SECONDS, Look, Stamp, aside, unix_seconds};
@@ -15,37 +15,38 @@ pub fn mode_byte(mode: WriteMode) -> u8 {
     u8::from(mode == WriteMode::WriteBack)
 }
 
-/// The mode that a cache's registry tells.
+/// The mode from a cache's registry.
 pub fn mode_of_byte(byte: u8) -> WriteMode {
     if byte == mode_byte(WriteMode::WriteBack) { WriteMode::WriteBack } else { WriteMode::WriteThrough }
 }
 
-/// How long a durable look at an origin counts while it is changed: it costs a commit of the file system's journal.
+/// How long a durable look at an origin is valid while it is changed. A durable look costs a commit of the file
+/// system's journal.
 const LOOK_SECONDS: u64 = 60;
 
 /// The last [durable look](Identity::look_durably) at an origin.
 struct Known {
     look: Mutex<Look>,
-    /// When another one was begun, in seconds since 1970.
+    /// When the next look was begun, in seconds since 1970.
     begun: AtomicU64,
     is_looking: AtomicBool,
 }
 
-/// The cache's entry of a volume, kept true.
+/// Keeps the cache's entry of a volume true.
 pub struct OriginLease {
     cache: Arc<ServedCache>,
     origin: Arc<dyn Identity>,
     known: Arc<Known>,
     entry: Mutex<VolumeEntry>,
-    /// When the cache was last told that the origin is in use, in seconds since 1970; 0: it is at rest.
+    /// When the stamp was last set to *in use*, in seconds since 1970; 0: the origin is at rest.
     renewed: AtomicU64,
-    /// The cache is to forget the volume.
+    /// The cache is going to drop the volume; the entry is not updated.
     paused: AtomicBool,
 }
 
 impl OriginLease {
-    /// Has the cache know the volume, its origin at rest as it was [looked at](Identity::look_durably). `None`: the cache cannot number
-    /// any more volumes.
+    /// Registers the volume in the cache, with its origin at rest in the state of the last [durable
+    /// look](Identity::look_durably). `None`: the cache has no number left for the volume.
     pub(super) fn start(
         cache: &Arc<ServedCache>,
         origin: Arc<dyn Identity>,
@@ -60,7 +61,7 @@ impl OriginLease {
         Some((Self { cache: Arc::clone(cache), origin, known, entry: Mutex::new(entry), renewed, paused }, object))
     }
 
-    /// Looks at the origin again if the last look is old, beside what its caller does.
+    /// Looks at the origin again in the background, if the last look is old.
     fn look_again(&self, now: u64) {
         let known = &self.known;
         if (known.begun.load(Ordering::SeqCst)..).contains(&now.saturating_sub(LOOK_SECONDS))
@@ -87,7 +88,8 @@ impl OriginLease {
         }
     }
 
-    /// To be awaited before the origin is changed. Costs one commit every [`LEASE_SECONDS`] while it is.
+    /// To be awaited before the origin is changed. Costs one commit every [`LEASE_SECONDS`] while the origin is
+    /// changed.
     pub(super) async fn renew(&self) {
         let now = unix_seconds();
         let last = self.renewed.load(Ordering::SeqCst);
@@ -144,7 +146,7 @@ impl OriginLease {
         Ok(())
     }
 
-    /// Leaves the cache alone: it is to forget the volume.
+    /// Stops updating the cache, which is going to drop the volume.
     pub(super) fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);
     }

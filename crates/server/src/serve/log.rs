@@ -19,7 +19,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Checks the device of a cache's write log, before anything is made for the cache.
+/// Checks the device of a cache's write log, before anything is created for the cache.
 pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
     let Some(path) = &config.write_log else { return Ok(()) };
     let what = format!("write log {}", path.display());
@@ -40,7 +40,7 @@ pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the device of a cache's write log, creating a file where there is none; `uuid` names the log if it is made anew.
+/// Opens the device of a cache's write log, and creates a file if there is none; `uuid` is the identity of a new log.
 pub(super) fn open(name: &str, config: &CacheConfig, uuid: [u8; 16]) -> Result<Option<LogDevice<CacheDevice>>, Error> {
     let Some(path) = &config.write_log else { return Ok(None) };
     let what = format!("write log {}", path.display());
@@ -82,7 +82,7 @@ fn reuse(what: &str, path: &Path, found: &Metadata, format: bool) -> Result<File
     Err(Error::new(what, why).or("name another device, or a file that does not exist yet"))
 }
 
-/// A log's device, for reading.
+/// Opens a log's device for reading.
 pub fn open_to_look(path: &Path) -> Result<FileDevice, Error> {
     let what = format!("write log {}", path.display());
     FileOptions::new(path).read_only(true).open().map_err(|e| device_error(&what, &e))
@@ -95,7 +95,7 @@ pub(super) fn is_about(error: &nitro_engine::Error) -> bool {
         || matches!(error, E::Setting(setting) if setting.name == "write_log_size")
 }
 
-/// What to tell of it.
+/// The error message for it.
 pub(super) fn error(what: &str, error: &nitro_engine::Error) -> Error {
     use nitro_engine::Error as E;
     let discard = "--force-discard-dirty starts without it, and loses them";

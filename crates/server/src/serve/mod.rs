@@ -1,4 +1,4 @@
-//! `nitro serve`: opens what is configured, serves it, and closes it in order.
+//! `nitro serve`: opens the configured caches and volumes, serves them, and closes them in order.
 
 mod activation;
 mod caches;
@@ -80,11 +80,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use workers::CacheWorkers;
 
-/// Reactor threads at most unless configured.
+/// Default of the maximum number of reactor threads.
 const THREADS_DEFAULT_MAX: usize = 4;
 
-/// Serves until a signal ends it, or `command` has ended; `source`: where the configuration is from, if it is from a file. Gives
-/// the exit code: that of the command, else 0.
+/// Serves until a signal arrives or `command` has ended. `source` is the source of the configuration, if it is a file.
+/// Returns the exit code: that of the command, otherwise 0.
 pub fn run(config: Config, source: Option<Source>, command: Option<&str>) -> Result<u8, Error> {
     let errand = command.map(Errand::new);
     serve_for(config, source, errand.as_ref())?;
@@ -203,7 +203,7 @@ async fn serve_all(
     left.and(recorded)
 }
 
-/// Has requests that wait for memory know how time goes by.
+/// Advances the time for requests that wait for memory.
 async fn tick(memory: Arc<RequestMemory>) {
     loop {
         sleep(Duration::from_secs(1)).await;
@@ -211,7 +211,7 @@ async fn tick(memory: Arc<RequestMemory>) {
     }
 }
 
-/// Hands HTTP clients to their thread, for as long as it is polled.
+/// Passes HTTP clients to the HTTP thread, as long as it is polled.
 async fn accept_http(sockets: &Sockets, http: Option<&Http>) {
     match (&sockets.http, http) {
         (Some(listener), Some(http)) => http.accept(listener).await,
@@ -219,7 +219,7 @@ async fn accept_http(sockets: &Sockets, http: Option<&Http>) {
     }
 }
 
-/// Accepts clients until a signal arrives, or the command has ended that is served.
+/// Accepts clients until a signal arrives or the command has ended.
 async fn accept(
     served: &Arc<Served>,
     (sockets, reactors, http): (&Sockets, &Reactors, Option<&Http>),
@@ -260,7 +260,7 @@ async fn accept(
     }
 }
 
-/// Says that clients can connect: one line on standard output, and a message to systemd.
+/// Announces that clients can connect: one line on standard output, and a message to systemd.
 fn announce(uris: &[String]) {
     let mut out = std::io::stdout().lock();
     // Nobody may be reading; the server goes on all the same.

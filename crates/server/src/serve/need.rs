@@ -1,4 +1,4 @@
-//! The RAM that the server may come to take: declared here, printed before it starts, and told by `nitro status`.
+//! The maximum RAM of the server: it is computed here, printed before the start, and shown by `nitro status`.
 
 use super::Served;
 use super::detect;
@@ -10,23 +10,23 @@ use nitro_console::size::Size;
 use nitro_port::buf::{POOLED_BYTES_MAX, held_bytes};
 use std::fs;
 
-/// The program's code and tables, its configuration, and what the control socket holds.
+/// The program's code and tables, its configuration, and the buffers of the control socket.
 const PROGRAM_BYTES: u64 = 48 << 20;
 /// A thread: the part of its stack that is used, its ring, and its part of the allocator.
 const THREAD_BYTES: u64 = 2 << 20;
-/// A thread that makes blocking calls for a device, and how many of them a device has at most.
+/// A thread that makes blocking calls for a device.
 const BLOCKING_THREAD_BYTES: u64 = 256 << 10;
 const BLOCKING_THREADS: u64 = 4;
 /// Threads besides those that serve clients: the main one, insertion, indexes on flash, destage, recording.
 const OTHER_THREADS: u64 = 5;
 /// A connection: its task, the headers of replies, TLS.
 const CONNECTION_BYTES: u64 = 96 << 10;
-/// A request holds the extents that it touches, and as much again while they are read, decoded or merged.
+/// A request holds the extents that it touches, and the same amount again while they are read, decoded or merged.
 const REQUEST_COPIES: u64 = 2;
-/// The allocator keeps one part in this many beyond what is in use, because what is free lies between what is not.
+/// The allocator takes this fraction in addition to the memory in use, because of fragmentation.
 const SLACK_PART: u64 = 8;
 
-/// What bounds the RAM that clients can take.
+/// The limits of the RAM that clients can take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) threads: usize,
@@ -37,7 +37,7 @@ pub(super) struct Limits {
     pub(super) http: bool,
 }
 
-/// What the server may come to take, and what it takes now.
+/// The maximum RAM of the server, and its present RAM.
 pub fn need(served: &Served) -> Ram {
     let limits = &served.limits;
     let devices = 2 * served.caches.len() + served.all().len();
@@ -71,7 +71,7 @@ pub fn need(served: &Served) -> Ram {
     Ram { need_bytes, parts, resident_bytes: resident_bytes().unwrap_or(0) }
 }
 
-/// What the data of requests take, in buffers that may be as small as an extent.
+/// RAM of the data of requests, in buffers that may be as small as an extent.
 fn request_bytes(served: &Served) -> u64 {
     let extents = served.caches.values().map(|entry| entry.cache.settings().manager.extent_bytes);
     let extent_bytes = u64::from(extents.min().unwrap_or(1 << 12));
@@ -83,7 +83,7 @@ fn part(name: impl Into<String>, bytes: u64) -> RamPart {
     RamPart { name: name.into(), bytes }
 }
 
-/// Prints what is needed, and warns if the machine has not got that.
+/// Prints the maximum RAM, and warns if the machine has less.
 pub(super) fn announce(served: &Served) {
     let need = need(served);
     nitro_console::output::note!("{}", text(&need).trim_end());
@@ -97,7 +97,7 @@ pub(super) fn announce(served: &Served) {
     }
 }
 
-/// One line in all, and one for each part.
+/// A line for the total, and one for each part.
 pub fn text(need: &Ram) -> String {
     let mut text = format!("RAM: at most {}\n", Size(need.need_bytes));
     for RamPart { name, bytes } in &need.parts {

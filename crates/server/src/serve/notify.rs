@@ -1,4 +1,4 @@
-//! Telling systemd how the service is (sd_notify(3)).
+//! Notifies systemd of the service's state (sd_notify(3)).
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,22 +7,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// How long systemd is to wait for further news while the service ends.
+/// How long systemd waits for the next notification while the service ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Clients can connect.
+/// Notifies that clients can connect.
 pub(super) fn ready() {
     tell("READY=1\n");
 }
 
-/// The service takes another configuration over, and says [`ready`] after that.
+/// Notifies that the service reloads its configuration; [`ready`] follows.
 pub(super) fn reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let us = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={us}\n"));
 }
 
-/// How often systemd wants to hear that the service is alive (sd_watchdog_enabled(3)): half of the time it waits.
+/// The interval of watchdog notifications (sd_watchdog_enabled(3)): half of the time it waits.
 pub(super) fn watchdog_every() -> Option<Duration> {
     let is_own = |pid: String| pid.parse() == Ok(std::process::id());
     if !std::env::var("WATCHDOG_PID").map_or(true, is_own) {
@@ -32,17 +32,17 @@ pub(super) fn watchdog_every() -> Option<Duration> {
     (us > 0).then(|| Duration::from_micros(us / 2))
 }
 
-/// The service is alive.
+/// Notifies that the service is alive.
 pub(super) fn alive() {
     tell("WATCHDOG=1\n");
 }
 
-/// The service is about to end.
+/// Notifies that the service ends.
 pub(super) fn stopping() {
     tell("STOPPING=1\n");
 }
 
-/// Ending takes its time; `status` is what `systemctl status` shows. To be said again within [`PATIENCE`].
+/// Extends the time for the end; `systemctl status` shows `status`. To be repeated within [`PATIENCE`].
 pub(super) fn still_stopping(status: &str) {
     tell(&format!("EXTEND_TIMEOUT_USEC={}\nSTATUS={status}\n", PATIENCE.as_micros()));
 }

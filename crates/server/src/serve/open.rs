@@ -1,4 +1,4 @@
-//! Opening what is configured, with every fault named before anything changes.
+//! Opens the configured caches and origins. All errors are found before anything is changed.
 
 use super::caches::{self, CacheEntry};
 use super::file_id::FileId;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 /// The caches of a server, by name.
 pub type Caches = BTreeMap<String, Arc<CacheEntry>>;
 
-/// All that is configured, open and found fit to be served.
+/// All configured caches and volumes, opened and checked.
 pub(super) struct Prepared {
     pub(super) caches: Caches,
     /// In the order of the configuration.
     origins: Vec<(OpenOrigin, Verdict)>,
 }
 
-/// Opens origins first: a cache is only created or formatted when everything else is right.
+/// Opens origins first: a cache is created or formatted only if all other checks succeed.
 pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
     check_identities(config)?;
     let mut opened = Vec::new();
@@ -46,7 +46,7 @@ pub(super) async fn prepare(config: &Config) -> Result<Prepared, Error> {
 }
 
 impl Prepared {
-    /// Has the caches, whose workers run by now, know their volumes.
+    /// Registers the volumes in their caches, whose workers run already.
     pub(super) async fn admit(&mut self, config: &Config) -> Result<Vec<Arc<VolumeExport>>, Error> {
         let mut exports: Vec<Arc<VolumeExport>> = Vec::new();
         for ((name, volume), (origin, verdict)) in config.volumes.iter().zip(std::mem::take(&mut self.origins)) {
@@ -66,7 +66,7 @@ impl Prepared {
     }
 }
 
-/// Takes a volume's mark back, for a server that does not come to serve it.
+/// Removes a volume's mark, if the server does not start.
 async fn withdraw(export: &Arc<VolumeExport>) {
     if let Some(guard) = &export.guard {
         guard.release();
@@ -81,7 +81,7 @@ fn cache_of<'a>(config: &Config, caches: &'a Caches, volume: &str) -> Result<&'a
     caches.get(name).ok_or_else(|| Error::new(format_args!("cache {name}"), "it is not open"))
 }
 
-/// Tells of volumes that a cache has dirty data of and that are not configured: those data stay where they are.
+/// Warns of dirty data of volumes that are not configured: these data stay in the cache.
 fn warn_of_others(config: &Config, entry: &CacheEntry) {
     let is_served =
         |name: &str| config.volumes.contains_key(name) && config.cache_of(name).is_ok_and(|cache| cache == entry.name);
@@ -136,7 +136,7 @@ fn served_twice(origin: &Path, one: &str, other: &str) -> Error {
     Error::new(format_args!("origin {}", origin.display()), why).or("serve it under one name, or all of them read-only")
 }
 
-/// Where a cache writes to.
+/// The paths to which a cache writes.
 fn paths_of(cache: &CacheConfig) -> impl Iterator<Item = &Path> {
     let path = match &cache.path {
         CacheStore::Path(path) => Some(path.as_path()),

@@ -1,4 +1,4 @@
-//! What commands change while volumes are served.
+//! Commands that change volumes and caches while they are served.
 
 use super::Served;
 use super::connections::{Drain, sleep};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long the clients of a volume that is removed may take to leave.
+/// How long the clients of a removed volume may take to disconnect.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// The right to change how a volume is served; only one command has it at a time.
@@ -53,7 +53,7 @@ impl Served {
     /// The served volume of that name.
     ///
     /// # Errors
-    /// None is; it says which are.
+    /// There is none; the error lists the served volumes.
     pub fn named(&self, name: &str) -> Result<Arc<VolumeExport>, Error> {
         self.volume(name).ok_or_else(|| {
             let names: Vec<_> = self.all().iter().map(|export| export.name.clone()).collect();
@@ -64,7 +64,7 @@ impl Served {
         })
     }
 
-    /// Brings an origin up to date: begins to, or sees it to its end.
+    /// Brings an origin up to date: only begins, or waits for the end.
     pub async fn flush(self: &Arc<Self>, name: &str, wait: bool) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         let dirty = Size(export.dirty_bytes());
@@ -81,7 +81,8 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {name}: {dirty} are dirty and being written back")))
     }
 
-    /// Changes how a volume is served: its part of the room for dirty data, in percent (least, most), and its mode.
+    /// Changes how a volume is served: its share of the room for dirty data, in percent (minimum, maximum), and its
+    /// mode.
     pub async fn set(
         &self,
         name: &str,
@@ -125,7 +126,7 @@ impl Served {
         }
     }
 
-    /// Has what reads of a volume bring cached, or not.
+    /// Pauses or resumes the caching of a volume's read misses.
     pub fn pause_fill(&self, name: &str, paused: bool) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         export.volume.set_fill_paused(paused);
@@ -135,7 +136,7 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {name}: what reads bring {what}")))
     }
 
-    /// Changes how a volume writes; to write-through, ends when its origin is up to date.
+    /// Changes the mode of a volume; a change to write-through ends when its origin is up to date.
     pub(super) async fn set_mode(&self, name: &str, mode: WriteMode) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         let _turn = Turn::take(&export)?;
@@ -168,7 +169,7 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {name}: {mode} from now on, until the server ends")))
     }
 
-    /// A volume behind a certain cache.
+    /// A volume of a given cache.
     fn behind(&self, cache: &str, volume: &str) -> Result<Arc<VolumeExport>, Error> {
         let (entry, export) = (self.cache(cache)?, self.named(volume)?);
         let what = format!("volume {volume}");
@@ -182,7 +183,7 @@ impl Served {
         Ok(export)
     }
 
-    /// Has an origin serve alone, once it is up to date.
+    /// Serves a volume without its cache, after its origin is up to date.
     pub async fn detach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
         let export = self.behind(cache, volume)?;
         let _turn = Turn::take(&export)?;
@@ -203,7 +204,7 @@ impl Served {
         Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
     }
 
-    /// Has a detached volume go through its cache again, in the mode in which it was.
+    /// Serves a detached volume through its cache again, in its former mode.
     pub async fn attach(&self, cache: &str, volume: &str) -> Result<Outcome, Error> {
         let export = self.behind(cache, volume)?;
         let turn = Turn::take(&export)?;
@@ -237,7 +238,7 @@ impl Served {
         Ok(Outcome { message, config_file: outlasts, ..Outcome::default() })
     }
 
-    /// Does something with a store of which objects are served.
+    /// Carries out an operation on a store whose objects are served.
     pub async fn act_on_store(self: &Arc<Self>, path: &Path, action: &CosAction) -> Result<Outcome, Error> {
         let what = format!("store {}", path.display());
         let Some(store) = origins::find(path).await else {
@@ -316,7 +317,7 @@ impl Served {
         self.the_cache(wanted.cache.as_deref()).map_err(|e| e.within(format_args!("volume {}", wanted.volume)))
     }
 
-    /// A cache by its name, which may be left out where there is only one.
+    /// A cache by its name, which is optional if there is only one.
     pub(super) fn the_cache(&self, name: Option<&str>) -> Result<Arc<super::CacheEntry>, Error> {
         if let Some(name) = name {
             return self.cache(name);
@@ -337,8 +338,8 @@ impl Served {
         })
     }
 
-    /// Ends serving a volume: its clients leave, its origin is brought up to date, and its cache forgets it. Of a volume
-    /// that is not served, only the last.
+    /// Stops serving a volume: its clients are disconnected, its origin is brought up to date, and the cache removes
+    /// it. A volume that is not served is only removed from the cache.
     pub async fn remove(&self, name: &str, discard_dirty: bool) -> Result<Outcome, Error> {
         let Some(export) = self.volume(name) else { return self.forget(name, discard_dirty).await };
         let _turn = Turn::take(&export)?;
@@ -374,7 +375,7 @@ impl Served {
         Ok(outcome(&export, message))
     }
 
-    /// Says how much was discarded.
+    /// Returns the amount of discarded data.
     async fn take_leave(&self, export: &VolumeExport, discard_dirty: bool) -> Result<Size, Error> {
         let volume = &export.volume;
         if !volume.read_only() {
@@ -406,7 +407,7 @@ impl Served {
         Ok(discarded)
     }
 
-    /// Has all caches forget a volume that is not served.
+    /// Removes a volume that is not served from all caches.
     async fn forget(&self, name: &str, discard_dirty: bool) -> Result<Outcome, Error> {
         let what = format!("volume {name}");
         let found = self.caches.values().find_map(|entry| Some((entry, entry.known(name)?)));
@@ -432,7 +433,7 @@ impl Served {
     }
 }
 
-/// Brings an origin up to date, as far as it takes what its cache has where the rest may be discarded.
+/// Brings an origin up to date; if `discard_dirty` is set, an error is only logged.
 async fn destage(export: &VolumeExport, discard_dirty: bool) -> Result<(), Error> {
     match export.destage_all().await {
         Err(error) if discard_dirty => {
@@ -443,7 +444,7 @@ async fn destage(export: &VolumeExport, discard_dirty: bool) -> Result<(), Error
     }
 }
 
-/// Checks a volume that is to be added as one in a configuration file is; gives its mode.
+/// Checks a volume to be added like one in a configuration file; returns its mode.
 fn check(name: &str, config: &VolumeConfig, has_cache: bool) -> Result<Mode, Error> {
     let cache = config.cache.clone().unwrap_or_default();
     let path = if has_cache { CacheStore::Path(cache.clone().into()) } else { CacheStore::None };

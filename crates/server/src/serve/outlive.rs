@@ -1,5 +1,6 @@
-//! After `kill -9`, everything that the last start wrote is still there, flushed or not, if neither the machine nor a disk was
-//! restarted (`Machine`). What it was writing at that moment stands in memory that outlives the program (`memory`).
+//! After `kill -9`, all writes of the last start are still there, flushed or not, if neither the machine nor a disk was
+//! restarted (`Machine`). The extents that were being written at that moment are noted in memory that survives the
+//! program (`memory`).
 
 use super::place;
 use crate::config::{Config, VolumeConfig};
@@ -18,13 +19,13 @@ use std::path::{Path, PathBuf};
 /// Words of a cache's memory: 512 KiB.
 const WORDS: usize = 64 << 10;
 
-/// Names the state of the machine as far as it concerns a cache.
+/// Identifies the state of the machine that matters to a cache.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Machine([u8; 16]);
 
 impl Machine {
-    /// Which boot this is, and which disks the cache and the origins of its volumes are on, each with the number that the kernel
-    /// gave it when it came (`diskseq`). `None`: not known.
+    /// The boot, and the disks of the cache and of its volumes' origins, each with the number that the kernel gave it
+    /// when it appeared (`diskseq`). `None`: not known.
     pub(super) fn of(config: &Config, cache: &str, path: &Path) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let mut text = format!("{}\ncache {}", boot.trim(), of_path(path).ok()??);
@@ -53,7 +54,7 @@ fn of_path(path: &Path) -> io::Result<Option<String>> {
     Ok(known.then(|| format!("{device:x} {inode} {}", disks.into_iter().collect::<Vec<_>>().join(" "))))
 }
 
-/// Gathers the names and numbers of the disks that a device number stands for, down to the lowest.
+/// Collects the names and numbers of the disks behind a device number, down to the physical ones.
 fn disks_under(device: u64, disks: &mut BTreeSet<String>) -> io::Result<bool> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // A filesystem without a disk of its own: the kernel, or a server elsewhere, keeps what is written to it.
@@ -79,7 +80,7 @@ fn gather(node: &Path, disks: &mut BTreeSet<String>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The memory of a cache. Where there is none, a restart after `kill -9` is as one after a power cut.
+/// The memory of a cache. Without it, a restart after `kill -9` is treated like one after a power cut.
 pub(super) fn memory(uuid: Uuid, machine: Option<Machine>) -> Option<CrashMemory> {
     let Machine(identity) = machine?;
     let place = place_of(uuid);
@@ -102,7 +103,7 @@ pub(super) fn forget(uuid: Uuid) {
     let _ = fs::remove_file(place_of(uuid));
 }
 
-/// In RAM: the user's runtime folder, else shared memory.
+/// The path of the memory, in a file system in RAM: the user's runtime folder, otherwise shared memory.
 fn place_of(uuid: Uuid) -> PathBuf {
     let folder = match std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|folder| Path::new(&folder).is_absolute()) {
         true => place::runtime_folder(),

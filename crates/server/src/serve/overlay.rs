@@ -1,4 +1,4 @@
-//! A device that is looked at and not changed: what is written to it stays in RAM.
+//! A device that is examined without being changed: writes to it stay in RAM.
 
 use bytes::Bytes;
 use nitro_device::FileDevice;

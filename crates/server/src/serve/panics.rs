@@ -1,4 +1,5 @@
-//! A panic ends the server: what a thread left half done is not served on. A restart finds all that was made durable.
+//! A panic ends the server, because a thread may have left inconsistent state. A restart finds everything that was
+//! durable.
 
 use crate::http::HTTP_THREAD;
 use nitro_console::logging;
@@ -8,11 +9,11 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-/// How long it may take to tell of a panic.
+/// How long the report of a panic may take.
 const TELL_MAX: Duration = Duration::from_secs(3);
 
-/// Has every panic from now on end the process, after it was logged. That of the thread which serves HTTP does not: it changes nothing
-/// that others go by.
+/// Lets every panic end the process, after it was logged. A panic of the HTTP thread does not: it changes no state of
+/// other threads.
 pub(super) fn abort_on_panic() {
     let print = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! What of a volume stays in its cache whatever happens: `nitro pin`.
+//! Pinned ranges of volumes, which stay in the cache: `nitro pin`.
 
 use super::caches::CacheEntry;
 use super::served::Served;
@@ -13,7 +13,7 @@ impl CacheEntry {
         u64::from(self.cache.settings().manager.extent_bytes)
     }
 
-    /// What is pinned in it.
+    /// The pinned ranges in the cache.
     pub fn pins(&self) -> Vec<Pin> {
         let extent_bytes = self.extent_bytes();
         let of_volume = |(object, known): (_, nitro_engine::VolumeEntry)| {
@@ -32,7 +32,8 @@ impl Served {
     /// Pins bytes of a volume, or unpins them: whole extents, all to the volume's end without a length.
     ///
     /// # Errors
-    /// No such volume, or no such bytes; or there is no room for so much, and nothing has changed.
+    /// There is no such volume, the range is outside of it, or there is no room for so many pins; then nothing has
+    /// changed.
     pub(crate) async fn pin(
         &self,
         volume: &str,

@@ -1,4 +1,4 @@
-//! Where sockets are.
+//! The paths and addresses of sockets.
 
 use crate::config::{Address, Config, Protocol, VhostAddress};
 use crate::files::private_folder;
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 
 /// Longest path of a unix socket in bytes (unix(7): 108, one of them a zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// How control sockets end in the runtime folder.
+/// The suffix of control sockets in the runtime folder.
 pub const CONTROL_SUFFIX: &str = ".control";
 
-/// Where the server listens.
+/// The addresses on which the server listens.
 #[derive(Debug)]
 pub struct Places {
     pub listen: Vec<(Protocol, ListenAddress)>,
-    /// Where virtual machines connect.
+    /// The addresses for virtual machines.
     pub vhost: Vec<VhostAddress>,
     pub control: PathBuf,
-    /// Who may connect there, if it is a unix socket; and to the control socket.
+    /// Access to the clients' unix sockets.
     pub listen_access: Access,
     pub control_access: Access,
-    /// Where HTTP is served, if it is, and who may connect there.
+    /// The address of HTTP, if it is served, and the access to it.
     pub http: Option<ListenAddress>,
     pub http_access: Access,
 }

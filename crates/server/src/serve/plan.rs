@@ -1,4 +1,4 @@
-//! What a cache will take, told before anything starts.
+//! The space and RAM of a cache, reported before the start.
 
 use super::flash_index;
 use crate::config::{CacheConfig, FLASH_INDEX_RATIO, FingerprintIndexName, SHA1_REFUSED};
@@ -11,7 +11,7 @@ use nitro_port::codec::FingerprintHash;
 use std::fmt::Display;
 use std::fs;
 
-/// How much data is taken to shrink by compression, and how many duplicates each extent to have, in the estimate of RAM.
+/// The assumed reduction by compression, for the estimate of RAM.
 const REDUCTION: f64 = 2.0;
 const DUPLICATES: f64 = 0.5;
 
@@ -49,8 +49,8 @@ fn whole_size(config: &CacheConfig, cache_bytes: u64) -> u64 {
     }
 }
 
-/// The engine's settings for a cache that exists, on a device of `device_bytes`: sizes and hash are those that it was
-/// made with; the configuration may say them, but not others.
+/// The engine's settings for an existing cache, on a device of `device_bytes`: sizes and hash are those with which it
+/// was created; the configuration may not set different ones.
 pub(super) fn existing(
     what: &str,
     config: &CacheConfig,
@@ -101,7 +101,7 @@ pub(super) fn existing(
     Ok(settings)
 }
 
-/// Whether a cache may be served, not only looked at.
+/// Checks that a cache may be served, and not only be examined.
 pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), Error> {
     match settings.fingerprint_hash {
         FingerprintHash::Blake3 => Ok(()),
@@ -114,7 +114,7 @@ pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), 
     }
 }
 
-/// A size that is given is that of the device, of which a little may be left over.
+/// Checks that a configured size is that of the device, of which a small remainder may be unused.
 fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings, end: u64) -> Result<(), Error> {
     let Some(Size(wanted)) = config.size else { return Ok(()) };
     let slack = ServedCache::overhead_bytes(settings) + u64::from(settings.manager.weu_bytes);
@@ -144,7 +144,7 @@ pub(super) fn announce(name: &str, settings: &EngineSettings) {
     );
 }
 
-/// What the kernel holds to be available (proc(5)).
+/// RAM that is available according to the kernel (proc(5)).
 pub fn available_ram_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

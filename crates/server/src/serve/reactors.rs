@@ -33,7 +33,7 @@ impl Drop for ClientGuard {
     }
 }
 
-/// Where a thread that serves clients takes its tasks from.
+/// The task queue of a thread that serves clients.
 #[derive(Debug)]
 struct Desk {
     clients: Arc<AtomicUsize>,
@@ -41,7 +41,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Has the thread answer, if it still runs.
+    /// Asks the thread for an answer, if it still runs.
     fn ask(&self) -> Option<oneshot::Receiver<()>> {
         let (answer, answered) = oneshot::channel();
         let answering = async {
@@ -61,7 +61,8 @@ pub(super) struct Reactors {
 }
 
 impl Reactors {
-    /// `busy_poll_max`: how long a virtual machine's queue is looked at before it is waited for.
+    /// Starts the threads. `busy_poll_max`: how long a virtual machine's queue is polled before the thread waits for a
+    /// notification.
     pub(super) fn start(
         served: &Arc<Served>,
         options: Options,
@@ -78,7 +79,7 @@ impl Reactors {
         Ok(Self { threads, desks: Arc::new(desks), busy_poll_max, incarnation: Incarnation::new() })
     }
 
-    /// Hands a client of NBD or iSCSI to the thread that has the fewest.
+    /// Assigns a client of NBD or iSCSI to the thread with the fewest clients.
     pub(super) fn assign(&self, protocol: Protocol, client: Accepted, admission: Admission) {
         self.hand_over(|_, guard| {
             Box::new(move |served, options| {
@@ -91,7 +92,8 @@ impl Reactors {
         });
     }
 
-    /// Hands a virtual machine, which uses the volume `name`, to the thread that has the fewest. Its queues begin there.
+    /// Assigns a virtual machine, which uses the volume `name`, to the thread with the fewest clients. Its first queue
+    /// runs there.
     pub(super) fn assign_vhost(&self, client: Accepted, admission: Admission, name: String) {
         self.hand_over(|first, guard| {
             let host = QueueHost { desks: Arc::downgrade(&self.desks), first };
@@ -116,7 +118,7 @@ impl Reactors {
         }
     }
 
-    /// Tells systemd that the service is alive, for as long as all threads answer, if it wants to know.
+    /// Notifies systemd that the service is alive as long as all threads answer, if a watchdog is configured.
     pub(super) async fn watch(&self) {
         let Some(every) = notify::watchdog_every() else { return };
         loop {
@@ -130,7 +132,7 @@ impl Reactors {
         }
     }
 
-    /// Waits for all threads; their clients have left.
+    /// Waits for all threads, whose clients have disconnected.
     pub(super) fn join(self) -> Result<(), Error> {
         drop(self.desks);
         self.threads.into_iter().try_for_each(ended)

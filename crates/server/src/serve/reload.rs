@@ -1,4 +1,4 @@
-//! Taking over what has changed in the configuration while it is in force.
+//! Applies changes of the configuration at run time.
 
 use super::Served;
 use super::caches::CacheEntry;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use toml::{Table, Value};
 
-/// How a change went, for those who asked for it.
+/// The result of a change, for the answer to the command.
 fn changed(what: impl ToString, done: Result<(), Error>) -> Changed {
     match done {
         Ok(()) => Changed { what: what.to_string(), done: Done::Applied, message: String::new() },
@@ -27,7 +27,7 @@ fn needs_restart(what: impl ToString, why: &str) -> Changed {
     Changed { what: what.to_string(), done: Done::Restart, message: why.to_owned() }
 }
 
-/// What became of all changes, in a line.
+/// The results of all changes, on one line.
 fn summary(changes: Vec<Changed>) -> Outcome {
     let count = |done| changes.iter().filter(|change| change.done == done).count();
     let message = match (count(Done::Applied), count(Done::Restart), count(Done::Failed)) {
@@ -43,10 +43,10 @@ fn summary(changes: Vec<Changed>) -> Outcome {
 }
 
 impl Served {
-    /// Reads the configuration file again, and takes over what has changed in it.
+    /// Reads the configuration file again and applies its changes.
     ///
     /// # Errors
-    /// There is no file, or it cannot be used: then nothing has changed.
+    /// There is no file, or it is invalid: then nothing has changed.
     pub async fn reload(self: &Arc<Self>) -> Result<Outcome, Error> {
         let _turn = self.in_force.turn.lock().await;
         let (table, config) = self.in_force.read_again()?;
@@ -128,7 +128,7 @@ impl Served {
         Ok(Outcome { message, changes: vec![change], ..Outcome::default() })
     }
 
-    /// What is served, for a server whose command line said all.
+    /// The served volumes and caches, for a server without a configuration file.
     fn as_table(&self) -> Table {
         let text = |path: &PathBuf| Value::from(path.display().to_string());
         let caches = self.caches.iter().map(|(name, entry)| {
@@ -162,7 +162,7 @@ impl Served {
         ])
     }
 
-    /// Serves a volume that the configuration has now.
+    /// Serves a volume that was added to the configuration.
     async fn add_configured(self: &Arc<Self>, name: &str, config: &Config) -> Result<(), Error> {
         if self.volume(name).is_some() {
             return Ok(());
@@ -237,7 +237,7 @@ impl Served {
         Ok(())
     }
 
-    /// Has a volume write as the configuration says.
+    /// Sets a volume to the mode of the configuration.
     async fn go_to(&self, name: &str, config: &Config) -> Result<(), Error> {
         let mode = WriteMode::from(config.mode_of(name));
         match self.named(name)?.volume.mode() == mode {
@@ -246,7 +246,7 @@ impl Served {
         }
     }
 
-    /// Takes over what has changed in the files of classes.
+    /// Applies the changes in the files of classes.
     fn reload_classes(&self, config: &Config) -> Vec<Changed> {
         let named = self.caches.values().filter_map(|entry| Some((entry, config.caches.get(&entry.name)?)));
         let reloaded = named.filter(|(_, wanted)| wanted.classes.is_some()).filter_map(|(entry, wanted)| {
@@ -274,7 +274,7 @@ impl From<Error> for Refused {
 }
 
 impl CacheEntry {
-    /// Changes one of the settings that the cache looks at while it is in use.
+    /// Changes one of the settings of the cache that can change at run time.
     fn set_live(&self, key: &str, wanted: &CacheConfig) -> Result<(), Error> {
         let settings = self.cache.settings();
         let other = wanted.engine_settings(settings.manager.cache_bytes);

@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 
 impl CacheEntry {
-    /// Makes the cache take `size_bytes` of its file or device in all. A file grows and shrinks with it.
+    /// Sets the total size of the cache in its file or device. A file grows and shrinks with it.
     pub(super) async fn resize(&self, size_bytes: u64) -> Result<(), Error> {
         let what = format!("cache {}", self.name);
         let Some(path) = &self.path else {
@@ -64,7 +64,7 @@ impl CacheEntry {
         resized
     }
 
-    /// Has the device be at least that large; tells what it was.
+    /// Makes the device at least that large; returns its former state.
     fn make_room(&self, what: &str, path: &Path, size_bytes: u64) -> Result<Before, Error> {
         let mut device = reopen(what, path)?;
         let have = device.geometry().size_bytes;

@@ -1,5 +1,5 @@
-//! Scans of volumes: what file systems keep for themselves is read when a volume begins to be served, so that the class of a file's data is
-//! known before the guest's own look at the file's inode passes by.
+//! Scans of volumes: the metadata of file systems is read when a volume begins to be served, so that the class of a
+//! file's data is known before the guest reads the file's inode.
 
 use super::VolumeDetector;
 use super::connections::sleep;
@@ -11,13 +11,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often to look whether a volume is cached again.
+/// How often to check whether a volume is attached again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The scan of a volume.
 #[derive(Debug)]
 pub struct Scan {
-    /// Bytes that it reads in a second, at most.
+    /// Maximum bytes read in a second.
     rate: Size,
     read_bytes: AtomicU64,
     is_done: AtomicBool,
@@ -38,14 +38,15 @@ impl Scan {
         self.is_done.load(Ordering::Relaxed)
     }
 
-    /// How long to leave the origin alone after so many bytes: it works for the scan half of the time at most.
+    /// The pause after a read of `len` bytes that took `took`: the origin works for the scan at most half of the time.
     fn pause(&self, len: u64, took: Duration) -> Duration {
         Duration::from_secs_f64(len as f64 / self.rate.0.max(1) as f64).saturating_sub(took).max(took)
     }
 }
 
 impl VolumeExport {
-    /// Reads what the detector wants to see, if a scan is wanted; not while the volume is detached. Nothing of it enters the cache.
+    /// Reads the ranges that the detector needs, if a scan is configured, and while the volume is attached. The data do
+    /// not enter the cache.
     pub(super) async fn scan_worker(&self) {
         let Some(detector) = &self.detector else { return };
         let Some(scan) = &detector.scan else { return };
@@ -72,7 +73,7 @@ impl VolumeExport {
         self.volume.reclassify(&learned);
     }
 
-    /// The newest bytes of a range, without anything of the origin entering the cache.
+    /// The newest bytes of a range; data of the origin do not enter the cache.
     async fn newest(&self, range: Range<u64>) -> Option<Vec<u8>> {
         let len = range.end - range.start;
         let mut bytes = self.volume.origin().read(range.start, usize::try_from(len).ok()?).await.ok()?.to_vec();

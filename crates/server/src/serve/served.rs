@@ -1,4 +1,4 @@
-//! What is served: shared by all threads.
+//! The served caches and volumes, shared by all threads.
 
 use super::connections::Connections;
 use super::in_force::InForce;
@@ -21,19 +21,19 @@ use std::time::Instant;
 pub struct Served {
     pub started: Instant,
     pub caches: Caches,
-    /// By name. More may come, and some go, while it is served.
+    /// Volumes by name. Volumes may be added and removed at run time.
     pub volumes: RwLock<Vec<Arc<VolumeExport>>>,
     pub connections: Connections,
-    /// What bounds its RAM.
+    /// The limits of its RAM.
     pub(super) limits: Limits,
     addresses: Vec<(Protocol, ListenAddress)>,
     vhost: Vec<VhostAddress>,
-    /// A volume came.
+    /// A volume was added.
     pub(super) grown: Event,
     /// Whether clients must use TLS.
     needs_tls: bool,
     pub(super) workers: VolumeWorkers,
-    /// What clients ask for is recorded there.
+    /// The recorder of clients' requests.
     pub recorder: Option<Recorder>,
     /// The configuration.
     pub in_force: InForce,
@@ -71,7 +71,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Serves a volume from now on.
+    /// Adds a volume to the served ones.
     pub(super) fn take(&self, export: Arc<VolumeExport>) {
         if let Some(recorder) = &self.recorder {
             let extent_bytes = export.volume.cache().settings().manager.extent_bytes;
@@ -88,7 +88,7 @@ impl Served {
         self.volumes.read().iter().find(|export| export.name == name).cloned()
     }
 
-    /// All volumes as they are now.
+    /// All present volumes.
     pub fn all(&self) -> Vec<Arc<VolumeExport>> {
         self.volumes.read().clone()
     }
@@ -101,7 +101,7 @@ impl Served {
         self.addresses.iter().flat_map(of).chain(self.vhost.iter().flat_map(vhost)).collect()
     }
 
-    /// Where one export is served. A socket for a single volume is that of the first.
+    /// The URIs of one export. A socket for a single volume belongs to the first volume.
     pub fn uris_of(&self, name: &str) -> Vec<String> {
         let folders = self.vhost.iter().filter(|address| matches!(address, VhostAddress::Folder(_)));
         let vhost = folders.map(|address| vhost_uri(address, name));

@@ -1,4 +1,5 @@
-//! The end: clients leave, origins are brought up to date, and the caches learn how everything was left.
+//! The shutdown: clients are disconnected, origins are brought up to date, and the final state is recorded in the
+//! caches.
 
 use super::connections::{Drain, sleep};
 use super::latch::Latch;
@@ -15,15 +16,16 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long clients may take to leave when the server ends.
+/// How long clients may take to disconnect when the server ends.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the last flush of a volume in write-back may take; and after a second signal.
 const KEEP_MAX: Duration = Duration::from_secs(60);
 const KEEP_HURRIED_MAX: Duration = Duration::from_secs(10);
-/// How often it is told how far destage is.
+/// How often the progress of destage is reported.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// Ends in order. A second signal leaves dirty data where they are, in the caches, flushed; a third ends the process at once.
+/// Ends in order. After a second signal, dirty data stay in the caches, flushed; a third signal ends the process at
+/// once.
 pub(super) async fn leave(served: &Served, reactors: Reactors, signals: &Signals) -> Result<(), Error> {
     let destage = served.destage_on_exit.load(Ordering::SeqCst);
     let hurry = Latch::default();
@@ -65,10 +67,10 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
     first.map_or(Ok(()), Err)
 }
 
-/// Destages what is dirty, telling how far it is, unless it is to hurry.
+/// Destages dirty data and reports the progress, unless a second signal arrives.
 ///
 /// # Errors
-/// Dirty data stay in the cache, though nobody wanted that.
+/// Dirty data stay in the cache, although this was not requested.
 async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
     let is_clean = export.volume.dirty_extents() == 0 && export.volume.mode() == WriteMode::WriteThrough;
     if export.volume.read_only() || is_clean {
@@ -108,8 +110,8 @@ async fn bring_up_to_date(export: &VolumeExport, hurry: &Latch) -> Result<(), Er
     }
 }
 
-/// Does `work`, unless the origin does not answer. `None`: it does not. What was under way there then may still arrive:
-/// its regions stay open, and its mark stays.
+/// Runs `work`, unless the origin does not answer. `None`: it does not answer. Operations in progress at the origin may
+/// then still complete: write-intent regions stay open, and the mark stays.
 async fn unless_silent<T>(export: &VolumeExport, work: impl Future<Output = T>) -> Option<T> {
     let silent = pin!(export.volume.origin_silent(export.silence_max()));
     match select(silent, pin!(work)).await {
@@ -118,7 +120,7 @@ async fn unless_silent<T>(export: &VolumeExport, work: impl Future<Output = T>) 
     }
 }
 
-/// Makes durable what stays in the cache, unless the cache's device does not answer.
+/// Makes the dirty data in the cache durable, unless the cache's device does not answer.
 async fn keep(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
     let volume = &export.volume;
     if volume.read_only() || (volume.dirty_extents() == 0 && volume.mode() == WriteMode::WriteThrough) {
@@ -152,7 +154,7 @@ async fn keep(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes an origin durable, and has its cache know how it was left.
+/// Makes an origin durable, and records its final state in its cache.
 async fn settle(export: &VolumeExport, answers: bool) -> Result<(), Error> {
     if export.volume.read_only() {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Recognising what a device holds, so that nothing of worth is overwritten.
+//! Recognises the content of a device, so that no data are overwritten.
 
-/// How much of a device's start the signatures lie in, in bytes.
+/// Bytes at a device's start that contain the signatures.
 pub(super) const PROBE_BYTES: usize = 128 << 10;
 
-/// Where a known content shows, by which bytes, and what it is. As in libblkid; the first that matches is named.
+/// Signatures of known contents: offset, bytes and name, as in libblkid. The first match is used.
 const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (0x438, b"\x53\xEF", "an ext2, ext3 or ext4 filesystem"),
     (0, b"XFSB", "an XFS filesystem"),
@@ -30,7 +30,7 @@ const SIGNATURES: [(usize, &[u8], &str); 23] = [
     (510, b"\x55\xAA", "a partition table or boot sector"),
 ];
 
-/// What the start of a device looks like; `None` if it is nothing known.
+/// The name of the content at the start of a device; `None`: unknown.
 pub(super) fn recognise(start: &[u8]) -> Option<&'static str> {
     let matches = |at: usize, magic: &[u8]| start.get(at..at + magic.len()) == Some(magic);
     SIGNATURES.iter().find(|(at, magic, _)| matches(*at, magic)).map(|(_, _, name)| *name)

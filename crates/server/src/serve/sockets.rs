@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Pause after a failed accept, such as for want of file descriptors.
+/// Pause after a failed accept, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Sockets {
@@ -51,17 +51,17 @@ impl Sockets {
         Ok(Self { clients, vhost, control, http: http.map(|listener| listener.with_tcp(tcp)) })
     }
 
-    /// Where clients connect.
+    /// The addresses for clients.
     pub(super) fn addresses(&self) -> Vec<(Protocol, ListenAddress)> {
         self.clients.iter().map(|(protocol, listener)| (*protocol, listener.address().clone())).collect()
     }
 
-    /// Where virtual machines connect.
+    /// The addresses for virtual machines.
     pub(super) fn vhost_addresses(&self) -> Vec<VhostAddress> {
         self.vhost.addresses.clone()
     }
 
-    /// Hands clients to the reactors, for as long as it is polled.
+    /// Passes clients to the reactors, as long as it is polled.
     pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
         let each = self.clients.iter().map(|(protocol, listener)| {
             accept(listener, served, |client, admission| reactors.assign(*protocol, client, admission))
@@ -69,14 +69,14 @@ impl Sockets {
         join(join_all(each), self.vhost.accept(served, reactors)).await;
     }
 
-    /// Lets no further clients in; the control socket stays.
+    /// Closes the sockets for clients; the control socket stays open.
     pub(super) fn close(&mut self) {
         self.clients.clear();
         self.vhost.close();
     }
 }
 
-/// Hands the clients of a listener to a thread, by `assign`.
+/// Passes the clients of a listener to a thread, by `assign`.
 pub(super) async fn accept(listener: &Listener, served: &Served, assign: impl Fn(Accepted, Admission)) {
     let refused = Repeats::default();
     loop {
@@ -113,7 +113,7 @@ pub(super) fn bind(address: &ListenAddress, access: Access) -> Result<Listener, 
     Ok(listener)
 }
 
-/// Says which addresses let strangers in.
+/// Warns of addresses that other machines can reach without authentication.
 pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, needs_chap: bool) {
     for (protocol, address) in addresses {
         if let (Protocol::Iscsi, ListenAddress::Tcp(host)) = (protocol, address) {
@@ -137,8 +137,8 @@ pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, 
     }
 }
 
-/// The NBD URI of an export (doc/uri.md of the NBD project), or the URL of an iSCSI target as libiscsi and QEMU have it; `needs_tls`: of
-/// a server that takes no plaintext.
+/// The NBD URI of an export (doc/uri.md of the NBD project), or the URL of an iSCSI target as libiscsi and QEMU have
+/// it; `needs_tls`: the server requires TLS.
 pub(super) fn uri((protocol, address): &(Protocol, ListenAddress), export: &str, needs_tls: bool) -> String {
     let export = escape(export.as_bytes());
     if let (Protocol::Iscsi, ListenAddress::Tcp(address)) = (protocol, address) {
@@ -154,7 +154,7 @@ pub(super) fn uri((protocol, address): &(Protocol, ListenAddress), export: &str,
     }
 }
 
-/// Where to connect to: every address of this machine is no address for that.
+/// An address to which clients can connect: the wildcard address is replaced.
 fn reachable(address: &SocketAddr) -> String {
     if address.ip().is_unspecified() {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -164,7 +164,7 @@ fn reachable(address: &SocketAddr) -> String {
     }
 }
 
-/// Percent-encodes what a URI's query cannot have as it is (RFC 3986 §3.4).
+/// Percent-encodes bytes that are not allowed in a URI's query (RFC 3986 §3.4).
 fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {

@@ -1,4 +1,4 @@
-//! A cache's file or device: found fit, or created, and opened.
+//! A cache's file or device: checks, creates and opens it.
 
 use super::file_id::FileId;
 use super::signature::{PROBE_BYTES, recognise};
@@ -29,7 +29,7 @@ pub(super) struct Store {
     pub(super) holds_cache: bool,
 }
 
-/// Opens a cache's file or device, creating the file where there is none.
+/// Opens a cache's file or device, and creates the file if there is none.
 pub(super) fn open(what: &str, path: &Path, config: &CacheConfig) -> Result<Store, Error> {
     let wanted = config.size.map(|size| size.0);
     match fs::metadata(path) {
@@ -115,7 +115,7 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
     Ok(Store { device, size_bytes: size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES, holds_cache })
 }
 
-/// Opening tells better than permission bits whether this user may.
+/// Checks by an open whether this user has access, which is more reliable than permission bits.
 fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(path, flags, Mode::empty()) {
@@ -126,7 +126,7 @@ fn check_permission(what: &str, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses what holds something that is not a cache; else tells whether it holds one.
+/// Refuses a file or device that holds other data than a cache; otherwise returns whether it holds a cache.
 fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> Result<bool, Error> {
     let mut start = Vec::with_capacity(PROBE_BYTES);
     open_device_to_read(path)
@@ -175,7 +175,7 @@ fn second_superblock(path: &Path, size_bytes: u64) -> Option<Superblock> {
     Superblock::decode(&block).ok()
 }
 
-/// Whether a path leads to what `identity` is.
+/// Whether a path leads to the file or device `identity`.
 pub(super) fn is_same(path: &Path, identity: FileId) -> bool {
     FileId::of(path).is_ok_and(|found| found == identity)
 }

@@ -1,4 +1,4 @@
-//! Virtual machines: their sockets, and one of them from its beginning to its end.
+//! Virtual machines: their sockets, and the course of one connection.
 
 use super::Served;
 use super::connections::{Admission, sleep};
@@ -29,7 +29,7 @@ const STACK_BYTES: usize = 256 << 10;
 pub(super) struct VhostSockets {
     pub(super) addresses: Vec<VhostAddress>,
     access: Access,
-    /// Those that there were from the beginning, with the names of their volumes.
+    /// The sockets that existed at the start, with the names of their volumes.
     first: Vec<(String, Listener)>,
 }
 
@@ -46,7 +46,8 @@ impl VhostSockets {
         Ok(Self { addresses: places.vhost.clone(), access, first })
     }
 
-    /// Hands virtual machines to the reactors, for as long as it is polled. Volumes that come later get sockets in the folders.
+    /// Passes virtual machines to the reactors, as long as it is polled. Volumes that are added later get sockets in
+    /// the folders.
     pub(super) async fn accept(&self, served: &Served, reactors: &Reactors) {
         let assign = |name: &str| {
             let name = name.to_owned();
@@ -86,7 +87,7 @@ impl VhostSockets {
     }
 }
 
-/// Where a volume is served to virtual machines.
+/// The URI of a volume for virtual machines.
 pub(super) fn vhost_uri(address: &VhostAddress, volume: &str) -> String {
     let path = address.socket_of(volume);
     format!("vhost:{}", std::path::absolute(&path).unwrap_or_else(|_: std::io::Error| PathBuf::from(&path)).display())
@@ -95,7 +96,7 @@ pub(super) fn vhost_uri(address: &VhostAddress, volume: &str) -> String {
 /// How virtual machines are served.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
-    /// How long a queue is looked at before it is waited for.
+    /// How long a queue is polled before the server waits for a notification.
     pub(super) busy_poll_max: Duration,
     pub(super) incarnation: Incarnation,
 }
@@ -109,7 +110,7 @@ impl Drop for CutWhenDropped {
     }
 }
 
-/// Serves one virtual machine. Its control messages are answered by a thread of their own.
+/// Serves one virtual machine. A separate thread answers its control messages.
 pub(super) async fn serve(
     client: Accepted,
     admission: Admission,

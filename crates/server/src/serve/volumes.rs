@@ -1,4 +1,5 @@
-//! Taking volumes in: whether an origin may be served with what its cache knows of it, and having the cache know it.
+//! Admission of volumes: checks whether an origin may be served with its cached data, and registers the volume in the
+//! cache.
 
 use super::caches::CacheEntry;
 use super::device::OriginDevice;
@@ -12,19 +13,19 @@ use nitro_engine::{DedupDomain, Volume, VolumeEntry, VolumeOptions, WriteMode};
 use nitro_units::ObjectId;
 use std::sync::Arc;
 
-/// Volumes that a cache can know: its journal has room for so many.
+/// Maximum number of volumes in a cache: its journal has room for so many.
 const VOLUMES_MAX: usize = 64;
 
-/// What is to be done before an origin is served.
+/// The actions before an origin is served.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Others have changed it: what is cached of it is void, dirty data included.
+    /// Another program has changed it: its cached data are void, including dirty data.
     void: Option<String>,
-    /// It bears a mark that is to be removed.
+    /// It has a mark that has to be removed.
     unmark: bool,
 }
 
-/// Whether an origin may be served: nothing has changed yet, whatever the answer.
+/// Checks whether an origin may be served. Changes nothing.
 pub(super) async fn judge(
     entry: &CacheEntry,
     name: &str,
@@ -58,7 +59,7 @@ pub(super) async fn judge(
     Ok(Verdict { void, unmark })
 }
 
-/// Whether the marks on an origin are to be removed.
+/// Whether the marks on an origin have to be removed.
 async fn judge_marks(
     entry: &CacheEntry,
     name: &str,
@@ -79,7 +80,7 @@ async fn judge_marks(
     Ok(unmark)
 }
 
-/// Whether a mark on an origin is to be removed.
+/// Whether a mark on an origin has to be removed.
 fn judge_mark(entry: &CacheEntry, name: &str, what: &str, found: Found, discard_dirty: bool) -> Result<bool, Error> {
     let Mark { cache_uuid, cache_path, volume, since, file: _ } = found.mark;
     let is_here = entry.path.is_some() && cache_uuid == entry.uuid.to_string();
@@ -108,7 +109,7 @@ fn judge_mark(entry: &CacheEntry, name: &str, what: &str, found: Found, discard_
     Err(Error::new(what, why).or(way_out))
 }
 
-/// Has the cache know a volume, and makes it ready to be served. Needs the cache's workers.
+/// Registers a volume in the cache, and prepares it for serving. Needs the cache's workers.
 pub(super) async fn admit(
     entry: &Arc<CacheEntry>,
     name: &str,
@@ -138,7 +139,7 @@ pub(super) async fn admit(
     Ok(VolumeExport::new(name, config, volume, entry, export.guard))
 }
 
-/// What a volume has besides its origin.
+/// The parts of a volume besides its origin.
 struct Parts {
     guard: Option<Arc<Guard>>,
     lease: Option<OriginLease>,
@@ -150,7 +151,7 @@ async fn lower(fence: Fence) -> Result<(), Error> {
     aside(move || fence.lower()).await?
 }
 
-/// Forgets what is void.
+/// Drops void data.
 async fn prepare(entry: &CacheEntry, name: &str, origin: &OpenOrigin, verdict: &Verdict) -> Result<(), Error> {
     let (Some(change), Some((object, known))) = (&verdict.void, entry.known(name)) else { return Ok(()) };
     let dirty_bytes = entry.dirty_bytes(object, &known);

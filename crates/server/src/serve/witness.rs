@@ -1,5 +1,6 @@
-//! A note beside the cache device, for when that fails: what is clean in this cache must not be believed any more, since
-//! origins changed without its knowing. Volumes in write-through go on once the note is durable.
+//! A note outside the cache device, for the case that the device fails: the clean data in this cache must not be
+//! trusted any more, since origins were changed without a record in the cache. Volumes in write-through continue once
+//! the note is durable.
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
@@ -11,19 +12,19 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often it is asked whether all of a cache has been read.
+/// How often to check whether a cache has been read completely.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn place(uuid: Uuid) -> PathBuf {
     state_folder().join(format!("cache-{uuid}.distrusted"))
 }
 
-/// Whether the cache has failed under volumes that went on without it.
+/// Whether the cache has failed and its volumes continued without it.
 pub(super) fn is_noted(uuid: Uuid) -> bool {
     fs::exists(place(uuid)).unwrap_or(true)
 }
 
-/// Has a failure of the cache's journal noted.
+/// Makes a failure of the cache's journal write the note.
 pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
     cache.set_witness(move |reason| match note(uuid, reason) {
         Ok(()) => true,
@@ -44,7 +45,7 @@ fn note(uuid: Uuid, reason: &str) -> io::Result<()> {
     files::write_durably(&place, Links::Followed, format!("{reason}\n").as_bytes())
 }
 
-/// Takes a note back once the cache itself knows, durably, what must not be believed.
+/// Removes the note once the cache itself has a durable record of the data that must not be trusted.
 pub(super) async fn take_back(entry: &CacheEntry) {
     if !is_noted(entry.uuid) {
         return;

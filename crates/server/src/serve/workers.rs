@@ -1,5 +1,4 @@
-//! The threads behind the clients': one that inserts and keeps the journals, one for indexes on flash, one that destages and
-//! reads ahead.
+//! The background threads: one for insertion and journals, one for indexes on flash, one for destage and read-ahead.
 
 use super::caches::CacheEntry;
 use super::connections::sleep;
@@ -26,7 +25,7 @@ pub(super) fn ended<T>(thread: ReactorThread<T>) -> Result<T, Error> {
     thread.join().map_err(|_| Error::new("threads", "one ended by a panic").or("see the log; please report it"))
 }
 
-/// How long insertion may take to end, and how often to look whether it has.
+/// How long insertion may take to end.
 const FINISH_MAX: Duration = Duration::from_secs(120);
 const FINISH_LOOK: Duration = Duration::from_millis(2);
 
@@ -37,15 +36,15 @@ pub(super) struct CacheWorkers {
     indexes: Option<IndexWorker>,
 }
 
-/// What all indexes on flash do. Look-ups take CPU time there, which insertion has better use for.
+/// The thread of all indexes on flash. Look-ups take CPU time there, instead of on the insertion thread.
 struct IndexWorker {
     thread: ReactorThread<()>,
-    /// Dropped when nothing is inserted any more.
+    /// Dropped when insertion has ended.
     inserting: oneshot::Sender<()>,
 }
 
 impl IndexWorker {
-    /// None if there is no index on flash.
+    /// Starts the thread; `None`: there is no index on flash.
     fn start(caches: &[Arc<CacheEntry>]) -> Result<Option<Self>, Error> {
         let with_index = caches.iter().filter(|entry| entry.flash_index.is_some());
         let theirs: Vec<_> = with_index.cloned().collect();
@@ -73,7 +72,7 @@ impl CacheWorkers {
         Ok(Self { caches, thread, indexes })
     }
 
-    /// Has them finish what is queued, and make it durable.
+    /// Lets the workers finish their queues and make the data durable.
     pub(super) fn finish(self) -> Result<(), Error> {
         self.caches.iter().for_each(|entry| entry.cache.close());
         let begun = Instant::now();
@@ -91,7 +90,7 @@ impl CacheWorkers {
     }
 }
 
-/// Until the cache is closed, whether or not there is a journal to keep.
+/// Works until the cache is closed, with or without a journal.
 async fn work(entry: &Arc<CacheEntry>) {
     let keeping = async { join(entry.cache.journal_worker(), witness::take_back(entry)).await.0 };
     let inserting = async {
@@ -109,7 +108,7 @@ async fn work(entry: &Arc<CacheEntry>) {
     }
 }
 
-/// Destage and reading ahead of all volumes, those that are added later as well.
+/// Destage and read-ahead of all volumes, including those that are added later.
 pub struct VolumeWorkers {
     work: Mutex<Option<UnboundedSender<Arc<VolumeExport>>>>,
     thread: Mutex<Option<ReactorThread<()>>>,
@@ -126,8 +125,7 @@ impl VolumeWorkers {
         Ok(Self { work: Mutex::new(Some(work)), thread: Mutex::new(Some(thread)) })
     }
 
-    /// Takes a volume in hand until it is gone. What an earlier server left dirty is seen to by
-    /// this thread.
+    /// Runs the workers of a volume until it is removed. This thread also destages dirty data of an earlier server.
     pub(super) fn tend(&self, export: &Arc<VolumeExport>) {
         let left = Arc::clone(export);
         spawn_local(async move {
@@ -144,7 +142,7 @@ impl VolumeWorkers {
         }
     }
 
-    /// Drops all that is being done.
+    /// Cancels all work.
     pub(super) fn stop(&self) -> Result<(), Error> {
         drop(self.work.lock().take());
         let thread = self.thread.lock().take();

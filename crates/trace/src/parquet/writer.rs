@@ -189,7 +189,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left, and the file's end; gives the number of requests.
+    /// Writes what is left, and the file's end; returns the number of requests.
     ///
     /// # Errors
     /// The output cannot be written to; the file is then of no use.
@@ -205,7 +205,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     }
 }
 
-/// Writes all requests of `reader` and finishes the file; gives their number.
+/// Writes all requests of `reader` and finishes the file; returns their number.
 ///
 /// # Errors
 /// The reader's and the writer's.

@@ -30,7 +30,7 @@ pub(crate) enum SlotState {
 pub(in crate::weu) struct Slot {
     pub(in crate::weu) state: SlotState,
     pub(in crate::weu) generation: Generation,
-    /// The sweep that was under way when `generation` last began a lap of what a fingerprint slot can tell apart.
+    /// The sweep that was in progress when `generation` last began a lap of what a fingerprint slot can tell apart.
     pub(super) lap_sweep: u64,
     pub(in crate::weu) entries: Entries,
     /// How often its entries were used again since it is full.
@@ -47,9 +47,9 @@ pub(in crate::weu) struct Slot {
     pub(super) kept: u32,
     /// Where any entry was classified.
     pub(super) classes: Option<Box<Classes>>,
-    /// Reasons not to evict it: extents that the origin has not got, or that the journal still names.
+    /// Reasons not to evict it: extents that the origin does not have, or that the journal still names.
     pub(in crate::weu) pins: u32,
-    /// Filled with content that the origin has not got: the journal sees to its being durable.
+    /// Filled with content that the origin does not have: the journal sees to its being durable.
     pub(super) for_dirty: bool,
     /// Known from its header only, since the restart: its extents may never have reached the SSD.
     pub(super) restored: bool,

@@ -86,7 +86,7 @@
 //! |---|---|---|
 //! | 0 | 1 | tag 14 |
 //! | 1 | 2 | object |
-//! | 3 | 1 | number of ranges, at most 16; what was pinned before is not any more |
+//! | 3 | 1 | number of ranges, at most 16; they replace all ranges pinned before |
 //!
 //! Slot (15 bytes, then the bitmap), in snapshots, and in the log after a restart:
 //!
@@ -165,10 +165,10 @@ const PIN_BYTES: usize = 16;
 /// Bytes of a [`Record::Slot`] without its bitmap.
 pub const SLOT_BYTES: usize = 15;
 
-/// From where on a write log is needed: all before it is in the cache.
+/// The position from which on a write log is needed: everything before is in the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogPosition {
-    /// Names the log; zeroes: none is in use.
+    /// The identity of the log; zeroes: none is in use.
     pub uuid: [u8; 16],
     /// The first batch that is still needed.
     pub sequence: u64,
@@ -176,10 +176,9 @@ pub struct LogPosition {
     pub offset: u64,
 }
 
-/// One thing that happened, or, in a snapshot, one thing that is so.
+/// A change of the state, or, in a snapshot, a part of the state.
 ///
-/// Decoding checks what the format says, not what the cache says: whether a WEU, an entry or an object exists is for the
-/// reader of the record to check.
+/// Decoding checks only the format. The reader of the record has to check whether a WEU, an entry or an object exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     /// New dirty content, as a base extent of a WEU.
@@ -188,7 +187,7 @@ pub enum Record {
         key: ExtentKey,
         /// Its version.
         version: u64,
-        /// Where the content is.
+        /// The WEU that holds the content.
         weu: WeuId,
         /// The filling of `weu`.
         generation: Generation,
@@ -202,9 +201,9 @@ pub enum Record {
         stored_bytes: u32,
         /// Checksum of the payload, mixed with its place.
         crc: u32,
-        /// The content stands in blocks of its own, without a prefix.
+        /// The content is stored in its own blocks, without a prefix.
         raw_blocks: bool,
-        /// The class of the request that brought it.
+        /// The class of the request that stored it.
         class: ClassId,
         /// The content's fingerprint, where deduplication is on.
         fingerprint: Option<Fingerprint>,
@@ -215,7 +214,7 @@ pub enum Record {
         key: ExtentKey,
         /// Its version.
         version: u64,
-        /// Where the content is.
+        /// The WEU that holds the content.
         weu: WeuId,
         /// The filling of `weu`.
         generation: Generation,
@@ -229,30 +228,30 @@ pub enum Record {
         /// Its version.
         version: u64,
     },
-    /// Whatever is older than `version` of these extents is void.
+    /// All content of these extents that is older than `version` is void.
     Forget {
         /// The first extent.
         first: ExtentKey,
-        /// How many from there on.
+        /// The number of extents.
         count: u64,
         /// The version.
         version: u64,
     },
-    /// This filling of the WEU, and all before, are gone.
+    /// This filling of the WEU and all earlier ones are evicted.
     Evicted {
         /// The WEU.
         weu: WeuId,
         /// The filling.
         generation: Generation,
     },
-    /// Writes to this region of the origin may be under way.
+    /// Writes to this write-intent region of the origin may be in progress.
     RegionOpened {
         /// The volume.
         object: ObjectId,
         /// The region's number.
         region: u64,
     },
-    /// They are not any more, and the origin is flushed.
+    /// No writes to this write-intent region are in progress any more, and the origin is flushed.
     RegionClosed {
         /// The volume.
         object: ObjectId,
@@ -267,11 +266,11 @@ pub enum Record {
         name: String,
         /// Its origin's size in bytes.
         origin_bytes: u64,
-        /// Names its origin.
+        /// The identity of its origin.
         uuid: [u8; 16],
-        /// How it is written to, as the host numbers modes: below 128.
+        /// Its mode, as numbered by the host: below 128.
         mode: u8,
-        /// The volumes that it shares contents with.
+        /// The domain within which it shares contents.
         domain: DedupDomain,
     },
     /// A volume that the cache does not know any more.
@@ -279,11 +278,11 @@ pub enum Record {
         /// Its number.
         object: ObjectId,
     },
-    /// What of a volume is pinned; takes the place of what was said before.
+    /// The pinned ranges of a volume; replaces the previous record.
     Pins {
         /// The volume.
         object: ObjectId,
-        /// Ranges of extent numbers, in order, none touching another; at most [`PINS_PER_VOLUME`].
+        /// Ranges of extent numbers, in order and not adjacent; at most [`PINS_PER_VOLUME`].
         ranges: PinRanges,
     },
     /// Dirty content that could not be read back: kept as an error.
@@ -293,12 +292,12 @@ pub enum Record {
         /// The version that is lost.
         version: u64,
     },
-    /// A WEU slot. In snapshots, and in the log after a restart, for WEUs with entries that became void as they were read.
-    /// What several say of one filling is void if one of them says so.
+    /// A WEU slot. In snapshots, and in the log after a restart, for WEUs with entries that became void as they were
+    /// read. If there are several records for one filling, an entry is void if one of them says so.
     Slot {
         /// The slot.
         weu: WeuId,
-        /// All fillings up to this one are gone.
+        /// All fillings up to this one are evicted.
         evicted: Generation,
         /// The present filling.
         generation: Generation,
@@ -306,7 +305,7 @@ pub enum Record {
         /// At most [`DEAD_BYTES_MAX`].
         dead: Vec<u8>,
     },
-    /// Versions from here on have not been given out. In snapshots only.
+    /// Versions from here on were not used yet. In snapshots only.
     NextVersion {
         /// The version.
         version: u64,
@@ -418,7 +417,7 @@ impl Record {
         };
     }
 
-    /// Reads the record at the front of `bytes`; gives it and its length in bytes.
+    /// Reads the record at the start of `bytes`; returns it and its length in bytes.
     ///
     /// # Errors
     /// [`FormatError`] naming what is wrong.
@@ -503,7 +502,7 @@ fn dirty_base(reader: &mut Reader<'_>) -> Result<Record, FormatError> {
     })
 }
 
-/// What is written of a domain: nothing of the shared one.
+/// Bytes written for a domain: none for the shared one.
 const fn domain_bytes(domain: &DedupDomain) -> &[u8] {
     if domain.is_shared() { &[] } else { domain.bytes() }
 }

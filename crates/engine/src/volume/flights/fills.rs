@@ -1,4 +1,4 @@
-//! Extents on their way into the cache, and reads of the origin that bring them.
+//! Extents that wait for insertion, and reads of the origin.
 
 use crate::error::Error;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The permission to enter an extent's content into the cache; a write to the extent makes it void.
+/// The permission to insert an extent's content into the cache; a write to the extent makes it void.
 #[derive(Debug, Default)]
 pub(crate) struct Token {
     void: AtomicBool,
@@ -25,13 +25,13 @@ impl Token {
         self.void.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the content that it was given for was read again while it waited.
+    /// Whether its content was read again while it waited.
     pub(crate) fn is_used(&self) -> bool {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether the dirty content that it was given for is in the cache, or newer content of the extent: what the journal
-    /// is to be told of it has been handed to the ledger.
+    /// Whether its dirty content, or newer content of the extent, is in the cache, and its journal records are in the
+    /// ledger.
     pub(crate) fn is_inserted(&self) -> bool {
         self.inserted.load(Ordering::SeqCst)
     }
@@ -41,15 +41,15 @@ impl Token {
     }
 }
 
-/// How a read of the origin ended; `None`: its reader went away.
+/// The result of a read of the origin; `None`: its reader was dropped.
 type Outcome = Option<Result<Vec<Bytes>, Error>>;
 
-/// A read of the origin under way, for all who want its extents.
+/// A read of the origin in progress, for all requests that need its extents.
 #[derive(Debug)]
 pub(in crate::volume) struct Miss {
     /// The extents that it reads.
     pub(in crate::volume) extents: Range<u64>,
-    /// Extents below this number were waited for by others.
+    /// Other requests waited for extents below this number.
     pub(super) joined_to: AtomicU64,
     /// Not ended yet: `None`.
     outcome: Mutex<Option<Outcome>>,
@@ -61,12 +61,12 @@ impl Miss {
         Self { extents, joined_to: AtomicU64::new(0), outcome: Mutex::new(None), done: Event::new() }
     }
 
-    /// Whether somebody else has waited for an extent.
+    /// Whether another request has waited for an extent.
     pub(in crate::volume) fn is_joined(&self, index: u64) -> bool {
         index < self.joined_to.load(Ordering::Relaxed)
     }
 
-    /// Waits for some extents of the read. `None`: its reader went away; read again.
+    /// Waits for some extents of the read. `None`: its reader was dropped; read again.
     pub(in crate::volume) async fn join(&self, extents: Range<u64>) -> Option<Result<Vec<Bytes>, Error>> {
         loop {
             let done = self.done.listen();

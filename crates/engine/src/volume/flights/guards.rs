@@ -1,4 +1,4 @@
-//! Reads and writes that are under way; dropped, they end.
+//! Reads and writes in progress; they end when they are dropped.
 
 use super::Flights;
 use super::fills::{Miss, Token};
@@ -8,7 +8,8 @@ use crate::kept::Kept;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// A read of the origin by its first asker. Dropped unfinished, it lets those who joined read for themselves.
+/// A read of the origin by the first request for it. If it is dropped unfinished, requests that joined read for
+/// themselves.
 pub(in crate::volume) struct Reading {
     pub(super) flights: Arc<Flights>,
     pub(in crate::volume) miss: Arc<Miss>,
@@ -16,8 +17,9 @@ pub(in crate::volume) struct Reading {
 }
 
 impl Reading {
-    /// Gives the result to all who joined. The extents of `keep`, if any, that were not written to meanwhile go on to be inserted:
-    /// their tokens are returned, to be settled by whoever takes them. The others are forgotten here.
+    /// Passes the result to all requests that joined. The extents of `keep`, if any, that were not written to meanwhile
+    /// are registered for insertion: their tokens are returned, and the taker has to settle them. The others are
+    /// removed.
     pub(in crate::volume) fn finish(
         self,
         result: Result<Vec<Bytes>, Error>,
@@ -56,7 +58,7 @@ impl Drop for Reading {
     }
 }
 
-/// A write under way. Dropped, it lets the next one in.
+/// A write in progress. When it is dropped, the next one may begin.
 pub(in crate::volume) struct Writing {
     pub(super) flights: Arc<Flights>,
     pub(super) id: u64,
@@ -81,8 +83,8 @@ impl Writing {
         tokens
     }
 
-    /// Registers content that only the cache is to have, in the place of whatever is on its way there; the write goes
-    /// on. The returned tokens are to be settled by whoever takes them.
+    /// Registers dirty content, replacing content that waits for insertion; the write continues. The taker of the
+    /// returned tokens has to settle them.
     pub(in crate::volume) fn replace(&self, contents: impl Iterator<Item = (u64, Kept)>) -> Vec<Arc<Token>> {
         let mut state = self.flights.state.lock();
         let mut tokens = Vec::new();

@@ -1,4 +1,4 @@
-//! What is known of the writes and fills of one volume.
+//! The state of the writes and fills of one volume.
 
 use super::fills::{Miss, Token};
 use crate::kept::Kept;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum FillState {
     Reading(Arc<Miss>),
-    /// On its way into the cache; with its bytes, where they are known already.
+    /// It waits for insertion; with its bytes, if they are known already.
     Pending(Option<Kept>),
 }
 
@@ -19,7 +19,7 @@ pub(super) enum FillState {
 pub(super) struct Fill {
     pub(super) token: Arc<Token>,
     pub(super) state: FillState,
-    /// A write that only the cache has: not made void but by the next.
+    /// A dirty write: only the next write makes it void.
     pub(super) dirty: bool,
 }
 
@@ -28,14 +28,14 @@ pub(super) struct Fill {
 pub(in crate::volume) enum Touches {
     /// The origin: write-through, trim, zeroes.
     Origin,
-    /// The cache alone: write-back.
+    /// Only the cache: write-back.
     Buffer,
-    /// The origin, with what the cache has: destage.
+    /// The origin, with content of the cache: destage.
     Destage,
 }
 
 impl Touches {
-    /// Destage leaves clients alone that write to the cache: what they write is destaged in its turn.
+    /// Destage does not exclude clients that write to the cache: their writes are destaged later.
     pub(super) fn excludes(self, other: Self) -> bool {
         !matches!((self, other), (Self::Buffer, Self::Destage) | (Self::Destage, Self::Buffer))
     }
@@ -85,7 +85,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) writers: Vec<Writer>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     pub(super) waiters: Vec<Waiter>,
     pub(super) fills: HashMap<u64, Fill>,
     /// Fills that are clean, and have their bytes.
@@ -99,15 +99,15 @@ impl State {
         self.writers.iter().any(|writer| touches.excludes(writer.touches) && writer.overlaps(extents))
     }
 
-    /// Whether a write that came before waiter `id`, or any where there is none, waits for these extents. One that was given up
-    /// changes nothing any more.
+    /// Whether a write that arrived before waiter `id` (without `id`: any write) waits for these extents. A write that
+    /// was given up before it began is ignored.
     pub(super) fn is_awaited(&self, extents: &Range<u64>, touches: Touches, id: Option<u64>) -> bool {
         let earlier = self.waiters.iter().take_while(|waiter| Some(waiter.id) != id);
         earlier.filter(|waiter| !waiter.context.is_given_up()).any(|waiter| waiter.meets(extents, touches))
     }
 
-    /// Whether a write that only destage keeps waiting waits for these extents. What waits for a client, or behind a write that does,
-    /// may need destage to go on, since that client may wait for room.
+    /// Whether a write that only destage delays waits for these extents. Writes that wait for a client, or behind such
+    /// a write, do not count: they may need destage, since that client may wait for room.
     pub(super) fn is_awaited_by_next(&self, extents: &Range<u64>) -> bool {
         let is_live = |waiter: &&Waiter| !waiter.context.is_given_up();
         let meets = |waiter: &Waiter| waiter.meets(extents, Touches::Destage);
@@ -128,7 +128,7 @@ impl State {
         false
     }
 
-    /// Whether a write to any of these extents was given up, and has not ended: nobody knows what the origin has there.
+    /// Whether a write to any of these extents was given up and has not ended: the content in the origin is unknown.
     pub(super) fn is_unsettled(&self, extents: &Range<u64>) -> bool {
         let unsettled = |w: &Writer| w.touches == Touches::Origin && w.context.is_given_up() && w.overlaps(extents);
         self.writers.iter().any(unsettled)

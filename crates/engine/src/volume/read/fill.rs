@@ -1,4 +1,4 @@
-//! What becomes of extents that were read from the origin.
+//! Treatment of extents that were read from the origin.
 
 use crate::error::Error;
 use crate::insert::{Content, Job};
@@ -13,18 +13,18 @@ use nitro_units::{ClassId, Fingerprint};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What becomes of an extent that was read from the origin.
+/// How to treat an extent that was read from the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     /// It is inserted, unless the queue is full.
     Insert,
-    /// It is inserted; whoever asked waits for room in the queue.
+    /// It is inserted; the request waits for room in the queue.
     Wait,
     /// It is kept in RAM: part of a sequential stream.
     HoldBack,
 }
 
-/// What becomes of extents that were read from the origin, and what class read them.
+/// How to treat extents that were read from the origin, and the class of the read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fill {
     pub(super) then: Then,
@@ -32,7 +32,8 @@ pub(super) struct Fill {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Has an extent inserted that was in RAM when its write epoch was `epoch`, if nothing else is going on with it.
+    /// Queues an extent for insertion that was in RAM when its write epoch was `epoch`, if no other operation on it is
+    /// in progress.
     pub(super) fn promote(&self, index: u64, bytes: Bytes, epoch: u32, class: ClassId) {
         if self.fill_paused() {
             return;
@@ -50,7 +51,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Ends a read of the origin, and sees to what becomes of its extents.
+    /// Completes a read of the origin, and inserts or keeps its extents.
     pub(super) async fn keep(
         &self,
         reading: Reading,
@@ -97,7 +98,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
     }
 
-    /// Room in the queue for extents that were read, which are to be inserted; without, nothing is left to be kept.
+    /// Room in the queue for extents to insert; if there is none, `keep` is cleared.
     fn admit_fills(&self, keep: &mut Vec<Kept>) -> Option<Arc<Room>> {
         if keep.is_empty() {
             return None;
@@ -121,7 +122,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Job { key, content, from, token, flights, _room: Some(room.clone()) }
     }
 
-    /// Hands an extent to insertion.
+    /// Queues an extent for insertion.
     pub(in crate::volume) fn enqueue(
         &self,
         index: u64,

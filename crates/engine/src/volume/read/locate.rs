@@ -1,4 +1,4 @@
-//! Where the extents of a request are: in RAM, on the SSD, or in the origin alone.
+//! Locates the extents of a request: in RAM, on the SSD, or only in the origin.
 
 use crate::volume::Volume;
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Stored extents at most this many bytes apart are read from the SSD in one go.
+/// Stored extents at most this many bytes apart are read from the SSD with one read.
 const SSD_GAP_BYTES: u32 = 4096;
-/// The most that is read from the SSD in one go.
+/// Maximum bytes of one read of the SSD.
 const SSD_READ_BYTES_MAX: u32 = 256 << 10;
 
-/// Where a run of extents is.
+/// The source of a run of extents.
 pub(super) enum Source {
     Here(Bytes),
     Ssd(SsdRun),
@@ -22,7 +22,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Extents that the cache has not got.
+    /// Number of extents that are not cached.
     pub(super) const fn missing(&self) -> u64 {
         if let Self::Origin(count) = self { *count } else { 0 }
     }
@@ -31,14 +31,14 @@ impl Source {
 /// The sources of a request's extents, in order, each with the number of its first extent.
 pub(super) type Sources = SmallVec<[(Source, u64); 1]>;
 
-/// Extents that lie near one another on the SSD.
+/// Extents that are close to each other on the SSD.
 #[derive(Default)]
 pub(in crate::volume) struct SsdRun {
     pub(in crate::volume) extents: SmallVec<[(ExtentKey, Location); 1]>,
     /// The bytes of the WEU from the first to the last of them, in whichever order they were asked for.
     span: Range<u32>,
-    /// The extents' write epochs from *before* they were looked up: what is fetched may be kept in RAM only if they still
-    /// hold then.
+    /// The extents' write epochs from *before* the look-up: fetched extents may be kept in RAM only if these are
+    /// unchanged.
     pub(super) epochs: SmallVec<[u32; 1]>,
 }
 
@@ -52,7 +52,7 @@ impl SsdRun {
         self.epochs.push(epoch);
     }
 
-    /// Whether a location is near enough to be read with them.
+    /// Whether a location is close enough to be read with them.
     pub(in crate::volume) fn reaches(&self, next: &Location) -> bool {
         let Some((_, one)) = self.extents.first() else { return false };
         let span = next.span();
@@ -65,7 +65,7 @@ impl SsdRun {
 }
 
 impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
-    /// Finds out where the extents of a request are, and gathers neighbours that can be had in one go.
+    /// Locates the extents of a request, and combines neighbours that can be read together.
     pub(super) fn locate(&self, extents: Range<u64>, (offset, len): (u64, u64), class: ClassId) -> Sources {
         let mut sources = Sources::new();
         let caching = self.is_cached();
@@ -107,7 +107,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         sources
     }
 
-    /// An extent's bytes, if RAM has them: on their way into the cache, in the RAM cache, or read ahead.
+    /// An extent's bytes, if they are in RAM: waiting for insertion, in the RAM cache, or read ahead.
     fn in_ram(&self, index: u64, within: Range<u32>, busy: bool, (epoch, class): (u32, ClassId)) -> Option<Bytes> {
         if let Some(kept) = busy.then(|| self.flights.read_pending(index)).flatten() {
             self.cache.metrics.pending_hits.add(1);
@@ -130,7 +130,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         Some(kept.for_reply())
     }
 
-    /// Where an extent is that only the cache has, though the cache is not used otherwise any more.
+    /// The location of a dirty extent, although the cache is otherwise not used any more.
     fn dirty_location(&self, key: ExtentKey) -> Option<Location> {
         if !self.may_be_dirty() {
             return None;
@@ -139,7 +139,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if manager.is_dirty(key) { manager.peek(key) } else { None }
     }
 
-    /// The first of some extents that only the cache has.
+    /// The first dirty extent of a range.
     pub(in crate::volume) fn first_dirty(&self, extents: Range<u64>) -> Option<u64> {
         if !self.may_be_dirty() {
             return None;

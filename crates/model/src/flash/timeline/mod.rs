@@ -31,7 +31,7 @@ pub(crate) struct Timeline {
     link: Calendar,
     /// When the controller has done what it does for one request at a time.
     controller: Nanos,
-    /// When the request under way arrived, the controller's time included.
+    /// When the request in progress arrived, the controller's time included.
     start: Nanos,
     /// When the request has all that it programs, but for what the host sends.
     ready: Nanos,

@@ -96,7 +96,7 @@ fn alone<O: Origin>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
     Ok(volume(cache, origin))
 }
 
-/// A volume with a cache that is made anew, and the thread that inserts.
+/// A volume with a cache that is created again, and the thread that inserts.
 struct Cached<O> {
     volume: Arc<TestVolume<O>>,
     thread: ReactorThread<()>,
@@ -179,7 +179,7 @@ async fn all_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<
     Ok(overheads.into_iter().map(median).collect())
 }
 
-/// The first machine's boot from the disk, through a cache that is made anew each time, beside the disk alone.
+/// The first machine's boot from the disk, through a cache that is created again each time, beside the disk alone.
 async fn no_hits<O: Bed>(scale: Scale, storm: &Storm, files: &Files) -> Result<Found, Error> {
     let cache_bytes = 256 << 20;
     let reads = first_reads(&storm.reads, scale.reads[1]);

@@ -7,7 +7,7 @@ use crate::report::Lines;
 /// Height of the row of strokes that tell when something happened.
 const STROKE: f64 = 12.0;
 
-/// A mark of its own for each line, so that they are told apart without colours.
+/// A mark of its own for each line, so that they are distinguished without colours.
 pub(super) fn mark(line: usize, x: f64, y: f64) -> String {
     match line % 3 {
         0 => format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"),

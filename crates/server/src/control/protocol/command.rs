@@ -1,4 +1,4 @@
-//! What clients have a server do, and what came of it.
+//! The commands that clients send to a server, and their results.
 
 use crate::classes::Change;
 use crate::config::Emulation;
@@ -16,29 +16,29 @@ pub const WARM_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
-    /// All that the server tells of itself.
+    /// Returns the server's status.
     Status,
-    /// Brings an origin up to date; answered at once, or when it is.
+    /// Brings an origin up to date; answered at once, or when the origin is up to date.
     Flush {
         /// Its name.
         volume: String,
-        /// Answer only once the origin is up to date.
+        /// Answer only when the origin is up to date.
         wait: bool,
     },
-    /// What the cache knows of one place of a volume.
+    /// Returns what the cache knows about one offset of a volume.
     Explain {
         /// Its name.
         volume: String,
-        /// A byte of it.
+        /// A byte of the volume.
         offset: u64,
     },
-    /// Keeps bytes of a volume in its cache from when they are there.
+    /// Keeps bytes of a volume in its cache once they are cached.
     Pin {
         /// Its name.
         volume: String,
         /// The first byte; whole extents are pinned.
         offset: u64,
-        /// How many; all to the volume's end if not given.
+        /// The length; default: up to the volume's end.
         length: Option<u64>,
     },
     /// Undoes that.
@@ -47,7 +47,7 @@ pub enum Command {
         volume: String,
         /// The first byte; whole extents are unpinned.
         offset: u64,
-        /// How many; all to the volume's end if not given.
+        /// The length; default: up to the volume's end.
         length: Option<u64>,
     },
     /// Reads a part of a volume into its cache; answered when it is read and queued for insertion.
@@ -63,18 +63,18 @@ pub enum Command {
     VolumeSet {
         /// Its name.
         volume: String,
-        /// As it is if not given.
+        /// The mode; default: unchanged.
         mode: Option<WriteMode>,
-        /// Percentages of the cache's room for dirty data; as they are if not given.
+        /// See [`dirty_share_min`](super::Volume::dirty_share_min); default: unchanged.
         #[serde(default)]
         dirty_share_min: Option<u8>,
         /// See [`dirty_share_max`](super::Volume::dirty_share_max).
         #[serde(default)]
         dirty_share_max: Option<u8>,
-        /// Which written content is cached; as it is if not given.
+        /// Which written content is cached; default: unchanged.
         #[serde(default)]
         write_policy: Option<WritePolicy>,
-        /// Whether what reads bring is not cached; as it is if not given.
+        /// Whether caching of read misses is paused; default: unchanged.
         #[serde(default)]
         pause_fill: Option<bool>,
     },
@@ -84,10 +84,10 @@ pub enum Command {
     VolumeRemove {
         /// Its name.
         volume: String,
-        /// Forget dirty data that stand in the way.
+        /// Discard dirty data that prevent the operation.
         force_discard_dirty: bool,
     },
-    /// Has the origin serve alone, brought up to date.
+    /// Brings the origin up to date and serves the volume without its cache.
     CacheDetach {
         /// The cache's name.
         cache: String,
@@ -108,70 +108,70 @@ pub enum Command {
         /// Size in bytes.
         size_bytes: u64,
     },
-    /// Changes what a class of I/O deserves.
+    /// Changes the policy of a class of I/O.
     ClassSet {
-        /// The cache's name; may be left out where there is only one.
+        /// The cache's name; optional if there is only one.
         cache: Option<String>,
         /// Its name or number.
         class: String,
-        /// What it deserves.
+        /// The settings to change.
         change: Change,
     },
-    /// Gives a cache another table of classes.
+    /// Loads another table of classes for a cache.
     ClassLoad {
-        /// The cache's name; may be left out where there is only one.
+        /// The cache's name; optional if there is only one.
         cache: Option<String>,
         /// The table: TOML, or Open-CAS's CSV.
         table: String,
     },
-    /// Takes over what has changed in the configuration file.
+    /// Applies the changes of the configuration file.
     Reload,
     /// Changes one key of the configuration until the server ends.
     Set {
         /// `server.KEY`, `cache.NAME.KEY` or `volume.NAME.KEY`.
         key: String,
-        /// As a person writes it.
+        /// The value in the form of the command line.
         value: String,
     },
-    /// Has a volume be as large as its origin has become.
+    /// Makes a volume as large as its origin, which has grown.
     VolumeResize {
         /// Its name.
         volume: String,
     },
-    /// Something with a deduplicating store that the server has open; the message is what is to be printed.
+    /// An operation on a deduplicating store that the server has open; the message of the result is the text to print.
     Cos {
         /// The store's path.
         store: PathBuf,
-        /// What is to be done.
+        /// The operation.
         action: CosAction,
     },
 }
 
-/// A volume that is to be served, too.
+/// A volume to add.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddVolume {
     /// Its name.
     pub volume: String,
-    /// The cache's name; may be left out where there is only one.
+    /// The cache's name; optional if there is only one.
     pub cache: Option<String>,
-    /// As the server is to open it.
+    /// The origin, as the server opens it.
     pub origin: PathBuf,
-    /// Write-through if not given.
+    /// The mode; default: write-through.
     pub mode: Option<WriteMode>,
     /// Writes are refused.
     pub read_only: bool,
-    /// What clients are told that it is.
+    /// The description shown to clients.
     pub description: String,
-    /// With which volumes it shares cached contents.
+    /// The domain within which it shares cached contents.
     #[serde(default)]
     pub dedup_domain: Option<String>,
-    /// The class of requests that do not say theirs.
+    /// The class of requests without a class.
     #[serde(default)]
     pub class: Option<u8>,
     /// Which written content is cached.
     #[serde(default)]
     pub write_policy: Option<WritePolicy>,
-    /// Slow the origin down to a disk of that kind.
+    /// The hard disk to emulate for the origin.
     pub emulate_disk: Option<Emulation>,
     /// See [`dirty_share_min`](super::Volume::dirty_share_min).
     #[serde(default)]
@@ -182,23 +182,23 @@ pub struct AddVolume {
     /// See [`VolumeConfig::detect_scan`](crate::config::VolumeConfig::detect_scan).
     #[serde(default)]
     pub detect_scan: Option<Size>,
-    /// Forget dirty data that stand in the way.
+    /// Discard dirty data that prevent the operation.
     pub force_discard_dirty: bool,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// One line for people.
     pub message: String,
-    /// Of the volume, now.
+    /// The volume's dirty data at present.
     pub dirty_bytes: u64,
-    /// Where a volume that was added is served.
+    /// The URIs of a volume that was added.
     pub uris: Vec<String>,
-    /// What became of each change of the configuration.
+    /// The result of each change of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Changed>,
-    /// The configuration file, which does not say what was changed.
+    /// The configuration file, if it does not contain the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_file: Option<PathBuf>,
 }
@@ -208,20 +208,20 @@ pub struct Outcome {
 pub struct Changed {
     /// The key, or the section.
     pub what: String,
-    /// What became of it.
+    /// The result.
     pub done: Done,
-    /// Why it is not in force; else empty.
+    /// Why it is not in force; otherwise empty.
     pub message: String,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Done {
     /// It is in force.
     Applied,
-    /// It has effect at the next start.
+    /// It takes effect at the next start.
     Restart,
-    /// It is not in force, though it could be.
+    /// It could change at once, but the change failed.
     Failed,
 }

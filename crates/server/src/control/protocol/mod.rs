@@ -1,5 +1,5 @@
-//! The control protocol, version 1: over a unix socket of mode 0600, the client sends one JSON object in a line, the server
-//! answers with one in a line, any number of times. Requests are at most [`REQUEST_BYTES_MAX`] long.
+//! The control protocol, version 1: over a unix socket of mode 0600, the client sends one JSON object on a line, and
+//! the server answers with one on a line, any number of times. Requests are at most [`REQUEST_BYTES_MAX`] long.
 //!
 //! ```text
 //! {"version":1,"command":"status"}
@@ -8,8 +8,9 @@
 //! {"version":1,"done":{"message":"…","dirty_bytes":0,"uris":[]}}
 //! {"version":1,"error":"…"}
 //! ```
-//! A command that takes its time is answered at its end, and goes on if its client leaves; `status` on another
-//! connection tells how far it is. Commands and fields may be added within a version; clients ignore those they do not know. Counters run from the server's start.
+//! A command that takes long is answered at its end, and continues if its client disconnects; `status` on another
+//! connection shows its progress. Commands and fields may be added within a version; clients ignore those they do not
+//! know. Counters start with the server.
 
 mod cache;
 mod command;
@@ -23,32 +24,32 @@ pub use volume::{ClassOfRequests, Detection, Explanation, Scan, Stored, Volume};
 
 use serde::{Deserialize, Serialize};
 
-/// The version spoken here.
+/// The version of the protocol.
 pub const VERSION: u32 = 1;
 /// Longest request in bytes, its newline included.
 pub const REQUEST_BYTES_MAX: usize = 16 << 10;
 
-/// What a client asks.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u32,
-    /// What is asked.
+    /// The command.
     pub command: Command,
 }
 
-/// What the server answers: one of the four.
+/// An answer: exactly one of the four fields is set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// [`VERSION`].
     pub version: u32,
-    /// To [`Command::Status`].
+    /// The answer to [`Command::Status`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// To [`Command::Explain`].
+    /// The answer to [`Command::Explain`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<Explanation>,
-    /// To all other commands.
+    /// The answer to all other commands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Outcome>,
     /// Why the command failed.

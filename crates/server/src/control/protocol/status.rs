@@ -1,15 +1,15 @@
-//! What a server tells of itself.
+//! The status of a server.
 
 use super::{Cache, Volume};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// All that a server tells of itself.
+/// The whole status of a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The process.
     pub server: Server,
-    /// The RAM that the process may come to take.
+    /// The maximum RAM of the process.
     #[serde(default)]
     pub ram: Ram,
     /// All caches, by name.
@@ -18,60 +18,60 @@ pub struct Status {
     pub volumes: Vec<Volume>,
 }
 
-/// The RAM that the process may come to take, and what it takes now, in bytes.
+/// The maximum RAM of the process and its present RAM, in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ram {
     /// The sum of the parts.
     pub need_bytes: u64,
-    /// What it is made of.
+    /// The parts of the maximum.
     pub parts: Vec<RamPart>,
-    /// Resident now, as the kernel counts it (`VmRSS`); 0: unknown.
+    /// Resident memory at present, as the kernel counts it (`VmRSS`); 0: unknown.
     pub resident_bytes: u64,
 }
 
-/// Something that takes RAM.
+/// A part of the RAM.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RamPart {
     /// Its name.
     pub name: String,
-    /// The most that it takes.
+    /// Its maximum.
     pub bytes: u64,
 }
 
 /// The process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Server {
-    /// Of the program.
+    /// The program's version.
     pub version: String,
     /// Its process ID.
     pub pid: u32,
-    /// Since its start.
+    /// Seconds since its start.
     pub uptime_seconds: f64,
-    /// Clients connected now, and since the start.
+    /// Clients connected at present.
     pub connections: u64,
     /// Clients connected since the start.
     pub connections_total: u64,
-    /// Where clients connect to.
+    /// The URIs for clients.
     pub uris: Vec<String>,
     /// The configuration file, if there is one.
     #[serde(default)]
     pub config_file: Option<PathBuf>,
-    /// What clients ask for is recorded.
+    /// The recording of requests, if there is one.
     #[serde(default)]
     pub recording: Option<Recording>,
-    /// Lines of the log that were left out, since nobody read standard error fast enough.
+    /// Lines of the log that were dropped because standard error was not read fast enough.
     #[serde(default)]
     pub log_lines_left_out: u64,
 }
 
-/// A recording under way.
+/// A recording in progress.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// Its path.
     pub path: String,
-    /// Requests recorded, and those left out because the recorder did not keep up, or cannot write any more.
+    /// Requests recorded.
     pub requests: u64,
-    /// Requests left out.
+    /// Requests that were not recorded because the recorder did not keep up, or cannot write any more.
     pub dropped: u64,
 }
 

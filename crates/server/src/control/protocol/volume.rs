@@ -1,25 +1,25 @@
-//! What a server tells of a volume, and of one place of it.
+//! The status of a volume, and of one offset of it.
 
 use super::Latency;
 use nitro_cache::Missed;
 use nitro_cache::admission::WritePolicy;
 use serde::{Deserialize, Serialize};
 
-/// What the blocks of a volume say.
+/// The state of detection for a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Detection {
-    /// File systems that were found; 0: there are none of the kinds that are known, they are encrypted, or none was seen yet.
+    /// File systems that were found; 0: there are none of a known kind, they are encrypted, or none was seen yet.
     pub file_systems: u64,
     /// Inodes that were read.
     pub inodes: u64,
-    /// Stretches of the volume of which it is known what they are.
+    /// Ranges of the volume whose use is known.
     pub ranges: u64,
-    /// Stretches for which there was no RAM.
+    /// Ranges that were dropped because there was no RAM for them.
     pub forgotten: u64,
     /// RAM that it takes.
     pub ram_bytes: u64,
-    /// The scan of the volume's metadata; `None`: nobody asked for one.
+    /// The scan of the volume's metadata; `None`: no scan is configured.
     pub scan: Option<Scan>,
 }
 
@@ -29,17 +29,17 @@ pub struct Detection {
 pub struct Scan {
     /// Bytes that it read.
     pub read_bytes: u64,
-    /// Bytes that it has still to read, as far as is known.
+    /// Bytes that are still to be read, as far as known.
     pub left_bytes: u64,
     /// Whether it has ended.
     pub done: bool,
 }
 
-/// What requests of one class asked of a volume.
+/// The requests of one class to a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClassOfRequests {
-    /// Its number; 0: those that were not classified.
+    /// Its number; 0: not classified.
     pub id: u8,
     /// Its name.
     pub name: String,
@@ -73,52 +73,52 @@ pub struct Volume {
     pub origin: String,
     /// `write-through` or `write-back`.
     pub mode: String,
-    /// With which volumes it shares cached contents; `null`: with all that name none.
+    /// The domain within which it shares cached contents; `null`: it shares them with all volumes without a domain.
     pub dedup_domain: Option<String>,
-    /// The class of requests that do not say theirs; 0: not classified.
+    /// The class of requests without a class; 0: not classified.
     pub class: u8,
     /// Which written content is cached.
     pub write_policy: WritePolicy,
-    /// What reads bring is not cached for the time being.
+    /// Caching of read misses is paused.
     #[serde(default)]
     pub fill_paused: bool,
-    /// What was asked for, by class; empty: nothing was classified.
+    /// Requests by class; empty: nothing was classified.
     pub classes: Vec<ClassOfRequests>,
-    /// What its blocks say; `None`: nobody looks.
+    /// The state of detection; `None`: it is switched off.
     pub detection: Option<Detection>,
-    /// What the origin has not got.
+    /// Dirty data: bytes that are not in the origin yet.
     pub dirty_bytes: u64,
-    /// Age of the oldest of it, 0 if there is none; `None`: not known.
+    /// Age of the oldest dirty data, 0 if there are none; `None`: not known.
     pub dirty_age_seconds: Option<f64>,
-    /// Of it, what cannot be read in the cache any more; the first such ranges, as offset and length.
+    /// Dirty data that cannot be read from the cache any more.
     pub lost_bytes: u64,
     /// The first of those ranges, as offset and length.
     pub lost_ranges: Vec<(u64, u64)>,
-    /// Whether it goes through its cache.
+    /// Whether it uses its cache.
     pub attached: bool,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
-    /// For how long the origin has owed an answer.
+    /// Time for which the origin has not answered.
     pub origin_owes_seconds: f64,
     /// Requests that the origin did not answer in time.
     pub origin_timeouts: u64,
     /// Clients connected now.
     pub clients: u64,
-    /// Destage.
+    /// Bytes destaged.
     pub destaged_bytes: u64,
     /// Writes of the origin for destage.
     pub destage_writes: u64,
-    /// Why destage fails, if it does; for how long it has, and how often it has failed since the start.
+    /// Why destage fails, if it does.
     pub destage_error: Option<String>,
     /// For how long destage has failed.
     pub destage_failing_seconds: f64,
     /// How often it has failed since the start.
     pub destage_failures: u64,
-    /// Percentages of the cache's room for dirty data: what is kept for the volume, if it was set, and what it may take.
+    /// Percentage of the cache's room for dirty data that is reserved for the volume, if it was set.
     pub dirty_share_min: Option<u8>,
-    /// See [`dirty_share_max`](Volume::dirty_share_max).
+    /// Percentage of the cache's room for dirty data that the volume may use.
     pub dirty_share_max: u8,
-    /// Requests.
+    /// Requests to read.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -134,23 +134,23 @@ pub struct Volume {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// Extents of reads by where they came from.
+    /// Extents of reads found in RAM or on the SSD.
     pub read_hit_extents: u64,
     /// Extents read from the origin.
     pub read_miss_extents: u64,
-    /// Of the misses: found in the cache by the fingerprint that the origin's recipe told.
+    /// Of the misses: extents found in the cache by the fingerprint in the origin's recipe.
     #[serde(default)]
     pub recipe_hit_extents: u64,
-    /// Extents that reads looked for in vain, by why they were not cached.
+    /// Missed extents of reads, by cause.
     #[serde(default)]
     pub missed: Missed,
     /// Extents that another request was reading already.
     pub read_joined_extents: u64,
     /// Extents read ahead.
     pub readahead_extents: u64,
-    /// Extents that were not cached, being part of a sequential stream.
+    /// Extents that were not cached because they were part of a sequential stream.
     pub bypassed_extents: u64,
-    /// Origin traffic.
+    /// Reads of the origin.
     pub origin_reads: u64,
     /// Bytes read from it.
     pub origin_read_bytes: u64,
@@ -158,17 +158,17 @@ pub struct Volume {
     pub origin_writes: u64,
     /// Bytes written to it.
     pub origin_written_bytes: u64,
-    /// Reads answered at once from the RAM cache are not timed.
+    /// Latency of read hits; reads answered at once from the RAM cache are not timed.
     pub read_hit_latency: Latency,
-    /// Of reads that the origin answered, in part at least.
+    /// Latency of reads that the origin answered at least in part.
     pub read_miss_latency: Latency,
-    /// Of writes.
+    /// Latency of writes.
     pub write_latency: Latency,
-    /// Of flushes.
+    /// Latency of flushes.
     pub flush_latency: Latency,
 }
 
-/// What the cache knows of one place of a volume.
+/// What the cache knows about one extent of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The volume's name.
@@ -179,36 +179,36 @@ pub struct Explanation {
     pub bytes: u64,
     /// Whether the cache can answer a read of it.
     pub cached: bool,
-    /// The origin has not got its newest content.
+    /// Its newest content is not in the origin yet.
     pub dirty: bool,
     /// The RAM cache has it.
     pub in_ram: bool,
-    /// It is on its way into the cache.
+    /// It waits for its insertion.
     pub pending: bool,
-    /// It stays in the cache once it is there.
+    /// It is pinned.
     #[serde(default)]
     pub pinned: bool,
-    /// Where on the SSD it is.
+    /// Its position on the SSD.
     pub stored: Option<Stored>,
-    /// Why it is not on the SSD: `evicted`, `overwritten`, `refused`, `dropped` or `invalidated`; none: it never was, or that is
-    /// forgotten.
+    /// Why it is not on the SSD: `evicted`, `overwritten`, `refused`, `dropped` or `invalidated`; none: it was never
+    /// there, or the cause was forgotten.
     pub gone: Option<String>,
 }
 
-/// Where an extent is on the SSD.
+/// The position of an extent on the SSD.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// The number of its write-evict unit.
     pub weu: u32,
     /// Bytes read for it; 0: it is all zero.
     pub read_bytes: u64,
-    /// Its unit is still in RAM: being filled, or on its way to the SSD.
+    /// Its unit is still in RAM: it is being filled or written.
     pub on_its_way: bool,
-    /// Its unit was opened for what is expected to stay (`main`) or for the rest (`side`: on probation).
+    /// The lane of its unit: `main`, or `side` (on probation).
     pub lane: String,
-    /// How often it was used again since its unit is full, up to 3.
+    /// How often it was used since its unit became full, up to 3.
     pub heat: u8,
-    /// The class that it was brought for; 0: none.
+    /// The class with which it was cached; 0: none.
     pub class: u8,
     /// The class's name.
     pub class_name: String,

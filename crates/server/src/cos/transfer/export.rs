@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// Segments that each thread reads at once: while it decompresses and writes one, the device works on others.
+/// Segments that each thread reads concurrently: while it decompresses and writes one, the device reads others.
 const SEGMENTS_AHEAD: usize = 4;
 
-/// What is to be exported, and how.
+/// The arguments of an export.
 #[derive(Debug, Clone, Copy)]
 pub struct Export<'a> {
     /// The store, as errors name it.
     pub store: &'a Path,
-    /// A file that is not there yet, or a block device; `-`: standard output.
+    /// A file that does not exist yet, or a block device; `-`: standard output.
     pub target: &'a Path,
-    /// The target may be there, and is overwritten.
+    /// The target may exist, and is overwritten.
     pub force: bool,
     /// Threads; `None`: as many as the machine has processors.
     pub threads: Option<u8>,
@@ -40,10 +40,11 @@ fn is_stdout(target: &Path) -> bool {
     target == Path::new("-")
 }
 
-/// Exports an object, and returns how many bytes it has. Shows on standard error how far it is. A file is written as `TARGET.part`, and renamed when it is complete.
+/// Exports an object, and returns its size in bytes. Shows the progress on standard error. A file is written as
+/// `TARGET.part`, and renamed when it is complete.
 ///
 /// # Errors
-/// The target is there and is not to be overwritten, it cannot be written, or the store fails.
+/// The target exists and may not be overwritten, it cannot be written, or the store fails.
 pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let target = args.target;
     if is_stdout(target) {
@@ -75,7 +76,7 @@ pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64,
     Ok(written)
 }
 
-/// The unfinished file of an export: what one that was broken off has left, or a new one.
+/// The unfinished file of an export: that of an interrupted export, or a new one.
 fn open_part(part: &Path) -> io::Result<File> {
     match files::create_new(part) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => files::open_own(part),
@@ -87,9 +88,9 @@ fn open_part(part: &Path) -> io::Result<File> {
 struct Target {
     file: File,
     size: u64,
-    /// Before this the file may hold what an earlier export wrote.
+    /// The length of the file at the start: up to here it may hold data of an earlier export.
     there: u64,
-    /// The target holds anything: zeroes have to be written.
+    /// The target may hold any data: zeroes have to be written.
     overwrite: bool,
     next: AtomicU64,
     bytes: AtomicU64,
@@ -103,7 +104,7 @@ impl Shared for Target {
 }
 
 impl Target {
-    /// Writes what was read of a segment.
+    /// Writes the data of a segment.
     fn take(&self, (from, data): (u64, Option<Bytes>)) -> Result<(), Failed> {
         if let Some(data) = data {
             self.file.write_all_at(&data, from).map_err(Failed::File)?;
@@ -112,7 +113,7 @@ impl Target {
         Ok(())
     }
 
-    /// Reads the segment that begins at `from`; `None`: the target has it already, by having nothing there.
+    /// Reads the segment that begins at `from`; `None`: it is a hole, and the target has a hole there, too.
     async fn segment(&self, volume: &Volume<AnyDevice>, from: u64) -> Result<(u64, Option<Bytes>), Failed> {
         let len = SEGMENT_BYTES.min(self.size - from);
         let is_fresh = from >= self.there && !self.overwrite;
@@ -156,7 +157,7 @@ async fn to_file(
     Ok(size)
 }
 
-/// Waits for the threads, and tells meanwhile how far they are.
+/// Waits for the threads, and shows their progress.
 async fn finish<S: Shared>(args: Export<'_>, workers: Workers<S>, size: u64, bytes: &AtomicU64) -> Result<(), Error> {
     let target = if is_stdout(args.target) { Path::new("standard output") } else { args.target };
     let progress = Progress::new(size, "exported");
@@ -187,27 +188,27 @@ async fn export_segments(volume: &Volume<AnyDevice>, shared: &Target) -> Result<
     done
 }
 
-/// Whose turn it is to write to standard output.
+/// The order in which threads write to standard output.
 struct Turn {
-    /// The segment that comes next; `None`: somebody failed.
+    /// The next segment; `None`: a thread failed.
     next: Mutex<Option<u64>>,
     changed: Condvar,
 }
 
 impl Turn {
-    /// Whether somebody failed.
+    /// Whether a thread failed.
     fn is_over(&self) -> bool {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Waits for the turn of a segment; false: somebody failed.
+    /// Waits for the turn of a segment; false: a thread failed.
     fn wait(&self, segment: u64) -> bool {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_while(next, |next| next.is_some_and(|next| next != segment));
         waited.unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// A segment that was waited for is written.
+    /// Notes that a segment is written.
     fn end(&self, segment: u64) {
         if let Some(next) = &mut *self.next.lock().unwrap_or_else(PoisonError::into_inner) {
             *next = segment + 1;
@@ -235,7 +236,7 @@ impl Shared for Output {
 }
 
 impl Output {
-    /// Writes a segment, when it has its turn.
+    /// Writes a segment in its turn.
     fn write(&self, segment: u64, data: Result<Bytes, nitro_cos::Error>) -> Result<(), Failed> {
         let data = data.map_err(Failed::Store)?;
         if self.turn.wait(segment) {
@@ -247,7 +248,7 @@ impl Output {
     }
 }
 
-/// The threads take segments in turn; each writes its own, when those before are written.
+/// The threads take segments in turn; each thread writes its segment when the previous ones are written.
 async fn to_stdout(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64, Error> {
     let size = volume.size_bytes();
     // Not by way of the buffer, which looks for ends of lines.

@@ -27,10 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that one thread takes at a time.
 const SEGMENT_BYTES: u64 = 1 << 20;
-/// After so much an import that is broken off need not begin anew.
+/// Interval in bytes at which an import records its progress, so that it can continue from there after an interruption.
 const NOTED_EVERY_BYTES: u64 = 128 << 20;
 
-/// What is to be imported, and how.
+/// The arguments of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct Import<'a> {
     /// The store, as errors name it.
@@ -39,24 +39,25 @@ pub struct Import<'a> {
     pub name: &'a str,
     /// A file or block device; `-`: standard input.
     pub source: &'a Path,
-    /// What becomes of it; `None`: a stream of standard input, and a volume of anything else.
+    /// The kind of the object; `None`: a stream for standard input, a volume for everything else.
     pub kind: Option<Kind>,
-    /// Bytes of a volume's chunks; `None`: as the store has it.
+    /// Bytes of a volume's chunks; `None`: the store's default.
     pub chunk_bytes: Option<u32>,
     /// Threads; `None`: as many as the machine has processors.
     pub threads: Option<u8>,
 }
 
-/// How far an import came.
+/// The result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Imported {
     /// Bytes of the object.
     pub bytes: u64,
-    /// Those that an earlier import had done.
+    /// Bytes that an earlier import had stored.
     pub resumed_at: u64,
 }
 
-/// Imports an object. Shows on standard error how far it is. A volume's import that a signal breaks off can be continued.
+/// Imports an object. Shows the progress on standard error. If a signal interrupts the import of a volume, it can be
+/// continued.
 ///
 /// # Errors
 /// The source cannot be read, the store is full or fails, or a signal has arrived.
@@ -78,7 +79,7 @@ pub async fn import(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported,
     import_volume(args, store).await
 }
 
-/// A source's size, and what tells it apart from others and from what it was.
+/// A source's size, and a number that identifies the source and its present state.
 fn identify(source: &File, path: &Path) -> Result<(u64, u64), Error> {
     let meta = source.metadata().map_err(|e| Error::new(path.display(), e))?;
     if meta.is_dir() {
@@ -95,11 +96,11 @@ struct Segments {
     source: File,
     size: u64,
     next: AtomicU64,
-    /// Ends of what is done, behind the first gap, by where they begin.
+    /// The end of the first finished part, and the finished parts behind the first gap: their ends, by their starts.
     done: Mutex<(u64, BTreeMap<u64, u64>)>,
     bytes: AtomicU64,
     ended: AtomicBool,
-    /// The store had no room.
+    /// The store was full.
     is_full: AtomicBool,
 }
 
@@ -121,12 +122,12 @@ impl Segments {
         done.0 = at;
     }
 
-    /// Everything before is done.
+    /// The offset up to which everything is stored.
     fn prefix(&self) -> u64 {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Where the first byte is, from `from` on, that is in no hole.
+    /// The offset of the first byte at or behind `from` that is not in a hole.
     fn data_from(&self, from: u64) -> u64 {
         match rustix::fs::seek(&self.source, SeekFrom::Data(from)) {
             Ok(at) => at,
@@ -218,19 +219,19 @@ async fn import_segments(volume: &Volume<AnyDevice>, shared: &Segments) -> Resul
     }
 }
 
-/// Bytes of a stream that one thread takes at a time.
+/// Bytes of a stream that one thread stores at a time.
 const PART_BYTES: usize = 4 << 20;
 
 /// Parts that are cut ahead of the threads that store them.
 const PARTS_CUT_AHEAD: usize = 4;
 
-/// How soon the thread that waits for a stream's source notices that it is to end.
+/// How often the thread that waits for a stream's source checks whether it has to end.
 const READ_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Cuts a stream into parts, in order.
 struct Cutter {
     input: File,
-    /// What was read and not cut yet.
+    /// Bytes that were read and not cut yet.
     rest: Vec<u8>,
     number: u64,
     is_at_end: bool,
@@ -239,7 +240,7 @@ struct Cutter {
 type Part = (u64, Bytes, Vec<std::ops::Range<usize>>);
 
 impl Cutter {
-    /// Cuts the next part. `None`: there is none, or `ended` says that none is wanted.
+    /// Cuts the next part. `None`: there is none, or `ended` is set.
     fn next(&mut self, store: &CosStore, ended: &AtomicBool) -> io::Result<Option<Part>> {
         self.rest.reserve_exact(PART_BYTES.saturating_sub(self.rest.len()));
         while self.rest.len() < PART_BYTES && !self.is_at_end {
@@ -256,7 +257,7 @@ impl Cutter {
         Ok((!cuts.is_empty()).then(|| (self.number - 1, data.into(), cuts)))
     }
 
-    /// Reads what there is; nothing if that takes long.
+    /// Reads the available bytes; nothing if none arrive soon.
     fn read_some(&mut self) -> io::Result<()> {
         let ready = match poll(&mut [PollFd::new(&self.input, PollFlags::IN)], Some(&READ_WAIT)) {
             Ok(ready) => ready > 0,
@@ -271,18 +272,18 @@ impl Cutter {
     }
 }
 
-/// Parts that are to be stored.
+/// Parts that wait to be stored.
 #[derive(Default)]
 struct Cut {
     parts: VecDeque<Part>,
-    /// No more will come.
+    /// No further part will follow.
     is_whole: bool,
 }
 
 /// What the threads of a stream's import share.
 struct StreamShared {
     cut: Mutex<Cut>,
-    /// There are more parts, or fewer, or it is to end.
+    /// The number of parts has changed, or the import has to end.
     changed: Event,
     /// Parts that are stored, and not in the recipe yet.
     stored: Mutex<BTreeMap<u64, (u64, StreamPart)>>,
@@ -296,7 +297,7 @@ impl StreamShared {
         self.cut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a part where others find it, when there is room for it.
+    /// Adds a part to the queue when there is room for it.
     async fn put_cut(&self, part: Part) {
         loop {
             let changed = self.changed.listen();
@@ -315,7 +316,7 @@ impl StreamShared {
         self.changed.notify(usize::MAX);
     }
 
-    /// The next part that is to be stored.
+    /// The next part to store.
     async fn take_cut(&self) -> Option<Part> {
         loop {
             let changed = self.changed.listen();

@@ -1,4 +1,4 @@
-//! Threads that work through something together: none outlives the command that started it.
+//! Threads that share the work of a command. No thread outlives its command.
 
 use crate::cos::failed;
 use futures_util::future::join_all;
@@ -12,22 +12,22 @@ use std::time::Duration;
 
 /// Threads at most: each fills a container of its own.
 const THREADS_MAX: usize = 6;
-/// What each thread has under way at once: a container that is being written keeps all from the device but not from hashing and
-/// compressing.
+/// Concurrent operations of each thread: while a container is being written, all threads wait for the device, but can
+/// hash and compress.
 const AT_ONCE: usize = 4;
-/// How soon it is noticed that others have come further.
+/// How often a thread checks the progress of others.
 const TURN: Duration = Duration::from_millis(2);
 
-/// What threads share.
+/// State that the threads share.
 pub(super) trait Shared: Send + Sync + 'static {
-    /// Has all of them end soon: one gave up, or nobody waits for them any more.
+    /// Lets all threads end soon: one failed, or the command was cancelled.
     fn end(&self);
 }
 
-/// Why a thread gave up.
+/// Why a thread failed.
 pub(super) enum Failed {
     Store(nitro_cos::Error),
-    /// The file that is read or written beside the store.
+    /// The file that is imported or exported.
     File(std::io::Error),
 }
 
@@ -45,7 +45,7 @@ impl<S: Shared> Drop for Guard<S> {
     }
 }
 
-/// The threads of a command. Dropped, they are ended and waited for.
+/// The threads of a command. When this is dropped, it ends the threads and waits for them.
 pub(super) struct Workers<S: Shared> {
     name: &'static str,
     threads: Vec<ReactorThread<Result<(), Failed>>>,
@@ -53,7 +53,7 @@ pub(super) struct Workers<S: Shared> {
 }
 
 impl<S: Shared> Workers<S> {
-    /// Starts `count` threads; `work` makes what the one of that number does.
+    /// Starts `count` threads; `work` returns the function that the thread of a number runs.
     pub(super) fn start<W, F>(
         name: &'static str,
         count: usize,
@@ -79,8 +79,8 @@ impl<S: Shared> Workers<S> {
         Ok(workers)
     }
 
-    /// Waits for the threads, and does `meanwhile` every now and then, and once more when they have ended. The first error
-    /// of a thread is told as one of the store at `store`, or of what is called `file`.
+    /// Waits for the threads, and calls `meanwhile` from time to time, and once more when they have ended. The first
+    /// error of a thread is returned as an error of the store at `store`, or of the file called `file`.
     pub(super) async fn finish(
         mut self,
         (store, file): (&Path, impl Display),
@@ -117,8 +117,8 @@ impl<S: Shared> Drop for Workers<S> {
     }
 }
 
-/// Does the same several times at once: while some wait for the store, another works. When one fails the others are ended, and
-/// waited for: a request that is under way is never given up.
+/// Runs several copies of an operation concurrently: while some wait for the store, another works. When one fails, the
+/// others are ended and waited for: a request in progress is never cancelled.
 pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(
     shared: &impl Shared,
     work: impl Fn() -> F,
@@ -133,7 +133,7 @@ pub(super) async fn at_once<F: Future<Output = Result<(), Failed>>>(
     join_all(each).await.into_iter().collect()
 }
 
-/// Waits until others may have come further.
+/// Waits until other threads may have made progress.
 pub(super) async fn pause() {
     CompioClock::new().sleep(TURN).await;
 }

@@ -1,4 +1,4 @@
-//! What a trace did lately.
+//! What a trace did recently.
 
 use crate::rng::Rng;
 
@@ -33,7 +33,7 @@ impl History {
     }
 
     /// A run of at least `age_min` ago, if there is one: the logarithm of its age is equally distributed, so that what
-    /// was used lately is used most.
+    /// was used recently is used most.
     pub fn pick(&self, age_min: f64, rng: &mut Rng) -> Option<(u32, u64)> {
         let count = self.runs.len() as f64;
         if count < age_min || self.runs.is_empty() {

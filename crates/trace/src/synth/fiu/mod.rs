@@ -41,8 +41,8 @@ pub struct FiuLike {
     pub writes_per_read: f64,
     /// Share of written blocks whose content was written before.
     pub duplicate_share: f64,
-    /// Share of the duplicates among what is overwritten that the same content overwrites: an assumption. The others are contents
-    /// that were written lately, anywhere.
+    /// Share of the duplicates among what is overwritten that the same content overwrites: an assumption. The others
+    /// are contents that were written recently, anywhere.
     pub same_place_share: f64,
     /// Share of read blocks that nothing went to before: an assumption.
     pub first_read_share: f64,
