@@ -1,5 +1,5 @@
 //! In-process benchmarks of the engine: `nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE |
-//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate | vhost SOCKET DEPTH MIB SECONDS PID`.
+//! insert-index DATA FOLDER | write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID`.
 //!
 //! Each prints one line of `name=value` pairs; `scripts/bench` puts them beside their peers' figures.
 #![forbid(unsafe_code)]
@@ -28,9 +28,10 @@ fn main() -> ExitCode {
         ["cos", data, file] => cos::run(data.as_ref(), file.as_ref()),
         ["detect", image] => detect::run(image.as_ref()),
         ["simulate"] => simulate::run(),
+        ["simulate", "nitro"] => simulate::all_of_nitro(),
         ["vhost", socket, depth, mib, seconds, server] => vhost::run(socket.as_ref(), depth, mib, seconds, server),
         _ => Err("usage: nitro-bench hits-ram | hits-ssd FILE DATA | insert DATA FILE | insert-index DATA FOLDER | \
-                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate | vhost SOCKET DEPTH MIB SECONDS PID"
+                  write-back DATA FILE | cos DATA FILE | detect IMAGE | simulate [nitro] | vhost SOCKET DEPTH MIB SECONDS PID"
             .into()),
     };
     match result {

@@ -20,13 +20,16 @@ const PAGES: u64 = 20_000_000;
 /// All of it.
 pub fn run() -> Result<(), Failure> {
     policies()?;
-    for (name, write_share) in [("reads", 0.0), ("mixed", 0.2), ("writes", 0.8)] {
-        nitro(name, write_share)?;
-    }
+    all_of_nitro()?;
     ssd("weus", FtlSettings::Hybrid(HybridSettings::default()), true)?;
     let spacious = PageMappedSettings { over_provisioning: 0.28, ..PageMappedSettings::default() };
     ssd("pages", FtlSettings::PageMapped(spacious), false)?;
     sweeps()
+}
+
+/// Nitro over traces of which these shares are written.
+pub fn all_of_nitro() -> Result<(), Failure> {
+    [("reads", 0.0), ("mixed", 0.2), ("writes", 0.8)].into_iter().try_for_each(|(name, share)| nitro(name, share))
 }
 
 fn policies() -> Result<(), Failure> {

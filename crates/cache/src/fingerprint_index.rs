@@ -122,8 +122,8 @@ impl FingerprintIndex {
         self.table.remove(hash_of(fingerprint), |s| s.tag == tag);
     }
 
-    /// Enters a fingerprint that is not in the index, evicting while it holds `len_max` or more: a stale entry
-    /// first, else the oldest. Returns how many it evicted.
+    /// Enters a fingerprint, in place of what the index has of it, evicting while that holds `len_max` or more: a stale entry first, else
+    /// the oldest. Returns how many it evicted.
     pub(crate) fn insert(
         &mut self,
         fingerprint: &Fingerprint,
@@ -131,8 +131,11 @@ impl FingerprintIndex {
         len_max: usize,
         stale: impl Fn(Target) -> bool,
     ) -> u64 {
-        let (hash, tick) = (hash_of(fingerprint), self.tick);
+        let (hash, tick, tag) = (hash_of(fingerprint), self.tick, tag_of(fingerprint));
         let mut evicted = 0;
+        if self.table.len() >= len_max {
+            self.remove(fingerprint);
+        }
         if len_max == 0 {
             return evicted;
         }
@@ -141,7 +144,7 @@ impl FingerprintIndex {
             self.table.remove_max_near(hash, |s| if stale(s.target()) { u32::MAX } else { age(s) });
             evicted += 1;
         }
-        self.table.insert(hash, FingerprintSlot::new(tag_of(fingerprint), target, tick));
+        self.table.insert_over(hash, |s| s.tag == tag, FingerprintSlot::new(tag, target, tick));
         self.inserted_since_tick += 1;
         if self.inserted_since_tick * TICKS_PER_TURNOVER >= len_max as u64 {
             self.tick = (self.tick + 1) & AGE_MASK;

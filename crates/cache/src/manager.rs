@@ -246,10 +246,10 @@ impl CacheManager {
         self.stats.inserted_bytes += u64::from(self.settings.extent_bytes);
     }
 
-    /// Enters a fingerprint in the index in RAM, and replaces others if the index is partial.
+    /// Enters a fingerprint in the index in RAM, and replaces others if the index is partial. Another writer may have entered the same
+    /// content in the meantime.
     fn note_fingerprint(&mut self, fingerprint: &Fingerprint, target: Target) {
         let Some(index) = self.fingerprints.as_mut() else { return };
-        index.remove(fingerprint); // another writer may have brought the same content in between
         let len_max = match self.settings.fingerprint_index_percent {
             100.. => usize::MAX,
             percent => (self.stats.base_entries * u64::from(percent)).div_ceil(100) as usize,

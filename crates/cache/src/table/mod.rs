@@ -11,7 +11,7 @@ pub trait Slot: Copy + PartialEq {
     const EMPTY: Self;
     /// How many home bits a slot stores (at most 24).
     const HOME_BITS: u32;
-    /// The stored home bits, below `1 << HOME_BITS`. Unspecified for an empty slot.
+    /// The stored home bits, below `1 << HOME_BITS`; of the empty slot, the highest that there are.
     fn home(&self) -> u32;
 }
 
@@ -43,25 +43,29 @@ impl<S: Slot> Shard<S> {
 
     /// The position of the first slot that is empty or has home bits of at least `home`.
     fn lower_bound(&self, home: u32) -> usize {
-        let mut at = self.start(home);
-        while at < self.slots.len() && self.slots[at] != S::EMPTY && self.slots[at].home() < home {
-            at += 1;
-        }
-        at
+        let start = self.start(home);
+        let behind = self.slots.get(start..).unwrap_or_default();
+        start + behind.iter().position(|slot| slot.home() >= home).unwrap_or(behind.len())
     }
 
-    fn find(&self, home: u32, mut is: impl FnMut(&S) -> bool) -> Option<usize> {
-        let from = self.lower_bound(home);
-        let run = self.slots[from..].iter().take_while(|s| **s != S::EMPTY && s.home() == home);
-        run.enumerate().find(|(_, s)| is(s)).map(|(i, _)| from + i)
+    /// Among the slots from `from` on, the [lower bound](Self::lower_bound) of `home`, the first for which `is` holds.
+    fn find_from(&self, from: usize, home: u32, mut is: impl FnMut(&S) -> bool) -> Option<usize> {
+        let behind = self.slots.get(from..).unwrap_or_default();
+        let mut run = behind.iter().take_while(|slot| slot.home() == home && **slot != S::EMPTY);
+        run.position(|slot| is(slot)).map(|number| from + number)
+    }
+
+    fn find(&self, home: u32, is: impl FnMut(&S) -> bool) -> Option<usize> {
+        self.find_from(self.lower_bound(home), home, is)
     }
 
     /// Stores `slot` at its position; false if the cluster would exceed the end.
     fn place(&mut self, slot: S) -> bool {
-        if self.slots.is_empty() {
-            return false;
-        }
-        let at = self.lower_bound(slot.home());
+        !self.slots.is_empty() && self.place_at(self.lower_bound(slot.home()), slot)
+    }
+
+    /// As [`place`](Self::place), at the lower bound of the slot's home.
+    fn place_at(&mut self, at: usize, slot: S) -> bool {
         let Some(gap) = self.slots[at..].iter().position(|s| *s == S::EMPTY) else { return false };
         self.slots.copy_within(at..at + gap, at + 1);
         self.slots[at] = slot;
@@ -70,8 +74,13 @@ impl<S: Slot> Shard<S> {
     }
 
     fn insert(&mut self, slot: S) {
+        self.insert_at(self.lower_bound(slot.home()), slot);
+    }
+
+    /// As [`insert`](Self::insert), at the lower bound of the slot's home.
+    fn insert_at(&mut self, at: usize, slot: S) {
         let full = (self.len as usize + 1) * 100 > self.capacity() * 93;
-        if full || !self.place(slot) {
+        if full || !self.place_at(at, slot) {
             let mut capacity = (self.len as usize + 2) * 100 / 84 + 2;
             loop {
                 let mut grown = Self { slots: vec![S::EMPTY; capacity + TAIL_SLOTS].into_boxed_slice(), len: 0 };
@@ -155,6 +164,21 @@ impl<S: Slot> Table<S> {
         let at = self.shard_of(hash);
         self.shards[at].insert(slot);
         self.len += 1;
+    }
+
+    /// As [`insert`](Self::insert), after the first slot of that hash for which `is` holds was removed.
+    pub fn insert_over(&mut self, hash: u64, is: impl FnMut(&S) -> bool, slot: S) {
+        let (home, number) = (Self::home_of(hash), self.shard_of(hash));
+        debug_assert!(slot != S::EMPTY && slot.home() == home);
+        let shard = &mut self.shards[number];
+        let mut at = shard.lower_bound(home);
+        self.len += 1;
+        if let Some(old) = shard.find_from(at, home, is) {
+            shard.remove_at(old);
+            self.len -= 1;
+            at = shard.lower_bound(home);
+        }
+        shard.insert_at(at, slot);
     }
 
     /// Removes the first slot of that hash for which `is` holds.
