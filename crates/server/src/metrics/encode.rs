@@ -210,7 +210,7 @@ mod tests {
         assert!(new.ends_with("# EOF\n") && !old.contains("# EOF") && !old.contains("# UNIT"));
         assert!(new.contains("# TYPE nitro_cache_lookups counter\n"), "{new}");
         assert!(old.contains("# TYPE nitro_cache_lookups_total counter\n"), "{old}");
-        assert!(old.contains("# HELP nitro_cache_lookups_total Extents looked for"), "{old}");
+        assert!(old.contains("# HELP nitro_cache_lookups_total Extents looked up"), "{old}");
     }
 
     #[test]
