@@ -38,7 +38,7 @@ impl Claims {
     }
 }
 
-/// The lock. Waiters are woken only when a holder or an earlier waiter ends.
+/// The lock. All waiters are woken when a holder or a waiter ends.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLock {
     claims: Mutex<Claims>,
