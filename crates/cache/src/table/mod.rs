@@ -49,10 +49,10 @@ impl<S: Slot> Shard<S> {
     }
 
     /// Among the slots from `from` on, the [lower bound](Self::lower_bound) of `home`, the first for which `is` holds.
-    fn find_from(&self, from: usize, home: u32, mut is: impl FnMut(&S) -> bool) -> Option<usize> {
+    fn find_from(&self, from: usize, home: u32, is: impl FnMut(&S) -> bool) -> Option<usize> {
         let behind = self.slots.get(from..).unwrap_or_default();
         let mut run = behind.iter().take_while(|slot| slot.home() == home && **slot != S::EMPTY);
-        run.position(|slot| is(slot)).map(|number| from + number)
+        run.position(is).map(|number| from + number)
     }
 
     fn find(&self, home: u32, is: impl FnMut(&S) -> bool) -> Option<usize> {
