@@ -172,11 +172,12 @@ impl<S: Slot> Table<S> {
         debug_assert!(slot != S::EMPTY && slot.home() == home);
         let shard = &mut self.shards[number];
         let mut at = shard.lower_bound(home);
-        self.len += 1;
-        if let Some(old) = shard.find_from(at, home, is) {
-            shard.remove_at(old);
-            self.len -= 1;
-            at = shard.lower_bound(home);
+        match shard.find_from(at, home, is) {
+            Some(old) => {
+                shard.remove_at(old);
+                at = shard.lower_bound(home);
+            }
+            None => self.len += 1,
         }
         shard.insert_at(at, slot);
     }
