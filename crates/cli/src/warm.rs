@@ -7,6 +7,7 @@ use nitro_console::output::{self, Format, Table};
 use nitro_console::progress::Progress;
 use nitro_console::size::Size;
 use nitro_server::control::client::Client;
+use nitro_server::control::part_of_volume;
 use nitro_server::control::protocol::{Command, Status};
 use nitro_trace::hottest;
 use serde::Serialize;
@@ -69,13 +70,9 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
         }
         return Ok(found);
     }
-    let offset = args.offset.map_or(0, |offset| offset.0);
-    let length = args.length.map_or(volume.size_bytes, |length| length.0);
-    let end = offset.saturating_add(length);
-    if length == 0 || end > volume.size_bytes {
-        let why = format!("it has {} bytes: there is nothing from {offset} to {end}", volume.size_bytes);
-        return Err(Error::new(what, why).or("give an offset and a length within it"));
-    }
+    let (offset, length) = (args.offset.map_or(0, |offset| offset.0), args.length.map(|length| length.0));
+    let part = part_of_volume(&args.volume, volume.size_bytes, offset, length)?;
+    let length = part.end - part.start;
     if capacity_bytes > 0 && length > capacity_bytes {
         eprintln!(
             "{} are to be read, and the cache has {}: unless they compress or repeat, the first ones are evicted again",
@@ -83,7 +80,7 @@ fn ranges(args: &WarmArgs, status: &Status) -> Result<Vec<Range<u64>>, Error> {
             Size(capacity_bytes)
         );
     }
-    Ok(std::iter::once(offset..end).collect())
+    Ok(std::iter::once(part).collect())
 }
 
 fn print(warmed: &Warmed<'_>, format: Format) -> Result<(), Error> {

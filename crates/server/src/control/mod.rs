@@ -2,8 +2,11 @@
 
 pub mod client;
 pub mod faults;
+mod part;
 pub mod protocol;
 pub mod quantile;
 pub mod rates;
 pub mod report;
 pub mod server;
+
+pub use part::part_of_volume;

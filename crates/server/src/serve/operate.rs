@@ -64,6 +64,16 @@ impl Served {
         })
     }
 
+    /// As [`named`](Self::named), for a volume that is served through a cache.
+    pub(super) fn cached(&self, name: &str) -> Result<Arc<VolumeExport>, Error> {
+        let export = self.named(name)?;
+        if export.entry.path.is_none() {
+            let what = format_args!("volume {name}");
+            return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
+        }
+        Ok(export)
+    }
+
     /// Brings an origin up to date: only begins, or waits for the end.
     pub async fn flush(self: &Arc<Self>, name: &str, wait: bool) -> Result<Outcome, Error> {
         let export = self.named(name)?;

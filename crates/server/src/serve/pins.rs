@@ -2,6 +2,7 @@
 
 use super::caches::CacheEntry;
 use super::served::Served;
+use crate::control::part_of_volume;
 use crate::control::protocol::{Outcome, Pin};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -41,18 +42,11 @@ impl Served {
         length: Option<u64>,
         pinned: bool,
     ) -> Result<Outcome, Error> {
-        let export = self.named(volume)?;
+        let export = self.cached(volume)?;
         let entry = &export.entry;
-        let (size_bytes, extent_bytes) = (export.volume.size_bytes(), entry.extent_bytes());
+        let extent_bytes = entry.extent_bytes();
         let what = format!("volume {volume}");
-        if entry.path.is_none() {
-            return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
-        }
-        let end = length.map_or(size_bytes, |length| offset.saturating_add(length));
-        if offset >= end || end > size_bytes {
-            let why = format!("it has {size_bytes} bytes: there is nothing from {offset} to {end}");
-            return Err(Error::new(what, why).or("give an offset and a length within it"));
-        }
+        let Range { end, .. } = part_of_volume(volume, export.volume.size_bytes(), offset, length)?;
         let capacity_bytes = u64::from(entry.cache.settings().manager.weu_bytes) * entry.cache.status().manager.weus;
         if pinned && end - offset > capacity_bytes {
             let why = format!(

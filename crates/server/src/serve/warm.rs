@@ -1,6 +1,7 @@
 //! Reads parts of a volume into its cache before clients ask for them: `nitro warm`.
 
 use super::served::Served;
+use crate::control::part_of_volume;
 use crate::control::protocol::{Outcome, WARM_BYTES_MAX};
 use nitro_console::error::Error;
 use nitro_console::size::Size;
@@ -12,11 +13,8 @@ impl Served {
     /// There is no such volume, or it is served without a cache, or its cache is not filled at present; the part lies outside the
     /// volume or is longer than [`WARM_BYTES_MAX`]; the origin fails.
     pub(crate) async fn warm(&self, name: &str, offset: u64, length: u64) -> Result<Outcome, Error> {
-        let export = self.named(name)?;
+        let export = self.cached(name)?;
         let what = format!("volume {name}");
-        if export.entry.path.is_none() {
-            return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
-        }
         let volume = &export.volume;
         if !volume.is_attached() {
             return Err(Error::new(what, "it is detached from its cache").or("attach it: nitro cache attach"));
@@ -25,11 +23,7 @@ impl Served {
             let remedy = format!("let it: nitro volume set {name} --pause-fill off");
             return Err(Error::new(what, "reads do not fill its cache at present").or(remedy));
         }
-        let size_bytes = volume.size_bytes();
-        if length == 0 || length > size_bytes || offset > size_bytes - length {
-            let why = format!("it has {size_bytes} bytes: there are no {length} from {offset} on");
-            return Err(Error::new(what, why).or("give an offset and a length within it"));
-        }
+        part_of_volume(name, volume.size_bytes(), offset, Some(length))?;
         if length > WARM_BYTES_MAX {
             let why = format!("{} at once are more than {}", Size(length), Size(WARM_BYTES_MAX));
             return Err(Error::new(what, why).or("ask for it in parts"));
