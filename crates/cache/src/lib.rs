@@ -24,6 +24,7 @@ pub mod ram;
 mod resize;
 mod restore;
 pub mod settings;
+pub mod staging;
 mod stats;
 mod sweep;
 mod table;

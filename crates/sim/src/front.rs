@@ -10,6 +10,13 @@ use nitro_cache::ram::{Ahead, OVERHEAD_BYTES, RamCache};
 use nitro_port::buf::held_bytes;
 use nitro_units::{ExtentIndex, ExtentKey, ObjectId};
 
+/// RAM in bytes that neighbouring extents of one request keep in use: one that was read alone has memory of its own, others
+/// share it.
+pub(crate) fn held_together(extents: usize, extent_bytes: u32) -> u64 {
+    let bytes = if extents == 1 { held_bytes(extent_bytes as usize) } else { extent_bytes.into() };
+    (bytes + OVERHEAD_BYTES) * extents as u64
+}
+
 /// Where RAM has an extent that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InRam {
@@ -70,9 +77,7 @@ impl Front {
     /// Keeps extents of a sequential stream that a request read from elsewhere: neighbours were read together.
     pub(crate) fn hold_back(&mut self, pieces: &[Piece]) {
         for run in runs(pieces) {
-            // One that was read alone has memory of its own; others share it.
-            let bytes = if run.len() == 1 { held_bytes(self.extent_bytes as usize) } else { self.extent_bytes.into() };
-            let held = (bytes + OVERHEAD_BYTES) * run.len() as u64;
+            let held = held_together(run.len(), self.extent_bytes);
             self.ahead.hold(run.iter().map(|piece| (piece.key, (), piece.offset + piece.len)), held);
         }
     }

@@ -270,7 +270,7 @@ impl<'a> Run<'a> {
             Op::Write => self.write(request, watch)?,
             _ => self.trim(request)?,
         }
-        self.model.request_inserted();
+        self.model.request_inserted()?;
         if let Some(front) = self.front.as_mut().filter(|_| first.op() != Op::Read) {
             front.forget(request);
         }
@@ -327,7 +327,9 @@ impl<'a> Run<'a> {
             }
             if let Some(hit) = self.model.read(piece)? {
                 watch.hit(piece, hit);
-                self.found.push(piece.key);
+                if !hit.staged {
+                    self.found.push(piece.key);
+                }
                 continue;
             }
             if self.settings.recipes
@@ -350,7 +352,7 @@ impl<'a> Run<'a> {
 
     fn note_in_ram(&mut self, piece: &Piece, in_ram: InRam, watch: &mut impl Watch) {
         self.model.note_read_in_front();
-        watch.hit(piece, Hit { done: Nanos::ZERO, compressed: false });
+        watch.hit(piece, Hit { done: Nanos::ZERO, compressed: false, staged: false });
         match in_ram {
             InRam::Cached => self.counts.ram_hits += 1,
             InRam::Ahead => self.counts.readahead_hits += 1,
@@ -379,14 +381,18 @@ impl<'a> Run<'a> {
             return self.write_dirty(request, watch);
         }
         self.misses.clear();
+        // The first and the last extent of a request may be written in part.
+        let mut merged = [None; 2];
         for piece in request {
             self.counts.written_bytes += u64::from(piece.len);
-            let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key));
+            let is_part = piece.len < self.settings.extent_bytes;
+            let in_ram = self.front.as_ref().is_some_and(|front| front.has(piece.key))
+                || is_part && self.model.is_staged(piece.key);
             let known = self.model.forget(piece)? || in_ram;
             if !self.settings.write_policy.takes(known) {
                 continue;
             }
-            if piece.len < self.settings.extent_bytes {
+            if is_part {
                 self.counts.partial_writes += 1;
                 if !known {
                     if self.settings.partial_writes == PartialWrites::Merge {
@@ -394,12 +400,17 @@ impl<'a> Run<'a> {
                     }
                     self.counts.fetched_extents += 1;
                     watch.fetched(piece);
+                } else if !in_ram {
+                    merged[usize::from(merged[0].is_some())] = Some(piece.key);
                 }
             }
             self.misses.push(*piece);
         }
         for piece in &self.misses {
-            let duplicate = self.model.insert(piece)?;
+            let duplicate = match merged.contains(&Some(piece.key)) {
+                true => self.model.insert_merged(piece)?,
+                false => self.model.insert(piece)?,
+            };
             watch.written(piece, duplicate);
         }
         Ok(())

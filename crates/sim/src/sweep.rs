@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Whatever changes outcomes without changing settings raises this: results of before are not taken for those of now.
-const MODEL_VERSION: u32 = 5;
+const MODEL_VERSION: u32 = 6;
 
 /// Where finished points are kept: a line of JSON for each.
 #[derive(Debug)]

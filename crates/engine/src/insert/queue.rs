@@ -10,6 +10,7 @@ use bytes::Bytes;
 use event_listener::Event;
 use nitro_cache::Location;
 use nitro_cache::admission::Provenance;
+use nitro_cache::staging::Staging;
 use nitro_port::yielding::attempt_at;
 use nitro_units::{ExtentKey, Fingerprint};
 use parking_lot::Mutex;
@@ -39,13 +40,10 @@ pub(crate) struct Job {
     pub(crate) _room: Option<Arc<Room>>,
 }
 
-#[derive(Default)]
 struct State {
     /// Jobs that are not staged: a merge with an extent on the SSD cannot be served from the queue.
     urgent: VecDeque<Job>,
-    jobs: VecDeque<Job>,
-    /// Jobs pushed since void jobs were last removed.
-    unsifted: usize,
+    jobs: Staging<Job>,
     /// Number of tasks that wait for the jobs.
     hurried: usize,
     /// No new job has arrived for a while: staged jobs have to be processed.
@@ -62,22 +60,23 @@ struct State {
 }
 
 impl State {
-    fn is_idle(&self) -> bool {
-        self.urgent.is_empty() && self.jobs.is_empty() && self.at_work == 0
+    fn new(staging_bytes: u64) -> Self {
+        Self {
+            urgent: VecDeque::new(),
+            jobs: Staging::new(staging_bytes),
+            hurried: 0,
+            flushing: false,
+            pushed_before: 0,
+            at_work: 0,
+            closed: false,
+            pushed: 0,
+            finished: 0,
+            marks: 0,
+        }
     }
 
-    /// Removes void jobs, if enough jobs were pushed since the last time.
-    fn sift(&mut self) -> Vec<Job> {
-        self.unsifted += 1;
-        if self.unsifted <= self.jobs.len() {
-            return Vec::new();
-        }
-        self.unsifted = 0;
-        let (void, left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.jobs).into_iter().partition(|j| j.token.is_void());
-        self.jobs = left.into();
-        self.finished += void.len() as u64;
-        void
+    fn is_idle(&self) -> bool {
+        self.urgent.is_empty() && self.jobs.is_empty() && self.at_work == 0
     }
 }
 
@@ -100,8 +99,6 @@ pub(crate) struct InsertQueue {
     state: Mutex<State>,
     /// The memory that its jobs, waiting and in progress, keep alive.
     held: Arc<Meter>,
-    /// Bytes that are staged, unless a task waits for them.
-    staging_bytes: u64,
     pushed: Event,
     /// The queue is idle, or a job for which a task waits is done.
     idle: Event,
@@ -111,21 +108,16 @@ impl InsertQueue {
     /// A queue of at most `bytes_max`, in addition to staged bytes.
     pub(crate) fn new(bytes_max: u64, staging_bytes: u64) -> Self {
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(State::new(staging_bytes)),
             held: Meter::new(bytes_max + staging_bytes),
-            staging_bytes,
             pushed: Event::new(),
             idle: Event::new(),
         }
     }
 
     /// Whether staged jobs have to be processed.
-    fn is_due(&self, state: &State) -> bool {
-        self.staging_bytes == 0
-            || state.closed
-            || state.flushing
-            || state.hurried > 0
-            || self.held.bytes() > self.staging_bytes
+    fn is_due(&self, state: &mut State) -> bool {
+        state.jobs.is_due(self.held.bytes()) || state.closed || state.flushing || state.hurried > 0
     }
 
     /// Room for jobs that keep `bytes` alive together; `None`: there is none, or the queue is closed.
@@ -164,10 +156,11 @@ impl InsertQueue {
         if is_urgent {
             state.urgent.push_back(job)
         } else {
-            state.jobs.push_back(job)
+            state.jobs.push(job)
         }
-        let void = if self.staging_bytes > 0 { state.sift() } else { Vec::new() };
-        let is_due = is_urgent || self.is_due(&state);
+        let void = state.jobs.sweep(|job| job.token.is_void());
+        state.finished += void.len() as u64;
+        let is_due = self.is_due(&mut state) || is_urgent;
         drop(state);
         if is_due {
             self.pushed.notify(1);
@@ -196,8 +189,8 @@ impl InsertQueue {
 
     fn try_take(&self) -> Result<Job, Empty> {
         let mut state = self.state.lock();
-        let is_due = self.is_due(&state);
-        let staged = |state: &mut State| if is_due { state.jobs.pop_front() } else { None };
+        let is_due = self.is_due(&mut state);
+        let staged = |state: &mut State| if is_due { state.jobs.pop() } else { None };
         let job = state.urgent.pop_front().or_else(|| staged(&mut state)).ok_or(Empty { closed: state.closed })?;
         state.at_work += 1;
         state.flushing &= !state.jobs.is_empty();

@@ -240,18 +240,31 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         let extents = self.extents(offset, len);
         let mut before = Before::default();
         let is_edge = |index: u64| index == extents.start || index + 1 == extents.end;
-        let found = |index, bytes| drop(is_edge(index).then(|| before.bytes.insert(index, bytes)));
+        let policy = self.write_policy();
+        let updates = policy == WritePolicy::Update;
+        // The extents that are cached, wherever; needed to update them alone.
+        let mut cached = Vec::new();
+        let found = |index, bytes| {
+            if updates {
+                cached.push(index);
+            }
+            if is_edge(index) {
+                before.bytes.insert(index, bytes);
+            }
+        };
         let mut begun = self.begin_origin_write(extents.clone(), context, found).await?;
-        for index in [extents.start, extents.end - 1] {
+        for index in extents.clone().filter(|index| updates || is_edge(*index)) {
             if let Some(bytes) = self.cache.ram.lock().peek(&self.key(index)) {
-                before.bytes.insert(index, bytes.clone());
+                if updates {
+                    cached.push(index);
+                }
+                if is_edge(index) {
+                    before.bytes.insert(index, bytes.clone());
+                }
             }
         }
-        let policy = self.write_policy();
-        // In ascending order.
-        let mut cached = Vec::new();
         self.forget_cached(extents.clone(), |index, location| {
-            if policy == WritePolicy::Update {
+            if updates {
                 cached.push(index);
             }
             if is_edge(index) {
@@ -259,6 +272,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
             }
         })
         .await;
+        cached.sort_unstable();
         let known = self.fingerprints(offset, &data);
         begun.during(self.write_known(offset, data.clone(), &known)).await?;
         self.heal(extents.clone(), offset, data.len() as u64).await?;
@@ -267,7 +281,7 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         }
         let mut contents: Vec<_> = if self.is_cached() {
             let content = |(i, index)| {
-                if !policy.takes(cached.binary_search(&index).is_ok() || before.bytes.contains_key(&index)) {
+                if !policy.takes(cached.binary_search(&index).is_ok()) {
                     return None;
                 }
                 let known = known.get(i).copied().flatten();
@@ -295,12 +309,13 @@ impl<F: Device, O: Origin, C: Clock> Volume<F, O, C> {
         if contents.is_empty() {
             return None;
         }
+        let merges = contents.iter().filter(|(_, content)| matches!(content, Content::Merge { .. })).count() as u64;
         let whole = contents.iter_mut().filter_map(|(_, content)| match content {
             Content::Whole(kept, _) => Some(kept),
             Content::Merge { .. } => None,
         });
-        // A patch is no longer than an extent, and there are two of them at most.
-        let room = self.cache.queue.admit(settle(whole) + 2 * (self.extent_bytes() + OVERHEAD_BYTES));
+        // A patch is no longer than an extent.
+        let room = self.cache.queue.admit(settle(whole) + merges * (self.extent_bytes() + OVERHEAD_BYTES));
         if room.is_none() {
             self.cache.metrics.fills_dropped.add(contents.len() as u64);
             self.note_gone(contents.iter().map(|(index, _)| *index), Gone::Dropped);

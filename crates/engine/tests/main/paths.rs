@@ -148,6 +148,25 @@ fn what_is_written_is_cached_as_the_write_policy_says() {
     }
 }
 
+#[test]
+fn what_waits_in_ram_counts_as_cached_where_writes_update() {
+    let (sim, volume) = volume(MIB, |settings| settings.staging_bytes = MIB, false);
+    volume.set_write_policy(WritePolicy::Update);
+    let cached = sim.run(async move {
+        // The third of five extents that are then written together is staged, the second is in its unit.
+        for number in [1, 2] {
+            volume.read(number * 8 * KIB, 8 * KIB).await.unwrap();
+            if number == 1 {
+                volume.cache().settled().await;
+            }
+        }
+        volume.write(0, BufMut::zeroed(40 << 10).freeze(), false).await.unwrap();
+        volume.cache().settled().await;
+        [0, 1, 2, 3, 4].map(|number| volume.explain(number * 8 * KIB).unwrap().stored.is_some())
+    });
+    assert_eq!(cached, [false, true, true, false, false]);
+}
+
 /// Says that the second MiB of a volume is of class 5, and once it has seen the third that the first is of class 6.
 struct Told;
 

@@ -34,6 +34,8 @@ pub(crate) struct Hit {
     pub(crate) done: Nanos,
     /// It was stored compressed.
     pub(crate) compressed: bool,
+    /// It waits in RAM for its place on the SSD.
+    pub(crate) staged: bool,
 }
 
 /// A cache, told of one piece at a time.
@@ -54,7 +56,9 @@ pub(crate) trait Model {
     }
 
     /// All that a request brought has been inserted.
-    fn request_inserted(&mut self) {}
+    fn request_inserted(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// An extent was read that RAM in front of the cache has.
     fn note_read_in_front(&mut self) {}
@@ -71,8 +75,18 @@ pub(crate) trait Model {
     /// was there already.
     fn insert(&mut self, piece: &Piece) -> Result<bool, Error>;
 
+    /// As [`insert`](Self::insert), of an extent of which a part was written and the rest is read from the SSD.
+    fn insert_merged(&mut self, piece: &Piece) -> Result<bool, Error> {
+        self.insert(piece)
+    }
+
     /// Forgets an extent, since it is being written or trimmed; returns whether it was there.
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error>;
+
+    /// Whether an extent waits in RAM for its place on the SSD.
+    fn is_staged(&self, _key: ExtentKey) -> bool {
+        false
+    }
 
     /// Where dirty extents stay in write-back; `None`: the cache does not tell them from clean ones.
     fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {

@@ -126,7 +126,7 @@ impl Places {
     fn hit(&mut self, place: u32) -> Result<Option<Hit>, Error> {
         self.contents.refresh(&mut self.used, place);
         let done = self.flash.read(self.at(place), self.extent_bytes.into())?;
-        Ok(Some(Hit { done, compressed: false }))
+        Ok(Some(Hit { done, compressed: false, staged: false }))
     }
 
     /// A place for new content.

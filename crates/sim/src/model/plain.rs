@@ -50,7 +50,7 @@ impl Model for Plain {
 
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
         let hit = self.policy.access(piece.key.raw());
-        Ok(hit.then_some(Hit { done: self.now, compressed: false }))
+        Ok(hit.then_some(Hit { done: self.now, compressed: false, staged: false }))
     }
 
     /// What was read is there already.
@@ -105,7 +105,7 @@ impl Model for Foretold {
     }
 
     fn read(&mut self, _piece: &Piece) -> Result<Option<Hit>, Error> {
-        Ok(self.hits.next().unwrap_or(false).then_some(Hit { done: self.now, compressed: false }))
+        Ok(self.hits.next().unwrap_or(false).then_some(Hit { done: self.now, compressed: false, staged: false }))
     }
 
     fn insert(&mut self, _piece: &Piece) -> Result<bool, Error> {

@@ -64,7 +64,7 @@ impl Weus {
             headers: vec![Vec::new(); manager.weu_count() as usize],
             survivors: Vec::new(),
             sealed: Vec::new(),
-            staged: Staged::new(settings.staging_bytes / u64::from(settings.extent_bytes)),
+            staged: Staged::new(settings.staging_bytes, settings.extent_bytes),
             allowance: settings.write_budget.map(|ratio| Allowance::new(ratio, usable_bytes)),
             variant: settings.variant,
             dedup: settings.dedup,
@@ -85,7 +85,7 @@ impl Weus {
                 self.flash.read(at, u64::from(span.end - span.start))?
             }
         };
-        Ok(Some(Hit { done, compressed: location.raw_crc.is_none() && !span.is_empty() }))
+        Ok(Some(Hit { done, compressed: location.raw_crc.is_none() && !span.is_empty(), staged: false }))
     }
 
     fn stored(&self, piece: &Piece) -> Stored {
@@ -236,11 +236,11 @@ impl Model for Weus {
 
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
         self.note_requested();
-        if self.staged.use_again(piece.key) {
-            return Ok(Some(Hit { done: self.flash.now, compressed: false }));
-        }
         match self.manager.lookup(piece.key) {
             Some(location) => self.hit(location),
+            None if self.staged.use_again(piece.key) => {
+                Ok(Some(Hit { done: self.flash.now, compressed: false, staged: true }))
+            }
             None => Ok(None),
         }
     }
@@ -273,10 +273,17 @@ impl Model for Weus {
             return self.pack(piece, false);
         }
         self.staged.push(piece);
-        while let Some((piece, used)) = self.staged.pop() {
-            self.pack(&piece, used)?;
-        }
         Ok(false)
+    }
+
+    /// As in the server, it is packed at once, since readers cannot be served from the patch alone.
+    fn insert_merged(&mut self, piece: &Piece) -> Result<bool, Error> {
+        self.staged.push_merged();
+        self.pack(piece, false)
+    }
+
+    fn is_staged(&self, key: ExtentKey) -> bool {
+        self.staged.has(key)
     }
 
     fn forget(&mut self, piece: &Piece) -> Result<bool, Error> {
@@ -285,10 +292,15 @@ impl Model for Weus {
         Ok(self.manager.invalidate(piece.key).is_some() || was_staged)
     }
 
-    fn request_inserted(&mut self) {
+    fn request_inserted(&mut self) -> Result<(), Error> {
+        self.staged.request_arrived();
+        while let Some((piece, used)) = self.staged.pop() {
+            self.pack(&piece, used)?;
+        }
         for weu in self.sealed.drain(..) {
             self.manager.stored(weu);
         }
+        Ok(())
     }
 
     fn dirty_units(&mut self) -> Option<&mut dyn DirtyUnits> {
@@ -299,8 +311,7 @@ impl Model for Weus {
         while let Some((piece, used)) = self.staged.pop_any() {
             self.pack(&piece, used)?;
         }
-        self.request_inserted();
-        Ok(())
+        self.request_inserted()
     }
 
     fn totals(&self) -> Totals {

@@ -133,7 +133,7 @@ impl Model for Sets {
     fn read(&mut self, piece: &Piece) -> Result<Option<Hit>, Error> {
         let Some(place) = self.index.refresh(self.set(piece.key), piece.key.raw()) else { return Ok(None) };
         let done = self.flash.read(self.at(place), self.extent_bytes.into())?;
-        Ok(Some(Hit { done, compressed: false }))
+        Ok(Some(Hit { done, compressed: false, staged: false }))
     }
 
     fn has(&self, key: ExtentKey) -> bool {
