@@ -3,8 +3,8 @@
 use crate::{Reader, Request, Skipped, TraceError};
 
 /// Splits each request into one request for each aligned block that it touches, completely or in part. Requests without
-/// a length are not changed. A fingerprint stays with the block in which its first byte is. Classes are dropped, and the
-/// compressed sizes of requests that touch several blocks.
+/// a length are not changed. A fingerprint stays with the block in which its first byte is. Classes are dropped, and
+/// the compressed sizes of requests that touch several blocks.
 pub struct Split<R> {
     reader: R,
     block_bytes: u64,
