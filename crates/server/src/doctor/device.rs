@@ -94,7 +94,7 @@ impl Disk {
         let is_aligned = start_bytes.is_multiple_of(grain);
         let state = if is_aligned { State::Ok } else { State::Warn };
         let found = format!("begins at byte {start_bytes}; sectors of {block} bytes, best in {}", Size(grain));
-        ("alignment", state, found, "make the partition anew, beginning at a multiple of 1 MiB")
+        ("alignment", state, found, "create the partition again, beginning at a multiple of 1 MiB")
     }
 
     fn trim(&self) -> Look {
