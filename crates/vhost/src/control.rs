@@ -49,7 +49,7 @@ pub struct Control {
     size_bytes: Arc<AtomicU64>,
     /// The client has sent `SET_OWNER`.
     begun: AtomicBool,
-    /// [`stop`](Self::stop) was called.
+    /// [`stop`](Control::stop) was called.
     stopped: AtomicBool,
     has_run: AtomicBool,
     on_begin: OnBegin,

@@ -25,7 +25,7 @@ pub struct Facts {
     pub transfer_blocks_max: u32,
     /// Reservations can be kept over a restart of the server.
     pub keeps_reservations: bool,
-    /// A number that identifies the unit; see [`identity_of`](Self::identity_of).
+    /// A number that identifies the unit; see [`identity_of`](Facts::identity_of).
     pub identity: u64,
 }
 
