@@ -85,4 +85,4 @@ if grep -F -e the-secret "$WORK/log"; then echo "the log has a secret"; exit 1; 
 stop
 chmod 644 "$WORK/chap"
 if "$NITRO" serve --config "$WORK/chap.toml" --control "$control" 2>"$WORK/refused"; then exit 1; fi
-grep -q 'open to others' "$WORK/refused"
+grep -q 'accessible to others' "$WORK/refused"

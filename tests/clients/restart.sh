@@ -35,13 +35,13 @@ stop
 # Behind the cache's back.
 change_origin $mib
 serve
-grep -q 'others have changed its origin' "$WORK/log"
+grep -q 'another program has changed its origin' "$WORK/log"
 same "$WORK/vm.img"
 warm
 kill_server
 change_origin $mib
 serve
-grep -q 'others have changed its origin' "$WORK/log"
+grep -q 'another program has changed its origin' "$WORK/log"
 same "$WORK/vm.img"
 
 # What was flushed is there after kill -9, in both modes.

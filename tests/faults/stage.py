@@ -23,7 +23,7 @@ NEVER = (r"panicked", r"a reactor thread has ended", r"the export returned")
 #: Complaints of the cache device: only where the scenario makes it fail.
 HARDWARE = (r"cache device", r"its structures", r"pass(ing)?.through")
 #: What is expected of an orderly end, whatever the fault.
-HARMLESS = (r"some clients did not let go", r"io_uring is not available", r"may come to take .* of RAM")
+HARMLESS = (r"some clients did not disconnect", r"io_uring is not available", r"may need up to .* of RAM")
 
 
 class Skip(Exception):

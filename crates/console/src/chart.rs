@@ -1,22 +1,23 @@
-//! Charts of letters.
+//! Charts made of characters.
 
 use crate::size::Size;
 use std::fmt::Write;
 
 const WIDTH: usize = 64;
 const HEIGHT: usize = 16;
-/// What series are drawn with; where two meet, the later one is seen.
+/// The marks of series. If points of two series are in one cell, the mark of the later series is shown.
 const MARKS: [char; 10] = ['o', 'x', '+', '*', '#', '@', '%', '&', '=', '~'];
 
-/// A named line through points of a size and a ratio.
+/// A named line through points, each a size and a ratio.
 pub struct Series {
-    /// What it is called beside its mark.
+    /// The name in the legend.
     pub name: String,
-    /// Sizes in bytes, and the ratio at each, in the order of the sizes.
+    /// Sizes in bytes and their ratios, in ascending order of the sizes.
     pub points: Vec<(u64, f64)>,
 }
 
-/// Draws ratios from 0 to the highest over sizes on a logarithmic scale. Nothing if there is no line to draw.
+/// Draws ratios, from 0 to the largest, over sizes on a logarithmic scale, with the title `what`. Returns an empty text
+/// if the points do not have at least two sizes.
 #[must_use]
 pub fn draw(what: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points).filter(|point| point.0 > 0);
@@ -35,7 +36,7 @@ pub fn draw(what: &str, series: &[Series]) -> String {
     let mut grid = vec![[' '; WIDTH]; HEIGHT];
     for (series, mark) in series.iter().zip(MARKS.iter().cycle()) {
         for pair in series.points.windows(2) {
-            // Dots between points, so that lines can be followed.
+            // Dots connect the points.
             let (from, to) = (column(pair[0].0), column(pair[1].0));
             for at in from..=to {
                 let share = if to == from { 0.0 } else { (at - from) as f64 / (to - from) as f64 };

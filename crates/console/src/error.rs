@@ -1,9 +1,9 @@
-//! The program's error: what it was about, what is wrong, and the way out.
+//! The program's error: its subject, its cause, and what the user can do.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Why a command failed, as its user is told: `what: why; what to do`.
+/// The error of a command. The user sees `what: why; what to do`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     what: String,
@@ -12,44 +12,44 @@ pub struct Error {
 }
 
 impl Error {
-    /// `what` names the subject (an origin, a file, a setting), `why` the fault.
+    /// `what` names the subject (an origin, a file, a setting), `why` the cause.
     pub fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self { what: what.to_string(), why: why.to_string(), way_out: String::new() }
     }
 
-    /// What the user can do about it.
+    /// Adds what the user can do.
     #[must_use]
     pub fn or(mut self, way_out: impl fmt::Display) -> Self {
         self.way_out = way_out.to_string();
         self
     }
 
-    /// An error that was told in one line, as by a server.
+    /// An error from a message of one line, such as that of a server.
     #[must_use]
     pub fn told(line: &str) -> Self {
         let (what, why) = line.split_once(": ").unwrap_or(("server", line));
         Self::new(what, why)
     }
 
-    /// The same, of a part of `whole`.
+    /// Prefixes the subject with that of which it is a part.
     #[must_use]
     pub fn within(mut self, whole: impl fmt::Display) -> Self {
         self.what = format!("{whole}: {}", self.what);
         self
     }
 
-    /// What and why; the way out.
+    /// Returns subject and cause in one text, and what the user can do.
     pub fn into_parts(self) -> (String, String) {
         (format!("{}: {}", self.what, self.why), self.way_out)
     }
 
-    /// An error with all its sources in one line.
+    /// An error whose cause is `error` with all its sources, in one line.
     pub fn with_sources(what: impl fmt::Display, error: &(dyn StdError + 'static)) -> Self {
         Self::new(what, why(error))
     }
 }
 
-/// An error and its sources in one line, each once.
+/// An error and its sources in one line. A source whose text is already contained is left out.
 pub fn why(error: &(dyn StdError + 'static)) -> String {
     let mut why = error.to_string();
     let mut source = error.source();

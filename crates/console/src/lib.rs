@@ -1,4 +1,4 @@
-//! What a person reads of Nitro: sizes, progress, errors in a line, tables, charts of letters, and the log.
+//! Nitro's output for people: sizes, progress, errors, tables, charts made of characters, and the log.
 #![forbid(unsafe_code)]
 
 pub mod chart;

@@ -4,33 +4,33 @@ use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// How results are printed.
+/// The format of results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// For people.
+    /// Aligned text for people.
     #[default]
     Table,
-    /// One JSON document, or one a line.
+    /// One JSON document, or one per line.
     Json,
-    /// One header line, then values; columns are only ever added at the end.
+    /// One header line, then values; new versions add columns only at the end.
     Csv,
 }
 
-/// Least width of the columns of tables that are printed row by row.
+/// Least width in characters of the columns of tables that are printed row by row.
 const FIXED_WIDTH_MIN: usize = 8;
 
-/// Rows under column names.
+/// A table: column names and rows.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     /// Names of the columns, in their order.
     pub columns: Vec<&'static str>,
-    /// A cell for each column.
+    /// Rows, each with a cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// No rows yet.
+    /// A table without rows.
     pub fn new(columns: impl Into<Vec<&'static str>>) -> Self {
         Self { columns: columns.into(), rows: Vec::new() }
     }
@@ -41,12 +41,13 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Aligned columns, as narrow as they can be: the first to the left, the others to the right.
+    /// The table in columns of the least sufficient width: the first column is aligned to the left, the others to the
+    /// right.
     pub fn aligned(&self) -> String {
         self.aligned_from(0)
     }
 
-    /// Columns of a least width, so that tables printed below one another line up.
+    /// The table in columns of a least width, so that the columns of successive tables are aligned with each other.
     pub fn fixed(&self) -> String {
         self.aligned_from(FIXED_WIDTH_MIN)
     }
@@ -90,39 +91,39 @@ fn quoted(cell: &str) -> String {
     if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
 }
 
-/// Prints to standard output. Whether the reader still listened is told, so that loops can end.
+/// Prints to standard output. Returns whether the reader has closed it, so that loops can end.
 pub fn print(text: &str) -> Result<Listening, Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(Listening::Yes),
-        // As with `| head`.
+        // For example with `| head`.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Listening::No),
         Err(e) => Err(Error::new("standard output", e)),
     }
 }
 
-/// Prints a line to standard error, if anybody reads it.
+/// Prints a line to standard error. Errors are ignored.
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::logging::print(format_args!($($text)*)) };
 }
 pub use crate::note;
 
-/// Whether somebody reads what is printed.
+/// Whether standard output is still read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening {
-    /// The reader took it.
+    /// The text was written.
     Yes,
-    /// The reader has gone, as `head` does.
+    /// The reader has closed the pipe, as `head` does.
     No,
 }
 
-/// One JSON line.
+/// A value as JSON in one line, with a line feed.
 pub fn json_line(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map(|line| line + "\n").map_err(|e| Error::new("JSON", e))
 }
 
-/// JSON over several lines.
+/// A value as JSON in several lines, with a line feed at the end.
 pub fn json_pretty(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(|e| Error::new("JSON", e))
 }

@@ -1,4 +1,4 @@
-//! How far a command is: a bar on a terminal, else a line from time to time, on standard error.
+//! The progress of a command on standard error: a bar on a terminal, otherwise a line from time to time.
 
 use crate::size::Size;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-/// A line is printed each time this many percent are done, but not more often than this.
+/// A line is printed after each [`LINE_EVERY_PERCENT`] of progress, but not more often than each [`LINE_EVERY`].
 const LINE_EVERY_PERCENT: u64 = 10;
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
@@ -14,9 +14,9 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 pub struct Progress {
     begun: Instant,
     total_bytes: u64,
-    /// What is told of are no bytes.
+    /// The numbers are not bytes but items.
     counting: bool,
-    /// What happens to them, as in "30 % of 2 GiB read".
+    /// The participle in lines such as "30 % of 2 GiB read".
     verb: &'static str,
     bar: Option<ProgressBar>,
     told_percent: Cell<u64>,
@@ -24,13 +24,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress over `total_bytes`, as in "30 % of 2 GiB read".
+    /// The progress over `total_bytes`. `verb` is a participle, as in "30 % of 2 GiB read".
     pub fn new(total_bytes: u64, verb: &'static str) -> Self {
         let bar = "{bar:40} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
         Self::with_bar(total_bytes, verb, bar, false)
     }
 
-    /// As [`new`](Self::new), for what are no bytes, as in "30 % of 2000 extents simulated".
+    /// As [`new`](Self::new), for items other than bytes, as in "30 % of 2000 extents simulated".
     pub fn counting(total: u64, verb: &'static str) -> Self {
         Self::with_bar(total, verb, "{bar:40} {percent} %, {human_pos} of {human_len}, {per_sec}, {eta} left", true)
     }
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// Shows how far it is.
+    /// Shows the progress: a position in bytes, or a number of items.
     pub fn show(&self, position_bytes: u64) {
         if let Some(bar) = &self.bar {
             return bar.set_position(position_bytes);
@@ -68,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -76,7 +76,7 @@ impl Progress {
     }
 }
 
-/// How long the rest takes at the speed so far, as an addition to a sentence.
+/// The time that the rest takes at the average speed so far, as the end of a phrase such as ", about 5 s".
 pub fn eta(done: u64, left: u64, elapsed: Duration) -> String {
     if done == 0 {
         return String::new();

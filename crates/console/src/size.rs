@@ -10,7 +10,7 @@ pub struct Size(pub u64);
 
 const SUFFIXES: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
 
-/// A text that is no size.
+/// The error of parsing a size, with the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeError(String);
 
@@ -34,14 +34,14 @@ impl FromStr for Size {
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(1 << shift).map(Self).ok_or_else(refuse);
         }
-        // A fraction makes sense only of a larger unit; 1.5G is exact in a double.
+        // A fraction is possible only with a unit above a byte, and must give a whole number of bytes.
         let value = number.parse::<f64>().map_err(|_| refuse())? * (1u64 << shift) as f64;
         let exact = shift > 0 && value.fract() == 0.0 && value < (1u64 << 53) as f64;
         if exact { Ok(Self(value as u64)) } else { Err(refuse()) }
     }
 }
 
-/// By how many bits a unit shifts; `None` for what is no unit.
+/// The binary logarithm of a unit; `None` if the text is not a unit.
 fn unit_shift(unit: &str) -> Option<u32> {
     let upper = unit.to_ascii_uppercase();
     let mut letters = upper.chars();
@@ -54,7 +54,7 @@ fn unit_shift(unit: &str) -> Option<u32> {
 }
 
 impl fmt::Display for Size {
-    /// With at most two decimals, in the largest unit of which there is at least one.
+    /// At most two decimals, in the largest unit that is not above the size.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let power = if self.0 == 0 { 0 } else { (self.0.ilog2() / 10).min(SUFFIXES.len() as u32) };
         let Some(suffix) = power.checked_sub(1).map(|i| SUFFIXES[i as usize]) else {

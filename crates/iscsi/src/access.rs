@@ -1,15 +1,15 @@
-//! Who may log in.
+//! Access control of logins.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A name and a secret of CHAP (RFC 1994). The secret is never shown.
+/// A CHAP account (RFC 1994). Its `Debug` output does not contain the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
     /// `CHAP_N`.
     pub name: String,
-    /// What both sides know.
+    /// The secret that both sides share.
     pub secret: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Debug for Account {
     }
 }
 
-/// Addresses that share their first bits: `ADDRESS` or `ADDRESS/BITS`.
+/// An IP network: `ADDRESS` or `ADDRESS/BITS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -27,7 +27,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address is one of them. IPv4 addresses within IPv6 count as what they are.
+    /// Whether the network contains an address. An IPv4-mapped IPv6 address counts as IPv4.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
         let same = |a: u128, b: u128, width: u32| self.bits == 0 || (a ^ b) >> (width - self.bits) == 0;
@@ -43,7 +43,7 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("{text:?} is no network: write ADDRESS or ADDRESS/BITS, such as 10.0.0.0/8");
+        let refuse = || format!("{text:?} is not a network: write ADDRESS or ADDRESS/BITS, such as 10.0.0.0/8");
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         let width = if address.is_ipv4() { 32 } else { 128 };
@@ -52,21 +52,21 @@ impl FromStr for Network {
     }
 }
 
-/// Who may log in, and how they show who they are.
+/// Which initiators may log in, and how they authenticate.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// Names of initiators, one of which must match; a `*` at the end stands for any rest. Empty: any initiator.
+    /// Allowed names of initiators; a `*` at the end matches any rest. Empty: any name.
     pub initiators: Vec<String>,
-    /// Networks, one of which must hold the initiator's address. Empty: any address.
+    /// Allowed networks of initiators. Empty: any address.
     pub networks: Vec<Network>,
-    /// With which of them initiators must log in by CHAP. Empty: without.
+    /// CHAP accounts, with one of which an initiator must log in. Empty: initiators log in without CHAP.
     pub accounts: Vec<Account>,
-    /// What the target shows initiators that ask for it (mutual CHAP).
+    /// The target's own account, for initiators that request mutual CHAP.
     pub own: Option<Account>,
 }
 
 impl Access {
-    /// Whether an initiator of that name may log in.
+    /// Whether an initiator with this name may log in.
     #[must_use]
     pub fn allows_name(&self, name: &str) -> bool {
         let matches = |pattern: &String| match pattern.strip_suffix('*') {
@@ -76,7 +76,7 @@ impl Access {
         self.initiators.is_empty() || self.initiators.iter().any(matches)
     }
 
-    /// Whether an initiator may log in from there; `None`: it has no address.
+    /// Whether an initiator may log in from an address; `None`: it has no address.
     #[must_use]
     pub fn allows_address(&self, address: Option<IpAddr>) -> bool {
         self.networks.is_empty()

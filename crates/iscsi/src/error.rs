@@ -2,30 +2,30 @@
 
 use std::io;
 
-/// Why a connection failed.
+/// The error of a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum IscsiError {
     /// The transport failed.
     #[error("the connection failed")]
     Io(#[from] io::Error),
-    /// The stream ended within a PDU.
-    #[error("the initiator hung up in the middle of a PDU")]
+    /// The initiator closed the stream within a PDU.
+    #[error("the initiator disconnected in the middle of a PDU")]
     Truncated,
-    /// A PDU breaks the protocol in a way that cannot be answered.
+    /// A PDU violates the protocol in a way that has no error response.
     #[error("{0}")]
     Protocol(&'static str),
     /// The login was refused.
     #[error("login of {initiator:?} refused: {reason}")]
     Refused {
-        /// The initiator's name, as far as it told it.
+        /// The initiator's name; empty if it sent none.
         initiator: String,
-        /// Why.
+        /// The reason for the refusal.
         reason: &'static str,
     },
-    /// A header's checksum is wrong: there is no way to find the next one.
+    /// A header's checksum is wrong, so that the start of the next PDU is unknown.
     #[error("the checksum of a header is wrong")]
     HeaderDigest,
-    /// Others waited too long for memory that the initiator's commands hold.
-    #[error("the initiator took too long while others waited for the memory of its commands")]
+    /// Other clients waited too long for memory that this initiator's commands hold.
+    #[error("the initiator was too slow while others waited for memory held by its commands")]
     Overdue,
 }

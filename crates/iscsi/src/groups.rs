@@ -1,28 +1,28 @@
-//! Group numbers of commands, as classes.
+//! The classes of group numbers.
 
 use nitro_units::ClassId;
 
-/// Numbers that the field has room for (SBC-4 §4.22.1: six bits).
+/// Number of values of the field GROUP NUMBER (SBC-4 §4.22.1: six bits).
 const GROUPS: usize = 64;
 
-/// Which class a command's GROUP NUMBER asks for.
+/// The class of a command by its GROUP NUMBER.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups([Option<ClassId>; GROUPS]);
 
 impl Default for Groups {
-    /// Each group from 1 on is the class of its number, as far as there are classes; 0 asks for none.
+    /// Each group from 1 on has the class of the same number, if there is one; group 0 has none.
     fn default() -> Self {
         Self(std::array::from_fn(|group| if group == 0 { None } else { ClassId::new(group as u8) }))
     }
 }
 
 impl Groups {
-    /// Sets the class of a group; `false`: there is no such group.
+    /// Sets the class of a group; `false` if the group does not exist.
     pub fn set(&mut self, group: u8, class: Option<ClassId>) -> bool {
         self.0.get_mut(usize::from(group)).map(|entry| *entry = class).is_some()
     }
 
-    /// The class that a group asks for; `None`: the disk's usual one.
+    /// The class of a group; `None`: the disk's default.
     #[must_use]
     pub fn class(&self, group: u8) -> Option<ClassId> {
         self.0.get(usize::from(group)).copied().flatten()

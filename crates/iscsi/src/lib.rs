@@ -1,11 +1,12 @@
 //! Nitro's iSCSI target: the protocol (RFC 7143) and the SCSI disk behind it (SPC-5, SBC-4), over any byte stream.
 //!
-//! [`serve`] is one future for one connection, polled on one thread; it names no runtime. Each disk of [`Disks`](nitro_frontend::Disks) is a
-//! target of its own, [`TARGET_PREFIX`] and the disk's name, with logical unit 0. A session has one connection; error recovery
-//! level is 0. What sessions of one target share, as reservations, is in [`Targets`].
+//! [`serve`] is one future for one connection, polled on one thread; it depends on no async runtime. Each disk of
+//! [`Disks`](nitro_frontend::Disks) is a target of its own, with logical unit 0; the target's name is [`TARGET_PREFIX`]
+//! and the disk's name. A session has one connection; the error recovery level is 0. [`Targets`] holds the state that
+//! the sessions of a target share, such as reservations.
 //!
 //! Clients are not trusted. Lengths are checked before anything is allocated, memory is bounded by [`Limits`] and
-//! [`RequestMemory`](nitro_frontend::RequestMemory), and what cannot be understood ends its own connection only.
+//! [`RequestMemory`](nitro_frontend::RequestMemory), and a malformed PDU ends only its own connection.
 #![forbid(unsafe_code)]
 
 mod access;

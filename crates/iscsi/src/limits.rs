@@ -1,23 +1,23 @@
-//! What one connection may cost the server.
+//! The limits of one connection.
 
-/// Bounds of one connection. Whatever the initiator sends, memory stays within these.
+/// Limits of one connection. They bound its memory, whatever the initiator sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Login requests after which the server hangs up.
+    /// Number of login requests after which the server closes the connection.
     pub login_requests_max: u32,
-    /// Bytes of text (keys and values) of one login or text request, continued ones included.
+    /// Longest text (keys and values) of a login request in bytes, including its continuations.
     pub text_bytes_max: usize,
-    /// Commands between their receipt and the sending of their response: the window that the initiator is told. At least 1.
+    /// Most commands without a response: the size of the command window. At least 1.
     pub tasks_max: u32,
-    /// Requests for immediate delivery beyond that.
+    /// Most requests for immediate delivery, which do not count in the window.
     pub immediate_max: u32,
     /// Longest data of one command in bytes: the maximum transfer length (SBC-4 §6.6.4).
     pub transfer_bytes_max: u32,
-    /// Longest data segment that is received, in bytes; longer ones end the connection.
+    /// Longest data segment that the server receives, in bytes; a longer one ends the connection.
     pub segment_bytes_max: u32,
-    /// Data in bytes that are asked for at once by R2T.
+    /// Upper limit of `MaxBurstLength` in bytes: the most data that one R2T requests.
     pub burst_bytes_max: u32,
-    /// Data in bytes that may be sent with a command without being asked for.
+    /// Upper limit of `FirstBurstLength` in bytes: the most unsolicited data of a command.
     pub first_burst_bytes_max: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A connection in its login phase: PDUs in and out, one at a time.
+//! A connection in its login phase, which receives and sends one PDU at a time.
 
 use crate::error::IscsiError;
 use crate::protocol::{HEADER_BYTES, Header, padding_of};
@@ -17,7 +17,8 @@ impl<R: ReadHalf, W: WriteHalf> Link<R, W> {
         Self { receiver: Receiver::new(reader), writer }
     }
 
-    /// Receives a PDU without checksums whose data take at most `data_bytes_max`. `None` if the initiator hangs up before it.
+    /// Receives a PDU without checksums, with at most `data_bytes_max` bytes of data. `None` if the initiator closes
+    /// the stream before the PDU.
     pub(crate) async fn receive(&mut self, data_bytes_max: usize) -> Result<Option<(Header, Bytes)>, IscsiError> {
         if !self.receiver.fill(HEADER_BYTES).await? {
             return if self.receiver.window().is_empty() { Ok(None) } else { Err(IscsiError::Truncated) };

@@ -1,4 +1,4 @@
-//! One connection from its beginning to its end.
+//! One connection, from its login to its end.
 
 use crate::access::Access;
 use crate::error::IscsiError;
@@ -17,47 +17,47 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-/// What a target's name begins with; the disk's name follows.
+/// The start of each target's name; the disk's name follows it.
 pub const TARGET_PREFIX: &str = "iqn.2026-11.nitro:";
 
-/// How to serve connections.
+/// The options of a server's connections.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// What one connection may cost.
+    /// The limits of each connection.
     pub limits: Limits,
-    /// What the requests of all connections share.
+    /// The memory that the commands of all connections share.
     pub memory: Arc<RequestMemory>,
-    /// Who may log in.
+    /// Access control of logins.
     pub access: Arc<Access>,
-    /// What sessions share.
+    /// The state that sessions share.
     pub targets: Arc<Targets>,
-    /// Which class a group number asks for.
+    /// The classes of group numbers.
     pub groups: Arc<Groups>,
-    /// What tells this server from others: part of the identity of its units.
+    /// An identifier of this server, which is part of the identity of its units.
     pub machine: Vec<u8>,
 }
 
-/// How a connection ended, if not by an error.
+/// How a connection ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     /// The initiator logged out.
     LoggedOut,
     /// The initiator closed the stream between two PDUs.
     HungUp,
-    /// Another session of the same initiator took its place.
+    /// Another session of the same initiator and ISID replaced this one (session reinstatement).
     Replaced,
     /// The server was stopped.
     Stopped,
 }
 
-/// What a connection was.
+/// A summary of a connection that ended without an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionSummary {
     /// How it ended.
     pub end: End,
     /// The initiator's name.
     pub initiator: String,
-    /// The target's name; `None`: it was for discovery, or did not get that far.
+    /// The target's name; `None`: a discovery session, or no session.
     pub target: Option<String>,
     /// Commands that were answered.
     pub commands: u64,
@@ -67,21 +67,23 @@ pub struct ConnectionSummary {
     pub bytes_written: u64,
 }
 
-/// Where a connection is from, and where it arrived.
+/// The two addresses of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends {
-    /// The initiator's address; `None`: it has none.
+    /// The initiator's address, if there is one.
     pub peer: Option<IpAddr>,
-    /// Where it connected to: told in discovery.
+    /// The address to which the initiator connected; discovery reports it.
     pub portal: Option<SocketAddr>,
 }
 
-/// Serves one connection: the login, then commands until the initiator leaves, fails, or `stop` fires. Then it finishes the commands
-/// in flight, sends their responses and shuts the stream down. It waits without limit for an initiator that neither speaks nor
-/// listens: set limits of time around it. May be dropped at any moment.
+/// Serves one connection: the login, then commands until the initiator disconnects, an error occurs or `stop`
+/// completes. Then it finishes the commands in flight, sends their responses and shuts the stream down. It has no
+/// timeout for an initiator that neither sends nor receives; the caller sets timeouts. The future may be dropped at any
+/// time.
 ///
 /// # Errors
-/// [`IscsiError`]: the transport failed, the login was refused, or the initiator breaks the protocol in a way that cannot be answered.
+/// [`IscsiError`]: the transport failed, the login was refused, the initiator violated the protocol in a way that has
+/// no error response, or it was disconnected because others waited for its memory.
 pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
     reader: R,
     writer: W,
@@ -126,13 +128,13 @@ pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
 
 struct LoggedIn<D> {
     scene: Scene,
-    /// What the session is for, if not discovery.
+    /// The logical unit; `None` in a discovery session.
     unit: Option<Unit<D>>,
     stat_sn: u32,
     cmd_sn: u32,
 }
 
-/// The login phase. `None`: the initiator hung up.
+/// The login phase. `None`: the initiator closed the stream.
 async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
     link: &mut Link<R, W>,
     ends: Ends,
@@ -163,7 +165,7 @@ async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
         if step == Step::Done
             && let Some(Found { opened, .. }) = &opened
         {
-            // Before the initiator can tell anyone that it is connected.
+            // Called before the response is sent: with it, the login is over for the initiator.
             disks.begin(&opened.disk);
         }
         let unit = if step == Step::Done { opened.take().map(|found| found.enter(&login)) } else { None };
@@ -178,10 +180,10 @@ async fn log_in<X: Disks, R: ReadHalf, W: WriteHalf>(
             }
         }
     }
-    Err(IscsiError::Refused { initiator: login.initiator, reason: "its login does not end" })
+    Err(IscsiError::Refused { initiator: login.initiator, reason: "its login took too many requests" })
 }
 
-/// A target that an initiator named.
+/// The target that an initiator requested.
 struct Found<D> {
     opened: Opened<D>,
     target: Arc<Target>,
@@ -197,12 +199,12 @@ impl<D> Found<D> {
 }
 
 fn find<X: Disks>(name: &str, disks: &X, options: &ServerOptions) -> Result<Found<X::Disk>, Refusal> {
-    const UNKNOWN: Refusal = (Status::NOT_FOUND, "there is no such target");
+    const UNKNOWN: Refusal = (Status::NOT_FOUND, "the target does not exist");
     let disk = name.strip_prefix(TARGET_PREFIX).filter(|name| disks.list().iter().any(|one| one.name == **name));
     let opened = disks.open(disk.ok_or(UNKNOWN)?).ok_or(UNKNOWN)?;
     let target = options.targets.open(name).map_err(|error| {
         tracing::error!("target {name}: {error}");
-        (Status::NO_RESOURCES, "what is kept of its target cannot be used")
+        (Status::NO_RESOURCES, "the stored reservations of the target cannot be loaded")
     })?;
     let info = opened.disk.info();
     let physical = info.block_preferred_bytes.clamp(BLOCK_BYTES, 1 << 20);
@@ -220,7 +222,7 @@ fn find<X: Disks>(name: &str, disks: &X, options: &ServerOptions) -> Result<Foun
     Ok(Found { opened, target, facts })
 }
 
-/// Runs `work` unless `stop` fires; `None` if it does.
+/// Runs `work` until it is done or `stop` completes; `None` in the latter case.
 async fn until<T>(stop: Pin<&mut impl FusedFuture<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
     match select(stop, pin!(work)).await {
         Either::Left(_) => None,

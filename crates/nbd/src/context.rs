@@ -1,4 +1,4 @@
-//! Metadata contexts: what `NBD_CMD_BLOCK_STATUS` can tell of.
+//! Metadata contexts, whose status `NBD_CMD_BLOCK_STATUS` returns ("Metadata querying" in proto.md).
 
 use crate::protocol::{STATE_CACHED, STATE_DIRTY, STATE_HOLE, STATE_ZERO};
 use nitro_frontend::{Run, StatusOf};
@@ -13,7 +13,7 @@ pub enum Context {
 }
 
 impl Context {
-    /// What a disk is asked for.
+    /// The kind of status to request from the disk.
     pub(crate) const fn asked(self) -> StatusOf {
         match self {
             Self::BaseAllocation => StatusOf::Allocation,
@@ -21,7 +21,7 @@ impl Context {
         }
     }
 
-    /// The flags of a run.
+    /// The status flags of a run in this context.
     pub(crate) fn flags(self, run: &Run) -> u32 {
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         match self {

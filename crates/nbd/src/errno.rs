@@ -3,7 +3,7 @@
 use nitro_frontend::DiskError;
 use std::fmt;
 
-/// Why a command failed, as the client is told. The numbers are fixed by the protocol, whatever the host uses.
+/// The error number in a reply. The protocol fixes the numbers; they do not depend on the server's operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum NbdErrno {
@@ -13,13 +13,13 @@ pub enum NbdErrno {
     Io = 5,
     /// Out of memory.
     NoMemory = 12,
-    /// The request is malformed, or reads past the end.
+    /// The request is malformed or not offered, or its range ends past the end of the export (writes: `NoSpace`).
     Invalid = 22,
-    /// No space is left, or the request writes past the end.
+    /// No space is left, or a write of data or zeroes ends past the end of the export.
     NoSpace = 28,
-    /// A read with `DF` is larger than what the server sends in one chunk.
+    /// A read with `NBD_CMD_FLAG_DF` is longer than the server can send in one chunk.
     Overflow = 75,
-    /// The operation is not supported, or zeroing would not be fast.
+    /// The operation is not supported, or `NBD_CMD_FLAG_FAST_ZERO` was set and zeroing would not be fast.
     NotSupported = 95,
     /// The server is shutting down.
     Shutdown = 108,
@@ -32,7 +32,7 @@ impl NbdErrno {
         self as u32
     }
 
-    /// One lower-case phrase, also sent in error chunks.
+    /// A lower-case phrase: the message of an error chunk that has no more specific one.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use crate::protocol::{OptionError, RequestError};
 use std::io;
 use std::path::PathBuf;
 
-/// What was being done when a connection failed.
+/// The activity of a connection when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// The greeting and the negotiation of options.
@@ -18,7 +18,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// One lower-case phrase.
+    /// A lower-case phrase for messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -30,68 +30,73 @@ impl Phase {
     }
 }
 
-/// Why a connection, or the set-up of TLS, failed.
+/// The error of a connection, or of setting up TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum NbdError {
-    /// The transport failed; within TLS also a bad record or an end without notice.
+    /// The transport failed. With TLS, also: an invalid record, or an end of the stream without `close_notify`.
     #[error("{} failed", phase.as_str())]
     Io {
-        /// What was being done.
+        /// The connection's activity.
         phase: Phase,
         /// The transport's error.
         #[source]
         source: io::Error,
     },
     /// The stream ended within a message.
-    #[error("{}: the client hung up in the middle of a message", phase.as_str())]
+    #[error("{}: the client disconnected in the middle of a message", phase.as_str())]
     Truncated {
-        /// What was being done.
+        /// The connection's activity.
         phase: Phase,
     },
     /// The client set handshake flags that the server did not offer.
     #[error("unknown client flags {flags:#x}")]
     ClientFlags {
-        /// What the client sent.
+        /// The flags that the client sent.
         flags: u32,
     },
-    /// An option's header cannot be understood; there is no way to find the next one.
+    /// The header of an option is malformed, so that the start of the next option is unknown; or the name in
+    /// `NBD_OPT_EXPORT_NAME`, which has no error reply, is malformed.
     #[error("malformed option")]
     Option(#[from] OptionError),
-    /// A request's header cannot be understood; there is no way to find the next one.
+    /// The header of a request is malformed, so that the start of the next request is unknown.
     #[error("malformed request")]
     Request(#[from] RequestError),
-    /// The client asked by `NBD_OPT_EXPORT_NAME`, which has no error reply, for an export that it cannot have.
+    /// The client requested, by `NBD_OPT_EXPORT_NAME`, which has no error reply, an export that does not exist or
+    /// requires TLS.
     #[error("export {name:?} refused: {reason}")]
     Refused {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Why it was refused.
+        /// The reason for the refusal.
         reason: &'static str,
     },
-    /// More options than [`Limits::options_max`](crate::Limits::options_max).
-    #[error("more than {max} options")]
+    /// The client sent [`Limits::options_max`](crate::Limits::options_max) options, none of which ended the handshake.
+    #[error("the handshake did not end within {max} options")]
     TooManyOptions {
         /// The limit.
         max: u32,
     },
-    /// A payload too long even to be thrown away.
-    #[error("{}: payload of {bytes} bytes", phase.as_str())]
+    /// The payload of a refused option or write is longer than
+    /// [`Limits::drain_bytes_max`](crate::Limits::drain_bytes_max), so that it is not received and discarded; or the
+    /// name in `NBD_OPT_EXPORT_NAME`, which has no error reply, is too long.
+    #[error("{}: a payload of {bytes} bytes is too long", phase.as_str())]
     PayloadTooLong {
-        /// What was being done.
+        /// The connection's activity.
         phase: Phase,
-        /// Its length in bytes.
+        /// The payload's length in bytes.
         bytes: u32,
     },
-    /// Others waited too long for memory that the client's requests hold.
-    #[error("{}: the client took too long while others waited for the memory of its requests", phase.as_str())]
+    /// Other clients waited too long for memory that this client's requests hold.
+    #[error("{}: the client was too slow while others waited for memory held by its requests", phase.as_str())]
     Overdue {
-        /// What was being done.
+        /// The connection's activity.
         phase: Phase,
     },
-    /// Plaintext followed `NBD_OPT_STARTTLS` before its reply: somebody injects commands (as in CVE-2021-3716).
+    /// Plaintext followed `NBD_OPT_STARTTLS` before its reply: an attacker may have injected commands
+    /// (CVE-2021-3716).
     #[error("{bytes} bytes of plaintext after NBD_OPT_STARTTLS")]
     PlaintextAfterStartTls {
-        /// How many bytes.
+        /// The length of the plaintext in bytes.
         bytes: usize,
     },
     /// A certificate or key file cannot be used.
@@ -99,13 +104,13 @@ pub enum NbdError {
     TlsFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         problem: &'static str,
         /// The parser's error, if there is one.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
-    /// Certificate, key and client authority do not make a TLS configuration.
+    /// The TLS library rejected the configuration, for example because the key does not belong to the certificate.
     #[error("the TLS configuration is unusable")]
     TlsConfig(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,11 +1,12 @@
 //! Nitro's NBD server: the protocol ([doc/proto.md][proto] of the NBD project), over any byte stream.
 //!
-//! [`serve`] is one future for one connection, polled on one thread; it names no runtime. It serves a [`Disk`](nitro_frontend::Disk) to a
-//! client at the other end of a [`ReadHalf`](transport::ReadHalf) and a [`WriteHalf`](transport::WriteHalf). There is no
-//! caching logic here, and no socket: the crate is tested in memory (see [`transport::memory`]).
+//! [`serve`] is one future for one connection, polled on one thread; it depends on no async runtime. It serves a
+//! [`Disk`](nitro_frontend::Disk) to a client at the other end of a [`ReadHalf`](transport::ReadHalf) and a
+//! [`WriteHalf`](transport::WriteHalf). The crate has no caching logic and opens no sockets; its tests run in memory
+//! (see [`transport::memory`]).
 //!
-//! Clients are not trusted. Lengths are checked before anything is allocated, memory is bounded by [`Limits`] and [`RequestMemory`], and what
-//! cannot be understood ends its own connection only.
+//! Clients are not trusted. Lengths are checked before anything is allocated, memory is bounded by [`Limits`] and
+//! [`RequestMemory`], and a malformed message ends only its own connection.
 //!
 //! [proto]: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 #![forbid(unsafe_code)]

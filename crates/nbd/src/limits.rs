@@ -1,24 +1,26 @@
-//! What one connection may cost the server.
+//! The limits of one connection.
 
-/// Bounds of one connection. Whatever the client sends, memory stays within these.
+/// Limits of one connection. They bound its memory, whatever the client sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest payload of a handshake option, in bytes; at most [`Limits::OPTION_BYTES_CEILING`]. Longer ones are skipped and refused.
+    /// Longest payload of a handshake option, in bytes; at most [`Limits::OPTION_BYTES_CEILING`]. Options with longer
+    /// payloads are refused.
     pub option_bytes_max: u32,
-    /// Number of handshake options after which the server hangs up.
+    /// Number of handshake options after which the server closes the connection.
     pub options_max: u32,
-    /// Longest data of one read or write, in bytes; at most 1 GiB counts. Advertised as the maximum block size.
+    /// Longest read or write, in bytes; more than 1 GiB has the effect of 1 GiB. Advertised as the maximum block size.
     pub request_bytes_max: u32,
-    /// Longest payload of a refused option or write that is received and thrown away, in bytes; above it the server hangs up.
+    /// Longest payload of a refused option or write that the server receives and discards, in bytes. A longer payload
+    /// ends the connection.
     pub drain_bytes_max: u32,
-    /// Requests between their receipt and the sending of their reply. At least 1.
+    /// Most requests in flight, that is, received and not yet answered. 0 has the effect of 1.
     pub in_flight_requests_max: u32,
-    /// Data bytes of those requests. A single request is admitted even if it is larger.
+    /// Most data bytes of the requests in flight. If none is in flight, a request is admitted even if it is larger.
     pub in_flight_bytes_max: u64,
 }
 
 impl Limits {
-    /// `option_bytes_max` cannot exceed this, as options are parsed in the receive buffer.
+    /// Upper limit of `option_bytes_max` in bytes, since options are parsed in the receive buffer.
     pub const OPTION_BYTES_CEILING: u32 = 64 << 10;
 }
 

@@ -16,7 +16,7 @@ impl<R: ReadHalf, W: WriteHalf> Link<R, W> {
         Self { receiver: Receiver::new(reader), writer }
     }
 
-    /// Sends what `out` holds and empties it.
+    /// Sends the contents of `out` and empties it.
     pub(crate) async fn send(&mut self, out: &mut BytesMut) -> Result<(), NbdError> {
         if out.is_empty() {
             return Ok(());

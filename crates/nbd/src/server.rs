@@ -14,23 +14,23 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-/// How to serve connections.
+/// The options of a server's connections.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
-    /// What one connection may cost.
+    /// The limits of each connection.
     pub limits: Limits,
-    /// What the requests of all connections share.
+    /// The memory that the requests of all connections share.
     pub memory: Arc<RequestMemory>,
     /// Whether clients can, or must, use TLS.
     pub tls: TlsPolicy,
 }
 
-/// What a connection was.
+/// A summary of a connection that ended without an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionSummary {
     /// How it ended.
     pub end: End,
-    /// The export it used, under the name it is listed by; `None` if it did not get that far.
+    /// The name of the export that it used; `None` if it ended before it had one.
     pub export: Option<String>,
     /// Whether it was encrypted.
     pub tls: bool,
@@ -48,12 +48,13 @@ impl ConnectionSummary {
     }
 }
 
-/// Serves one connection: the handshake, then requests until the client leaves, fails, or `stop` fires. Then it finishes
-/// the requests in flight, sends their replies and shuts the stream down. It waits without limit for a client that
-/// neither speaks nor listens: set limits of time around it. May be dropped at any moment.
+/// Serves one connection: the handshake, then requests until the client disconnects, an error occurs or `stop`
+/// completes. Then it finishes the requests in flight, sends their replies and shuts the stream down. It has no timeout
+/// for a client that neither sends nor receives; the caller sets timeouts. The future may be dropped at any time.
 ///
 /// # Errors
-/// [`NbdError`]: the transport failed, or the client breaks the protocol in a way that cannot be answered.
+/// [`NbdError`]: the transport failed, the client violated the protocol in a way that has no error reply, or it was
+/// disconnected because others waited for its memory.
 pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
     reader: R,
     writer: W,
@@ -81,12 +82,12 @@ pub async fn serve<X: Disks, R: ReadHalf, W: WriteHalf>(
     };
     match converse(link?, exports, options, &Security::Tls, client, stop).await? {
         Conversation::Over(summary) => Ok(summary),
-        // TLS within TLS is refused where options are answered.
+        // Not reached: the negotiation refuses TLS within TLS.
         Conversation::StartTls(..) => Ok(ConnectionSummary::new(End::Aborted, true)),
     }
 }
 
-/// How the talk over one stream, plain or encrypted, ended.
+/// How the protocol ended on one stream, plaintext or TLS.
 enum Conversation<R, W> {
     Over(ConnectionSummary),
     StartTls(Arc<ServerConfig>, Link<R, W>),
@@ -120,7 +121,7 @@ async fn converse<X: Disks, R: ReadHalf, W: WriteHalf>(
     Ok(Conversation::Over(ConnectionSummary { end: end?, export, tls, requests, bytes_read, bytes_written }))
 }
 
-/// Closes a stream whose handshake ended as told; `None` means that the server was stopped.
+/// Shuts a stream down whose handshake ended with `end`; `None` means that the server was stopped.
 async fn leave<R, W: WriteHalf>(
     mut link: Link<R, W>,
     end: Option<Result<End, NbdError>>,
@@ -130,7 +131,7 @@ async fn leave<R, W: WriteHalf>(
     end.unwrap_or(Ok(End::Stopped)).map(|end| ConnectionSummary::new(end, tls))
 }
 
-/// Runs `work` unless `stop` fires; `None` if it does.
+/// Runs `work` until it is done or `stop` completes; `None` in the latter case.
 async fn until<T>(stop: Pin<&mut impl FusedFuture<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
     match select(stop, pin!(work)).await {
         Either::Left(_) => None,

@@ -163,12 +163,12 @@ impl VolumeExport {
             more => format!(", and {more} more ranges"),
         };
         let why = format!(
-            "{stays}; {} of them cannot be read there any more: bytes {}{more}",
+            "{stays}; {} of them cannot be read from there any more: bytes {}{more}",
             Size(bytes),
             ranges.join(", ")
         );
         nitro_console::error::Error::new(what, why)
-            .or("overwrite those ranges, or give them up: nitro volume remove --force-discard-dirty")
+            .or("overwrite those ranges, or discard them: nitro volume remove --force-discard-dirty")
     }
 
     /// Removes the origin's mark if it is not needed any more.

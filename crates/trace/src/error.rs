@@ -1,21 +1,21 @@
-//! What can be wrong with a trace.
+//! The errors of traces.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why one record is not a request: which of its fields, and what about it. Costs nothing to make.
+/// The reason why a record is not a request: the field, and its error. It needs no allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Problem {
-    /// The field, or `record` for the whole.
+    /// The field, or `record` for the whole record.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The error of the field.
     pub reason: &'static str,
 }
 
 impl Problem {
-    /// A problem with a field.
+    /// The error of a field.
     #[must_use]
     pub const fn new(field: &'static str, reason: &'static str) -> Self {
         Self { field, reason }
@@ -28,7 +28,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where in a trace.
+/// A place in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The trace as a whole.
@@ -44,52 +44,52 @@ pub enum Place {
 pub enum ErrorKind {
     /// Reading or writing failed, or a compressed stream is damaged.
     Io,
-    /// No format fits what the file begins with, or there is no format of that name.
+    /// No format fits the beginning of the file, or there is no format with the requested name.
     UnknownFormat,
-    /// A record is not what its format asks for.
+    /// A record does not conform to its format.
     BadRecord,
-    /// A Parquet file is damaged, or lacks columns of a trace.
+    /// A Parquet file is damaged, or lacks required columns.
     Parquet,
-    /// A setting of a reader or generator makes no sense.
+    /// A setting of a reader or generator is invalid.
     Setting,
 }
 
-/// A trace that cannot be read or written.
+/// The error of reading or writing a trace.
 #[derive(Debug, Clone)]
 pub struct TraceError {
-    /// The file, where it is known.
+    /// The file, if it is known.
     pub file: Option<PathBuf>,
-    /// Where in it.
+    /// The place in the trace.
     pub place: Place,
-    /// What kind of error.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// One lower-case phrase for people.
+    /// A lower-case phrase for people.
     pub reason: String,
-    /// The operating system's or decompressor's error, if there is one.
+    /// The error of the operating system or of the decompressor, if there is one.
     pub source: Option<Arc<io::Error>>,
 }
 
 impl TraceError {
-    /// An error without file or source.
+    /// An error without a file and without a source.
     #[must_use]
     pub fn new(kind: ErrorKind, place: Place, reason: impl fmt::Display) -> Self {
         Self { file: None, place, kind, reason: reason.to_string(), source: None }
     }
 
-    /// A setting that makes no sense.
+    /// The error of an invalid setting.
     #[must_use]
     pub fn setting(reason: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Setting, Place::Whole, reason)
     }
 
-    /// A failed read or write.
+    /// The error of a failed read or write.
     #[must_use]
     pub fn io(source: io::Error, place: Place) -> Self {
         let reason = source.to_string();
         Self { file: None, place, kind: ErrorKind::Io, reason, source: Some(Arc::new(source)) }
     }
 
-    /// The same, in a file.
+    /// Sets the file, if there is none yet.
     #[must_use]
     pub fn in_file(mut self, file: &Path) -> Self {
         self.file.get_or_insert_with(|| file.to_owned());

@@ -1,20 +1,22 @@
-//! Which parts of a volume a trace reads most.
+//! The parts of a volume that a trace reads most.
 
 use crate::{Op, Reader, Request, TraceError};
 use hashbrown::HashMap;
 use std::ops::Range;
 
-/// Regions that are counted at once; beyond that, those with the fewest reads are left out.
+/// Most regions that are counted; if there are more, those with the fewest reads are dropped.
 const REGIONS_MAX: usize = 1 << 20;
 
-/// Counts the reads of one object, or of all if `object` is `None`, by regions of `region_bytes`, and returns those with the most
-/// reads as ranges of bytes in ascending order, neighbours merged: `bytes_max` in all at most, and nothing beyond `end`. Among
-/// regions with as many reads, those read last come first. A read that touches several regions counts for each.
+/// Counts the reads of one object, or of all if `object` is `None`, by regions of `region_bytes`. Returns the regions
+/// with the most reads as ranges of bytes in ascending order, with adjacent ranges merged: at most `bytes_max` in
+/// total, and no byte beyond `end`. Of regions with equally many reads, those read last are preferred. A read that
+/// touches several regions counts for each.
 ///
-/// Memory: at most 2^20 regions are counted (about 32 MiB); where there are more, the half with the fewest reads is dropped.
+/// Memory: at most 2²⁰ regions are counted (about 32 MiB); if there are more, the half with the fewest reads is
+/// dropped.
 ///
 /// # Errors
-/// Of the trace.
+/// The reader's.
 ///
 /// # Panics
 /// `region_bytes` is 0.
@@ -40,7 +42,7 @@ pub fn hottest(
     Ok(merged(heats.most((bytes_max / region_bytes) as usize), region_bytes, end))
 }
 
-/// Reads, and the number of the last one, by region.
+/// The number of reads, and the number of the last read, by region.
 struct Heats {
     of: HashMap<u64, (u64, u64)>,
     max: usize,
@@ -67,7 +69,7 @@ impl Heats {
     }
 }
 
-/// Regions as ranges of bytes in ascending order, those that touch as one, none beyond `end`.
+/// Converts regions into ranges of bytes in ascending order; merges adjacent ones, and cuts off bytes beyond `end`.
 fn merged(mut regions: Vec<u64>, region_bytes: u64, end: u64) -> Vec<Range<u64>> {
     regions.sort_unstable();
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -87,7 +89,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Reads of a megabyte's first bytes, or of so many bytes, in order.
+    /// A reader of these requests: operation, object, offset, length.
     struct Given(Vec<(Op, u32, u64, u64)>);
 
     impl Reader for Given {

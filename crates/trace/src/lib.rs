@@ -1,9 +1,9 @@
-//! Traces: what a storage system was asked for, read from the formats in use, kept in Parquet, or made up.
+//! Traces of requests to storage systems: reads the common formats, writes Parquet, and generates synthetic traces.
 //!
-//! A [`Reader`] gives [`Request`]s one after the other in constant memory. [`open`] reads a file of any known
-//! [`Format`], compressed or not; the generators of [`synth`] are readers too; [`Summary`] counts what a reader gives;
-//! [`convert`] writes it to Parquet. [`content`] adds what traces lack: fingerprints of extents of any size,
-//! compressibility, and bytes.
+//! A [`Reader`] returns [`Request`]s one by one, in constant memory. [`open`] reads a file of any known [`Format`],
+//! compressed or not; the generators of [`synth`] are readers, too. [`summarize`] returns statistics of a reader's
+//! requests; [`convert`] writes them to Parquet. [`content`] adds data that traces lack: fingerprints of extents of any
+//! size, compressibility, and bytes.
 #![forbid(unsafe_code)]
 
 pub mod content;

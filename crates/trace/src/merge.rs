@@ -1,17 +1,18 @@
-//! Several traces as one.
+//! Merges several traces.
 
 use crate::{Reader, Request, Skipped, TraceError};
 
-/// One of the readers, with the request it is at.
+/// A reader and its next request.
 struct Head<R> {
     reader: R,
     request: Request,
-    /// It has been read, and not ended.
+    /// Whether `request` is valid: the reader has not ended.
     alive: bool,
 }
 
-/// Requests of several readers in the order of their times: the files of a trace that is kept by day or by CPU. Each is
-/// taken to be in order. Equal times come in the order of the readers, so that traces without times follow one another.
+/// The requests of several readers in the order of their times, for a trace with a file per day or per CPU. Each reader
+/// must be in order. Requests with equal times are in the order of the readers, so that traces without times are
+/// concatenated.
 pub struct Merged<R> {
     heads: Vec<Head<R>>,
     started: bool,

@@ -1,31 +1,31 @@
-//! Readers: a trace as a stream of requests.
+//! The interface of readers: a trace as a stream of requests.
 
 use crate::{Request, TraceError};
 
-/// What a reader does with a record that it cannot read.
+/// The treatment of records that cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BadRecords {
-    /// Ends with an error that names file, line and reason.
+    /// The reader ends with an error that contains file, line and reason.
     #[default]
     Fatal,
-    /// Leaves it out and counts it.
+    /// The record is skipped and counted.
     Skip,
 }
 
-/// Bad records that are kept to be shown.
+/// Most errors of bad records that are kept.
 const SHOWN_MAX: usize = 8;
 
-/// Records that were left out.
+/// Records that were skipped.
 #[derive(Debug, Clone, Default)]
 pub struct Skipped {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// The first few of them.
+    /// The errors of the first of them.
     pub first: Vec<TraceError>,
 }
 
 impl Skipped {
-    /// Counts a bad record, or gives it back where that is asked for.
+    /// Counts a bad record, or returns its error, depending on `policy`.
     pub(crate) fn note(&mut self, policy: BadRecords, error: TraceError) -> Result<(), TraceError> {
         if policy == BadRecords::Fatal {
             return Err(error);
@@ -37,7 +37,7 @@ impl Skipped {
         Ok(())
     }
 
-    /// Adds those of another reader.
+    /// Adds the records of another reader.
     pub(crate) fn add(&mut self, other: &Self) {
         self.count += other.count;
         let room = SHOWN_MAX - self.first.len();
@@ -47,19 +47,20 @@ impl Skipped {
 
 /// A stream of requests, in constant memory.
 pub trait Reader: Send {
-    /// Overwrites `request` with the next one; `false` behind the last. After an error or `false`, what `request` holds
-    /// is unspecified, and the reader is at its end.
+    /// Overwrites `request` with the next request; `false` if there is none. After an error or `false`, the content of
+    /// `request` is unspecified, and the reader must not be used further.
     ///
     /// # Errors
-    /// What the file cannot be read for, or a bad record where those are fatal.
+    /// The file cannot be read, or has a bad record and [`BadRecords::Fatal`] was chosen.
     fn next(&mut self, request: &mut Request) -> Result<bool, TraceError>;
 
-    /// The records left out so far.
+    /// The records that were skipped so far.
     fn skipped(&self) -> Skipped {
         Skipped::default()
     }
 
-    /// The requests as an iterator, each with an allocation of its own if it has fingerprints: for short traces.
+    /// The requests as an iterator. It allocates memory for each request with fingerprints, so that it is for short
+    /// traces.
     fn requests(self) -> Requests<Self>
     where
         Self: Sized,
@@ -88,7 +89,7 @@ impl<R: Reader + ?Sized> Reader for &mut R {
     }
 }
 
-/// See [`Reader::requests`].
+/// The iterator of [`Reader::requests`].
 pub struct Requests<R> {
     reader: R,
     ended: bool,

@@ -1,18 +1,18 @@
-//! Records that a trace has twice.
+//! Removes repeated records.
 
 use crate::{Reader, Request, Skipped, TraceError};
 
-/// More requests than this at one time are not compared with each other.
+/// Most requests of one time with which further ones are compared.
 const AT_ONE_TIME_MAX: usize = 1024;
 
-/// Leaves out requests that are the same to the letter, time included, as an earlier one, as some of the FIU traces have
-/// them: every duplicate counted twice would spoil a duplicate ratio. The trace must be in the order of its times, and
-/// have times finer than seconds.
+/// Removes requests that equal an earlier one in all fields, including the time. Some of the FIU traces have such
+/// records, which would falsify the duplicate ratio. The trace must be in the order of its times, and have times finer
+/// than seconds.
 pub struct WithoutRepeats<R> {
     reader: R,
     /// The requests at the present time.
     present: Vec<Request>,
-    /// How many of `present` are in use; the others keep their allocations.
+    /// The number of requests in `present` that are in use; the others keep their allocations.
     count: usize,
     repeats: u64,
 }
@@ -23,7 +23,7 @@ impl<R: Reader> WithoutRepeats<R> {
         Self { reader, present: Vec::new(), count: 0, repeats: 0 }
     }
 
-    /// How many were left out so far.
+    /// The number of requests that were removed so far.
     pub const fn repeats(&self) -> u64 {
         self.repeats
     }

@@ -1,15 +1,15 @@
-//! One request of a trace.
+//! The requests of a trace.
 
 use crate::Problem;
 use nitro_units::{ClassId, Fingerprint};
 
-/// Bytes of a sector, the unit in which most formats count.
+/// Bytes of a sector, the unit of most formats.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Offsets and ends are below this, so that they fit Parquet's signed integers.
+/// Upper limit of offsets and ends in bytes, so that they fit into Parquet's signed integers.
 const END_MAX: u64 = i64::MAX as u64;
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Op {
     /// Read.
@@ -19,17 +19,17 @@ pub enum Op {
     Write,
     /// Discard, unmap.
     Trim,
-    /// Make what was written durable; has no length.
+    /// Make written data durable; usually without a length.
     Flush,
-    /// Whatever the trace does not tell.
+    /// Unknown: the trace does not contain the operation.
     Other,
 }
 
 impl Op {
-    /// All of them, in the order of their numbers.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Trim, Self::Flush, Self::Other];
 
-    /// One lower-case word, as in the Parquet format.
+    /// The operation as a lower-case word, as in the Parquet format.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Op {
         }
     }
 
-    /// The operation of that word, in any of the spellings that traces use, or `None`.
+    /// Parses an operation in any of the spellings that traces use.
     #[must_use]
     pub const fn from_word(word: &[u8]) -> Option<Self> {
         let Some(first) = word.first() else { return None };
@@ -63,62 +63,62 @@ impl Op {
     }
 }
 
-/// One request. Readers fill the same one again and again, so that its list of fingerprints is allocated once.
+/// A request. Readers fill the same one repeatedly, so that its list of fingerprints is allocated only once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
-    /// Nanoseconds since the trace's own beginning of time: the Unix epoch where the format says so; 0 where it has no
-    /// times. May go back from one request to the next.
+    /// Nanoseconds since an epoch of the trace: the Unix epoch if the format has absolute times; always 0 if it has no
+    /// times. It may decrease from one request to the next.
     pub time_ns: u64,
-    /// What is asked for.
+    /// The operation.
     pub op: Op,
-    /// The volume, disk or file, by a number of the trace's own.
+    /// The volume, disk or file, as a number within the trace.
     pub object: u32,
-    /// First byte within the object.
+    /// The offset in the object, in bytes.
     pub offset: u64,
-    /// Bytes; `offset + len` is at most `i64::MAX`. Reads and writes are shorter than 4 GiB.
+    /// The length in bytes; `offset + len` is at most `i64::MAX`. All requests but trims are shorter than 4 GiB.
     pub len: u64,
-    /// What kind of request it is; unclassified where the trace does not tell.
+    /// The class of the request; unclassified if the trace does not contain it.
     pub class: ClassId,
-    /// Bytes that each of `fingerprints` stands for; 0 where there are none.
+    /// Bytes of the block of each of `fingerprints`; 0 if there are none.
     pub block_bytes: u32,
     /// Fingerprints of the request's successive blocks, from `offset` on: none, or as many as there are blocks. MD5
     /// digests (128 bits) are padded with zeroes.
     pub fingerprints: Vec<Fingerprint>,
-    /// What the request's bytes take after compression, where that is known.
+    /// The compressed size of the request's data in bytes, if it is known.
     pub compressed_bytes: Option<u32>,
 }
 
 impl Request {
-    /// Prepares for the next record: no content, no operation.
+    /// Resets all fields to their defaults; keeps the allocation of the fingerprints.
     pub(crate) fn clear(&mut self) {
         let mut fingerprints = std::mem::take(&mut self.fingerprints);
         fingerprints.clear();
         *self = Self { fingerprints, ..Self::default() };
     }
 
-    /// The byte behind the last.
+    /// The offset of the end in bytes.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.offset + self.len
     }
 
-    /// The numbers of the blocks of `block_bytes` that the request touches.
+    /// The numbers of the blocks of `block_bytes` that the request touches; empty if it has no length.
     ///
     /// # Panics
-    /// When `block_bytes` is 0.
+    /// `block_bytes` is 0.
     #[must_use]
     pub const fn blocks(&self, block_bytes: u64) -> std::ops::Range<u64> {
         let first = self.offset / block_bytes;
         first..if self.len == 0 { first } else { self.end().div_ceil(block_bytes) }
     }
 
-    /// The fingerprints with the offset of each one's block.
+    /// The fingerprints, each with the offset of its block in bytes.
     pub fn prints(&self) -> impl Iterator<Item = (u64, &Fingerprint)> {
         let step = u64::from(self.block_bytes);
         self.fingerprints.iter().enumerate().map(move |(number, print)| (self.offset + number as u64 * step, print))
     }
 
-    /// Takes offset and length in `unit`s of bytes, as every reader does.
+    /// Sets offset and length, which are given in units of `offset_unit` and `len_unit` bytes, and checks the request.
     pub(crate) fn place(&mut self, offset: u64, offset_unit: u64, len: u64, len_unit: u64) -> Result<(), Problem> {
         self.offset =
             offset.checked_mul(offset_unit).filter(|&at| at <= END_MAX).ok_or(Problem::new("offset", "too large"))?;
@@ -126,7 +126,7 @@ impl Request {
         self.check()
     }
 
-    /// Checks what the fields' documentation promises.
+    /// Checks the conditions in the documentation of the fields.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         if self.offset.checked_add(self.len).is_none_or(|end| end > END_MAX) {
             return Err(Problem::new("size", "reaches past the last address"));

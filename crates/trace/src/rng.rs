@@ -1,7 +1,7 @@
-//! Random numbers that stay the same on every machine and in every version: xoshiro256** 1.0 (Blackman and Vigna, 2018)
+//! Random numbers that are the same on every machine and in every version: xoshiro256** 1.0 (Blackman and Vigna, 2018),
 //! seeded by splitmix64, and bit mixers.
 
-/// Mixes the bits of `x`, one to one: the finalizer of splitmix64.
+/// Mixes the bits of `x` (a bijection): the finalizer of splitmix64.
 pub const fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -10,22 +10,22 @@ pub const fn mix(x: u64) -> u64 {
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash of two numbers, one to one in `x` for each `seed`.
+/// A hash of two numbers; for each `seed`, a bijection of `x`.
 pub const fn hash(seed: u64, x: u64) -> u64 {
     mix(mix(seed.wrapping_add(GOLDEN)) ^ x.wrapping_add(GOLDEN))
 }
 
-/// The fraction of 2⁶⁴ that `x` is: from 0 to under 1, in steps of 2⁻⁵³.
+/// `x` / 2⁶⁴, rounded down to a multiple of 2⁻⁵³: from 0 to below 1.
 pub fn unit(x: u64) -> f64 {
     (x >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// The generator.
+/// The random number generator.
 #[derive(Debug, Clone)]
 pub struct Rng([u64; 4]);
 
 impl Rng {
-    /// A generator of its own for each seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         let at = |n: u64| mix(seed.wrapping_add(GOLDEN.wrapping_mul(n)));
         Self([at(1), at(2), at(3), at(4)])
@@ -45,22 +45,22 @@ impl Rng {
         result
     }
 
-    /// From 0 to under 1.
+    /// A number from 0 to below 1, uniformly distributed.
     pub fn unit(&mut self) -> f64 {
         unit(self.next())
     }
 
-    /// From 0 to under `end`, which is not 0. Lemire's multiplication; the bias is under `end` / 2⁶⁴.
+    /// A number from 0 to below `end`, which is not 0. Lemire's multiplication; the bias is below `end` / 2⁶⁴.
     pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next() as u128 * end as u128) >> 64) as u64
     }
 
-    /// Exponentially distributed with mean 1.
+    /// An exponentially distributed number with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.unit())
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         let mut words = bytes.chunks_exact_mut(8);
         for word in &mut words {

@@ -1,25 +1,25 @@
-//! Requests cut at block boundaries.
+//! Splits requests at block boundaries.
 
 use crate::{Reader, Request, Skipped, TraceError};
 
-/// Gives each request as one request for each aligned block it touches, whole or in part. Requests without a length are
-/// given as they are. Fingerprints go with the block that their first byte is in; compressed sizes are dropped where a
-/// request is cut.
+/// Splits each request into one request for each aligned block that it touches, completely or in part. Requests without
+/// a length are not changed. A fingerprint stays with the block in which its first byte is. Classes are dropped, and
+/// the compressed sizes of requests that touch several blocks.
 pub struct Split<R> {
     reader: R,
     block_bytes: u64,
-    /// The request being cut; `left` starts where the next piece does.
+    /// The request that is being split, and the range of the pieces that are left.
     whole: Request,
     left: std::ops::Range<u64>,
 }
 
 impl<R: Reader> Split<R> {
-    /// Cuts at multiples of `block_bytes`.
+    /// Splits at multiples of `block_bytes`.
     ///
     /// # Panics
-    /// When `block_bytes` is 0.
+    /// `block_bytes` is 0.
     pub fn new(reader: R, block_bytes: u64) -> Self {
-        assert!(block_bytes > 0, "blocks have a size");
+        assert!(block_bytes > 0, "the size of blocks is not 0");
         Self { reader, block_bytes, whole: Request::default(), left: 0..0 }
     }
 }

@@ -1,5 +1,6 @@
-//! A vhost-user-blk driver without a virtual machine: what QEMU and a guest's kernel do together, as far as tests and benchmarks of a
-//! device need it. It can come back to a device with the memory, rings and in-flight region that it had.
+//! A vhost-user-blk driver without a virtual machine: the parts of QEMU and of a guest's kernel that tests and
+//! benchmarks of a device need. It can reconnect to a device with the memory, rings and in-flight region of its last
+//! connection.
 #![forbid(unsafe_code)]
 
 mod queue;
@@ -20,29 +21,29 @@ use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion};
 
-/// Where the driver's memory is said to be in its own process; a device only counts from there.
+/// The declared address of the driver's memory in its own process; a device uses it only as a base.
 const USER_ADDRESS: u64 = 0x5000_0000_0000;
-/// Bytes of the configuration space that are asked for.
+/// Bytes of the configuration space that are requested.
 const CONFIG_BYTES: u32 = 60;
 
 const F_EVENT_IDX: u64 = 1 << 29;
 const F_PROTOCOL: u64 = 1 << 30;
 const F_VERSION_1: u64 = 1 << 32;
 
-/// How to drive a device.
+/// The settings of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
-    /// Queues.
+    /// Number of queues.
     pub queues: u16,
-    /// Requests of a queue at a time; at most 256.
+    /// Most requests of a queue at a time; at most 256.
     pub depth: u16,
-    /// Data of a request in bytes, at most.
+    /// Most data bytes of a request.
     pub data_bytes: u32,
     /// Virtio features that are accepted if they are offered.
     pub features: u64,
-    /// Requests are put into indirect tables.
+    /// Requests use indirect tables of descriptors.
     pub indirect: bool,
-    /// The memory can shrink.
+    /// The memory is not sealed against shrinking.
     pub unsealed: bool,
 }
 
@@ -52,7 +53,7 @@ impl Default for Setup {
     }
 }
 
-/// A device that is driven.
+/// A client of a device.
 pub struct Client {
     frontend: Frontend,
     setup: Setup,
@@ -74,7 +75,7 @@ impl Client {
     /// Connects to a device's socket and starts all queues.
     ///
     /// # Errors
-    /// What the device or the operating system says.
+    /// The device's error or the operating system's.
     pub fn connect(path: &Path, setup: Setup) -> io::Result<Self> {
         let layout = queue::Layout::new(setup.depth, setup.data_bytes);
         let memory_bytes = (layout.bytes * u64::from(setup.queues)).next_multiple_of(2 << 20);
@@ -108,19 +109,19 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects anew, after the server has gone: rings, memory and in-flight region are those from before.
+    /// Connects again after the server has ended, with the same memory, rings and in-flight region.
     ///
     /// # Errors
-    /// What the device or the operating system says.
+    /// The device's error or the operating system's.
     pub fn reconnect(&mut self, path: &Path) -> io::Result<()> {
         self.frontend = Frontend::connect(path, self.setup.queues.into()).map_err(failed)?;
         self.introduce()
     }
 
-    /// Resets the device, as a guest's driver does: what was in flight is forgotten.
+    /// Resets the device, as a guest's driver does. Requests in flight are dropped.
     ///
     /// # Errors
-    /// What the device or the operating system says.
+    /// The device's error or the operating system's.
     pub fn reset(&mut self) -> io::Result<()> {
         for index in 0..self.queues.len() {
             self.frontend.get_vring_base(index).map_err(failed)?;
@@ -200,40 +201,40 @@ impl Client {
         Ok(())
     }
 
-    /// The configuration space.
+    /// Reads the configuration space.
     ///
     /// # Errors
-    /// What the device or the operating system says.
+    /// The device's error or the operating system's.
     pub fn config(&mut self) -> io::Result<Vec<u8>> {
         let asked = vec![0; CONFIG_BYTES as usize];
         let told = self.frontend.get_config(0, CONFIG_BYTES, VhostUserConfigFlags::empty(), &asked);
         told.map(|(_, space)| space).map_err(failed)
     }
 
-    /// The disk's size in bytes.
+    /// Reads the disk's size in bytes.
     ///
     /// # Errors
-    /// What the device or the operating system says.
+    /// The device's error or the operating system's.
     pub fn size_bytes(&mut self) -> io::Result<u64> {
         let space = self.config()?;
         Ok(space.first_chunk().copied().map_or(0, u64::from_le_bytes) * 512)
     }
 
-    /// Waits until the device says that its configuration has changed.
+    /// Waits until the device notifies of a change of its configuration.
     ///
     /// # Errors
-    /// The device has no way to say so, or is gone.
+    /// The device does not support such notifications, or has closed its socket.
     pub fn wait_for_change(&mut self) -> io::Result<()> {
-        let notices = self.notices.as_ref().ok_or_else(|| failed("no socket for notices"))?;
+        let notices = self.notices.as_ref().ok_or_else(|| failed("the device does not support notifications"))?;
         let mut header = [0; 12];
         let got = rustix::io::read(notices, &mut header)?;
         if got == 12 && header[..4] == 2_u32.to_ne_bytes() { Ok(()) } else { Err(failed(header)) }
     }
 
-    /// Takes memory away from the device and gives it back; it has no request of it at hand in between.
+    /// Removes the memory from the device and adds it again. There must be no request in flight.
     ///
     /// # Errors
-    /// What the device or the operating system says.
+    /// The device's error or the operating system's.
     pub fn replug_memory(&mut self) -> io::Result<()> {
         let region = region(&self.file, self.memory_bytes);
         self.frontend.remove_mem_region(&region).map_err(failed)?;

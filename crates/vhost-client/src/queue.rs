@@ -13,12 +13,12 @@ const DESCRIPTOR_BYTES: u64 = 16;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
-/// Descriptors of a request: header, data, status.
+/// Most descriptors of a request: header, data, status.
 const PARTS: u16 = 3;
-/// How long a device may take.
+/// Longest wait for a request in milliseconds.
 const PATIENCE_MS: i32 = 60_000;
 
-/// What is asked (virtio 1.2, §5.2.6).
+/// The type of a request (virtio 1.2, §5.2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Read.
@@ -27,7 +27,7 @@ pub enum Kind {
     Write = 1,
     /// Flush.
     Flush = 4,
-    /// Say what the device is called.
+    /// Return the device's identifier.
     Identify = 8,
     /// Discard.
     Discard = 11,
@@ -35,16 +35,16 @@ pub enum Kind {
     WriteZeroes = 13,
 }
 
-/// A request that the device has given back.
+/// A request that the device has completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// Its slot.
+    /// The request's slot.
     pub slot: u16,
-    /// 0: done, 1: an I/O error, 2: unsupported.
+    /// 0: success, 1: I/O error, 2: unsupported.
     pub status: u8,
 }
 
-/// Where the parts of a queue are, counted from its beginning.
+/// Offsets and sizes of the parts of a queue, from its beginning, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     depth: u16,
@@ -57,7 +57,7 @@ pub(crate) struct Layout {
     pub(crate) bytes: u64,
 }
 
-/// From a slot's beginning: an indirect table, then header, status and data.
+/// Offsets within a slot, whose beginning is an indirect table.
 const SLOT_HEADER_AT: u64 = 64;
 const SLOT_STATUS_AT: u64 = 96;
 const SLOT_DATA_AT: u64 = 512;
@@ -74,7 +74,7 @@ impl Layout {
     }
 }
 
-/// A queue. Requests are in slots, numbered from 0 to the depth.
+/// A queue. Each request uses a slot; slots are numbered from 0 to below the depth.
 pub struct Queue {
     memory: Arc<GuestMemoryMmap>,
     layout: Layout,
@@ -116,7 +116,7 @@ impl Queue {
         self.layout.size
     }
 
-    /// Descriptors, available ring, used ring.
+    /// Offsets of the descriptor table, the available ring and the used ring in the driver's memory.
     pub(crate) fn places(&self) -> [u64; 3] {
         [self.at, self.at + self.layout.available, self.at + self.layout.used]
     }
@@ -159,10 +159,10 @@ impl Queue {
         self.at + self.layout.slots + self.layout.slot_bytes * u64::from(slot)
     }
 
-    /// Puts data into a slot.
+    /// Copies data into a slot.
     ///
     /// # Errors
-    /// It has no room for them.
+    /// The data do not fit into the memory.
     pub fn fill(&self, slot: u16, data: &[u8]) -> io::Result<()> {
         self.put(self.slot(slot) + SLOT_DATA_AT, data)
     }
@@ -170,20 +170,20 @@ impl Queue {
     /// The first `len` bytes of a slot's data.
     ///
     /// # Errors
-    /// It has not so many.
+    /// The memory does not have so many bytes.
     pub fn data(&self, slot: u16, len: usize) -> io::Result<Vec<u8>> {
         let mut data = vec![0; len];
         self.memory.read_slice(&mut data, GuestAddress(self.slot(slot) + SLOT_DATA_AT)).map_err(failed)?;
         Ok(data)
     }
 
-    /// Makes a request available, with `len` bytes of the slot's data; [`kick`](Self::kick) tells the device.
+    /// Makes a request available, with `len` bytes of the slot's data; [`kick`](Self::kick) notifies the device.
     ///
     /// # Errors
-    /// The slot or its data are too small.
+    /// The slot does not exist or is too small.
     pub fn submit(&mut self, slot: u16, kind: Kind, sector: u64, len: u32) -> io::Result<()> {
         if slot >= self.layout.depth || len > self.layout.data_bytes {
-            return Err(failed("no such slot"));
+            return Err(failed("the slot does not exist or is too small"));
         }
         let place = self.slot(slot);
         let mut header = [0; HEADER_BYTES as usize];
@@ -223,10 +223,10 @@ impl Queue {
         self.put(at, &bytes)
     }
 
-    /// Tells the device of what was submitted, if it wants to be told.
+    /// Notifies the device of submitted requests, if it needs that.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn kick(&mut self) -> io::Result<()> {
         fence(Ordering::SeqCst);
         let used = self.at + self.layout.used;
@@ -241,10 +241,10 @@ impl Queue {
         if must { self.kick.write(1) } else { Ok(()) }
     }
 
-    /// Takes a request that the device has given back, if there is one.
+    /// Takes a completed request, if there is one.
     ///
     /// # Errors
-    /// The used ring makes no sense.
+    /// The used ring is invalid.
     pub fn take(&mut self) -> io::Result<Option<Done>> {
         if self.used_index()? == self.next_used {
             return Ok(None);
@@ -258,10 +258,10 @@ impl Queue {
         Ok(Some(Done { slot, status }))
     }
 
-    /// Takes the next request that the device gives back.
+    /// Waits for the next completed request.
     ///
     /// # Errors
-    /// None came in time.
+    /// No request was completed within a minute, or the used ring is invalid.
     pub fn wait(&mut self) -> io::Result<Done> {
         loop {
             if let Some(done) = self.take()? {
@@ -276,15 +276,15 @@ impl Queue {
             if self.calls.wait(PATIENCE_MS, &mut [EpollEvent::default()])? == 0 {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            // Another may have been quicker.
+            // The counter may be zero already.
             let _ = self.call.read();
         }
     }
 
-    /// Runs one request in slot 0: what is written, and how much is read.
+    /// Runs one request in slot 0, which writes `data` or reads `read` bytes. Returns the status and the read bytes.
     ///
     /// # Errors
-    /// As of its steps.
+    /// Those of [`fill`](Self::fill), [`submit`](Self::submit), [`kick`](Self::kick) and [`wait`](Self::wait).
     pub fn run(&mut self, kind: Kind, sector: u64, data: &[u8], read: u32) -> io::Result<(u8, Vec<u8>)> {
         self.fill(0, data)?;
         self.submit(0, kind, sector, read.max(data.len() as u32))?;

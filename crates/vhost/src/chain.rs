@@ -1,4 +1,4 @@
-//! Chains of descriptors (virtio 1.2, §2.7.5), with every number checked.
+//! Descriptor chains (virtio 1.2, §2.7.5), whose addresses, lengths and indices are checked.
 
 use crate::error::Fault;
 use crate::memory::Memory;
@@ -6,30 +6,31 @@ use smallvec::SmallVec;
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress};
 
-/// Descriptors of a chain at most. Guests are told that a request has 254 segments, a header and a status at most.
+/// Most descriptors of a chain. (The configuration space limits a request to 254 data segments; header and status add
+/// to them.)
 const DESCRIPTORS_MAX: usize = 1024;
 const DESCRIPTOR_BYTES: u64 = size_of::<Descriptor>() as u64;
 
-/// A piece of the guest's memory; it lies within it.
+/// A range of the guest's memory, all of which exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) address: GuestAddress,
     pub(crate) len: u32,
 }
 
-/// Pieces of memory, one after the other. Four fit without an allocation.
+/// Ranges of memory in order. Up to four need no allocation.
 pub(crate) type Spans = SmallVec<[Span; 4]>;
 
-/// What a chain is made of.
+/// The memory that a chain describes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// What the device may read.
+    /// The part that the device reads.
     pub(crate) readable: Spans,
-    /// What it may write.
+    /// The part that the device writes.
     pub(crate) writable: Spans,
 }
 
-/// A table of descriptors.
+/// A table of `size` descriptors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Table {
     pub(crate) address: GuestAddress,
@@ -46,11 +47,11 @@ impl Table {
     }
 }
 
-/// Gathers the chain that begins with a descriptor of a queue's table.
+/// Collects the chain that begins with descriptor `head` of a queue's table.
 pub(crate) fn gather(memory: &Memory, queue: Table, head: u16) -> Result<Chain, Fault> {
     let mut chain = Chain::default();
     let (mut table, mut index, mut is_indirect) = (queue, head, false);
-    // Each turn takes a descriptor of the table: more than it has are a loop.
+    // A chain with more descriptors than the table has is a loop.
     let mut left = table.size;
     loop {
         left = left.checked_sub(1).ok_or(Fault::ChainLength)?;
@@ -106,7 +107,7 @@ pub(crate) fn total(spans: &[Span]) -> u64 {
     spans.iter().map(|span| u64::from(span.len)).sum()
 }
 
-/// The spans without their first `count` bytes; they have so many.
+/// Removes the first `count` bytes of the spans, which have at least so many.
 pub(crate) fn skip(spans: &mut Spans, mut count: u32) {
     let whole = spans.iter().take_while(|span| {
         let is_skipped = span.len <= count;
@@ -121,7 +122,7 @@ pub(crate) fn skip(spans: &mut Spans, mut count: u32) {
     }
 }
 
-/// Takes the last byte away; `None` if there is none.
+/// Removes the last byte and returns its address; `None` if there is none.
 pub(crate) fn take_last(spans: &mut Spans) -> Option<GuestAddress> {
     let last = spans.last_mut()?;
     last.len -= 1;
@@ -132,7 +133,7 @@ pub(crate) fn take_last(spans: &mut Spans) -> Option<GuestAddress> {
     Some(address)
 }
 
-/// Copies bytes of the spans, from place `at` on; they have so many.
+/// Fills `into` with bytes of the spans, from offset `at` on. A fault if the spans are too short.
 pub(crate) fn copy_from(memory: &Memory, spans: &[Span], mut at: u64, mut into: &mut [u8]) -> Result<(), Fault> {
     for span in spans {
         let len = u64::from(span.len);
@@ -151,7 +152,7 @@ pub(crate) fn copy_from(memory: &Memory, spans: &[Span], mut at: u64, mut into: 
     if into.is_empty() { Ok(()) } else { Err(Fault::Address) }
 }
 
-/// Copies bytes into the spans, from place `at` on; they have room.
+/// Copies bytes into the spans, from offset `at` on. A fault if the spans are too short.
 pub(crate) fn copy_into(memory: &Memory, spans: &[Span], mut at: u64, mut bytes: &[u8]) -> Result<(), Fault> {
     for span in spans {
         let len = u64::from(span.len);

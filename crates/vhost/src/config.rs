@@ -1,22 +1,22 @@
-//! What the guest is told of the device: features and configuration space (virtio 1.2, §5.2.3 and §5.2.4).
+//! Features and configuration space of the device (virtio 1.2, §5.2.3 and §5.2.4).
 
 use nitro_frontend::DiskInfo;
 
-/// Queues of a device at most.
+/// Most queues of a device.
 pub(crate) const QUEUES_MAX: usize = 32;
-/// Descriptors of a queue at most.
+/// Most descriptors of a queue.
 pub(crate) const QUEUE_SIZE_MAX: u16 = 1024;
-/// Unit of offsets and lengths in bytes.
+/// Bytes of a sector, the unit of offsets and lengths.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Data segments of a request at most, and the bytes of one.
+/// Most data segments of a request, and most bytes of a segment.
 const SEGMENTS_MAX: u32 = 254;
 const SEGMENT_BYTES_MAX: u32 = 1 << 20;
-/// Bytes of a range that is discarded or zeroed, and ranges of a request.
+/// Most bytes of a range to discard or to zero, and most ranges of a request.
 pub(crate) const RANGE_BYTES_MAX: u32 = 1 << 30;
 pub(crate) const RANGES_MAX: u32 = 32;
-/// Bytes of the whole configuration space; what is read beyond is zero.
+/// Bytes of the configuration space; bytes beyond it read as zero.
 const SPACE_BYTES: usize = 60;
-/// Physical blocks in bytes, as a power of two of sectors.
+/// Size of a physical block: the binary logarithm of its sectors.
 const PHYSICAL_BLOCK_EXPONENT: u8 = 3;
 
 pub(crate) const F_SIZE_MAX: u64 = 1 << 1;
@@ -30,11 +30,11 @@ pub(crate) const F_DISCARD: u64 = 1 << 13;
 pub(crate) const F_WRITE_ZEROES: u64 = 1 << 14;
 pub(crate) const F_INDIRECT: u64 = 1 << 28;
 pub(crate) const F_EVENT_IDX: u64 = 1 << 29;
-/// Of vhost-user: there are protocol features.
+/// `VHOST_USER_F_PROTOCOL_FEATURES`: protocol features of vhost-user can be negotiated.
 pub(crate) const F_PROTOCOL: u64 = 1 << 30;
 pub(crate) const F_VERSION_1: u64 = 1 << 32;
 
-/// Features that a disk is offered with.
+/// The features that the device offers for a disk.
 pub(crate) fn features(info: &DiskInfo) -> u64 {
     let always = F_SIZE_MAX
         | F_SEG_MAX
@@ -66,7 +66,7 @@ fn whole_space(info: &DiskInfo) -> Vec<u8> {
     // Cylinders, heads and sectors: not offered.
     space.extend([0; 4]);
     space.extend((SECTOR_BYTES as u32).to_le_bytes());
-    // Topology: physical blocks, their alignment, the least and the best length of a request in logical blocks.
+    // Topology: physical block size, its alignment, minimum and optimal length of a request in logical blocks.
     space.extend([PHYSICAL_BLOCK_EXPONENT, 0]);
     space.extend(u16::try_from(unit_sectors).unwrap_or(u16::MAX).max(1).to_le_bytes());
     space.extend(unit_sectors.to_le_bytes());
@@ -74,7 +74,7 @@ fn whole_space(info: &DiskInfo) -> Vec<u8> {
     space.extend([0; 2]);
     space.extend((QUEUES_MAX as u16).to_le_bytes());
     let range_sectors = RANGE_BYTES_MAX / SECTOR_BYTES as u32;
-    // Discard: sectors and ranges at most, alignment in sectors. Write zeroes: the same, may free room.
+    // Discard: most sectors, most ranges, alignment in sectors. Write zeroes: most sectors, most ranges, may unmap.
     for number in [range_sectors, RANGES_MAX, 1 << PHYSICAL_BLOCK_EXPONENT, range_sectors, RANGES_MAX] {
         space.extend(number.to_le_bytes());
     }

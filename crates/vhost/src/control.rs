@@ -21,35 +21,35 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-/// A message begins with its number, flags and the length of what follows (u32 each).
+/// Bytes of a message's header: its number, flags and the length of its payload (u32 each).
 const HEADER_BYTES: usize = 12;
-/// `VHOST_USER_SET_BACKEND_REQ_FD`: the socket for messages of the device's own comes with it.
+/// `VHOST_USER_SET_BACKEND_REQ_FD`, which passes the socket for messages from the device to the client.
 const SET_BACKEND_SOCKET: u32 = 21;
-/// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, and the flags of a message that wants no reply (version 1).
+/// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, and the flags of a message that needs no reply (version 1).
 const CONFIG_CHANGE: u32 = 2;
 const VERSION: u32 = 1;
 
-/// How a device is served.
+/// The options of serving a device.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the guest is called by `GET_ID`: the first 20 bytes of it.
+    /// The identifier of the device: `VIRTIO_BLK_T_GET_ID` returns its first 20 bytes.
     pub name: String,
-    /// What the requests of all connections share.
+    /// The memory that the requests of all connections share.
     pub memory: Arc<RequestMemory>,
-    /// The process.
+    /// Identifies the server's process in in-flight regions.
     pub incarnation: Incarnation,
-    /// How long a queue looks for requests before it asks for a kick, at most; zero: not at all.
+    /// Longest time for which a queue polls for requests before it waits for a kick; zero: it does not poll.
     pub busy_poll_max: Duration,
 }
 
-/// A connection, as others act on it.
+/// The handle of a connection, by which other threads end it or notify its client.
 #[derive(Debug)]
 pub struct Control {
     socket: UnixStream,
     size_bytes: Arc<AtomicU64>,
-    /// The client has introduced itself.
+    /// The client has sent `SET_OWNER`.
     begun: AtomicBool,
-    /// It is to end in order.
+    /// [`stop`](Control::stop) was called.
     stopped: AtomicBool,
     has_run: AtomicBool,
     on_begin: OnBegin,
@@ -57,7 +57,7 @@ pub struct Control {
     backend: Mutex<Option<OwnedFd>>,
 }
 
-/// What is called when the client has introduced itself.
+/// The function that is called when the client has sent `SET_OWNER`.
 struct OnBegin(Box<dyn Fn() + Send + Sync>);
 
 impl std::fmt::Debug for OnBegin {
@@ -67,10 +67,10 @@ impl std::fmt::Debug for OnBegin {
 }
 
 impl Control {
-    /// Of a connected socket. `on_begin` is called when the client has introduced itself.
+    /// Makes the handle of a connected socket. `on_begin` is called once, when the client has sent `SET_OWNER`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn new(socket: OwnedFd, on_begin: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let socket = UnixStream::from(socket);
         socket.set_nonblocking(false)?;
@@ -86,25 +86,25 @@ impl Control {
         })
     }
 
-    /// Whether the client has introduced itself.
+    /// Whether the client has sent `SET_OWNER`.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Has the connection end: its requests are finished, and what was written is flushed.
+    /// Ends the connection in order: requests in flight are finished, and the disk is flushed.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.hang_up();
     }
 
-    /// Has the connection end at once; requests are given up.
+    /// Ends the connection at once; requests in flight are dropped.
     pub fn cut(&self) {
         self.hang_up();
         self.queues.lock().iter().filter_map(Weak::upgrade).for_each(|stop| stop.cut());
     }
 
-    /// The disk has another size: the guest is told, if it can be.
+    /// Notes the disk's new size, and notifies the guest if the client has passed a socket for that.
     pub fn resized(&self, size_bytes: u64) {
         self.size_bytes.store(size_bytes, Ordering::SeqCst);
         self.tell_config_change();
@@ -114,14 +114,14 @@ impl Control {
         let backend = self.backend.lock();
         let Some(backend) = backend.as_ref() else { return };
         let message = [CONFIG_CHANGE, VERSION, 0].map(u32::to_ne_bytes).concat();
-        // A client whose buffer is full does not read what it is told.
+        // If the buffer of the socket is full, the client does not read its messages: this must not block.
         if let Err(error) = send(backend, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            tracing::debug!(%error, "a guest cannot be told of its disk's size");
+            tracing::debug!(%error, "cannot notify a guest of its disk's size");
         }
     }
 
     fn hang_up(&self) {
-        // The client may be gone already.
+        // The client may have closed the socket already.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
@@ -131,7 +131,7 @@ impl Control {
         }
     }
 
-    /// Has a queue end with the connection.
+    /// Adds a queue, which [`cut`](Self::cut) ends.
     pub(crate) fn watch(&self, stop: &Arc<Stop>) {
         self.has_run.store(true, Ordering::SeqCst);
         let mut queues = self.queues.lock();
@@ -144,8 +144,8 @@ impl Control {
         self.has_run.load(Ordering::SeqCst)
     }
 
-    /// Waits for the next message and gives its number; `None`: there will be none. Takes a copy of the socket that a message brings
-    /// for the device's own messages, which the protocol's library keeps to itself.
+    /// Waits for the next message and returns its number; `None` at the end of the stream. Keeps a copy of the socket
+    /// for messages to the client, since crate `vhost` does not expose its own.
     fn next(&self) -> io::Result<Option<u32>> {
         let mut header = [0_u8; HEADER_BYTES];
         let flags = RecvFlags::PEEK | RecvFlags::WAITALL;
@@ -171,11 +171,11 @@ impl Control {
     }
 }
 
-/// Serves a disk to one client until it leaves, fails, or the connection is stopped; blocks the thread. Queues are stopped at the end,
-/// and their requests finished.
+/// Serves a disk to one client until the client disconnects, an error occurs or the connection is stopped; blocks the
+/// thread. Then stops the queues and finishes their requests.
 ///
 /// # Errors
-/// [`VhostError`]: the socket failed, or the client breaks the protocol.
+/// [`VhostError`]: the socket failed, or a message was refused.
 pub fn converse<D: Disk + Send + Sync + 'static, H: Host>(
     control: &Arc<Control>,
     disk: Arc<D>,
@@ -229,13 +229,13 @@ fn talk<D: Disk + Send + Sync + 'static, H: Host>(
             Err(source) => return Err(VhostError::Protocol { code, source }),
         }
         if code == SET_BACKEND_SOCKET {
-            // A guest that comes back may have known another size.
+            // A guest that reconnects may know another size.
             control.tell_config_change();
         }
     }
 }
 
-/// Makes what was written durable, so that the guest may go on with the next server.
+/// Flushes the disk and notes that in the in-flight region, so that the guest can continue with the next server.
 fn settle<D: Disk + Send + Sync + 'static, H: Host>(device: &Device<D, H>, host: &H) {
     let answer = Arc::<Answer<()>>::default();
     let (shared, unflushed) = (Arc::clone(&device.shared), Arc::clone(&device.unflushed));
@@ -247,7 +247,7 @@ fn settle<D: Disk + Send + Sync + 'static, H: Host>(device: &Device<D, H>, host:
         async move {
             let mark = unflushed.mark();
             if shared.disk.flush(shared.requester).await.is_ok() {
-                // The region may be gone with the client.
+                // An error means that the region is invalid; the connection ends anyway.
                 let _ = unflushed.flushed(mark);
             }
             drop(done);
@@ -259,7 +259,7 @@ fn settle<D: Disk + Send + Sync + 'static, H: Host>(device: &Device<D, H>, host:
     }
 }
 
-/// Answers however its task ends.
+/// Gives the answer when it is dropped, however its task ends.
 struct Done(Arc<Answer<()>>);
 
 impl Drop for Done {

@@ -1,4 +1,4 @@
-//! The device as the control messages make it: memory, queues, features.
+//! The device, which control messages set up: memory, queues, features.
 
 use crate::config::{self, F_EVENT_IDX, F_FLUSH, F_PROTOCOL, QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::control::Control;
@@ -24,15 +24,15 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 
-/// Bytes of the configuration space that may be read.
+/// Most bytes of the configuration space that a message may read.
 const SPACE_BYTES_MAX: u32 = 256;
 
-/// A process, as in-flight regions name it.
+/// The identifier of a server's process in in-flight regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incarnation(pub(crate) [u64; 2]);
 
 impl Incarnation {
-    /// A number that no other process has.
+    /// A random identifier.
     #[must_use]
     pub fn new() -> Self {
         Self([RandomState::new().hash_one(std::process::id()), RandomState::new().hash_one(0)])
@@ -45,7 +45,7 @@ impl Default for Incarnation {
     }
 }
 
-/// A queue as it was set up.
+/// The settings of a queue, and the running queue.
 #[derive(Default)]
 struct Vring {
     at: Placement,
@@ -94,7 +94,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
         self.vrings.get_mut(index as usize).ok_or(Fault::QueueIndex)
     }
 
-    /// Stops all queues, and waits for their requests.
+    /// Stops all queues and waits until their requests have ended.
     pub(crate) fn stop_all(&mut self) {
         self.stop(0..QUEUES_MAX);
     }
@@ -111,7 +111,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
         }
     }
 
-    /// Runs the queues that are ready.
+    /// Starts all queues that are ready and not running.
     fn start_all(&mut self) -> std::result::Result<(), Fault> {
         (0..QUEUES_MAX).try_for_each(|index| self.start(index))
     }
@@ -128,7 +128,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
             tracing::info!(
                 queue = index,
                 requests = under_way.len(),
-                "requests of an earlier connection are done again"
+                "requests of an earlier connection are executed again"
             );
         }
         let (stop, ending) = (Arc::<Stop>::default(), Ending::default());
@@ -147,13 +147,14 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
         };
         let host = self.host.clone();
         self.control.watch(&stop);
-        // A queue that cannot run has ended.
+        // If the host cannot run the queue, its `Ending` is dropped: the queue has ended.
         self.host.spawn(index, Box::new(move || run(host, queue).boxed_local()));
         vring.running = Some(Running { stop, ended });
         Ok(())
     }
 
-    /// Changes the memory: queues stop before, so that none uses what goes away, and go on after.
+    /// Changes the guest's memory. Queues are stopped before, so that none uses memory that is removed, and started
+    /// after.
     fn change_memory(
         &mut self,
         change: impl FnOnce(Option<&Memory>) -> std::result::Result<Option<Memory>, Fault>,
@@ -161,8 +162,8 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
         self.stop_all();
         self.memory = change(self.memory.as_deref())?.map(Arc::new);
         if let Err(fault) = self.start_all() {
-            // The rings may be told anew.
-            tracing::debug!("a queue waits for its rings: {fault}");
+            // The client may set the addresses of the rings again.
+            tracing::debug!("a queue cannot start before its rings are set again: {fault}");
         }
         Ok(())
     }
@@ -179,7 +180,7 @@ impl<D: Disk + Send + Sync + 'static, H: Host> Device<D, H> {
     }
 }
 
-/// An event counter; nothing else, since other files may make whoever reads or writes them wait.
+/// Accepts only an eventfd, since reads and writes of other files may block.
 fn event(file: Option<File>) -> std::result::Result<Option<Arc<OwnedFd>>, Fault> {
     let Some(file) = file else { return Ok(None) };
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| Fault::NoEvent)?;
@@ -252,10 +253,10 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
         self.vring(index)?.at.base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
-        // Without a region nobody knows what an earlier server had acknowledged.
+        // Without an in-flight region it is unknown which writes an earlier server had acknowledged.
         let is_taken_over = base != 0 && self.inflight.is_none() && !self.control.has_run();
         if is_taken_over && !self.shared.disk.keeps_writes() {
-            self.lose("a guest goes on without an in-flight region, and writes of it may be lost");
+            self.lose("a guest continues without an in-flight region, and some of its writes may be lost");
         }
         Ok(())
     }
@@ -323,13 +324,13 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
     }
 
     fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
-        // Nothing of it can be changed; a guest that tries is not worth ending its device.
+        // No field can be changed. An error would end the connection, so that writes are ignored.
         Ok(())
     }
 
     fn get_inflight_fd(&mut self, told: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
         let (made, file) = Inflight::create(told.num_queues, told.queue_size, self.incarnation)?;
-        // The guest begins anew.
+        // With a new region, the guest starts anew.
         self.shared.has_lost.store(false, Ordering::SeqCst);
         Ok((made, file))
     }
@@ -339,11 +340,11 @@ impl<D: Disk + Send + Sync + 'static, H: Host> VhostUserBackendReqHandlerMut for
         self.stop_all();
         match inflight.take_over(self.incarnation)? {
             Left::Safe => self.shared.has_lost.store(false, Ordering::SeqCst),
-            Left::Unflushed => {
-                self.lose("the server ended with acknowledged writes of the guest that were not flushed")
-            }
+            Left::Unflushed => self.lose("the last server ended before acknowledged writes of the guest were flushed"),
             Left::Unknown if self.shared.disk.keeps_writes() => {}
-            Left::Unknown => self.lose("another kind of server had the guest, and writes of it may be lost"),
+            Left::Unknown => {
+                self.lose("the in-flight region is of another kind of server, and writes of the guest may be lost")
+            }
         }
         self.unflushed = Arc::new(inflight.unflushed());
         self.inflight = Some(inflight);

@@ -1,47 +1,47 @@
-//! Why a connection or a queue ended.
+//! The errors of connections and queues.
 
 use crate::config::QUEUES_MAX;
 use std::io;
 
-/// Why a control connection failed.
+/// The error of a control connection.
 #[derive(Debug, thiserror::Error)]
 pub enum VhostError {
     /// The socket failed.
     #[error("the control socket failed")]
     Socket(#[source] io::Error),
-    /// The client breaks the protocol, or asks for what is refused.
-    #[error("message {code} is refused")]
+    /// A message violates the protocol, or requests something that is not supported.
+    #[error("message {code} was refused")]
     Protocol {
-        /// The request's number in the vhost-user protocol.
+        /// The message's number in the vhost-user protocol.
         code: u32,
-        /// What is wrong with it.
+        /// The reason for the refusal.
         #[source]
         source: vhost::vhost_user::Error,
     },
 }
 
-/// What is wrong with a client's memory, rings or numbers.
+/// An error in a client's memory, rings or numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     #[error(
         "guest memory can shrink: it must be a memfd sealed with F_SEAL_SHRINK (QEMU: memory-backend-memfd,share=on)"
     )]
     Shrinkable,
-    #[error("a region of memory is empty, overlaps another, or is not within its file")]
+    #[error("a memory region is empty or unknown, overlaps another, or is not within its file")]
     Region,
     #[error("guest memory cannot be mapped")]
     Map,
-    #[error("too many regions of memory")]
+    #[error("there are too many memory regions, or not one file for each")]
     Regions,
     #[error("an address is not within the guest's memory")]
     Address,
-    #[error("there are {QUEUES_MAX} queues at most")]
+    #[error("a queue's index is not below {QUEUES_MAX}")]
     QueueIndex,
-    #[error("a queue's size is not a power of two within bounds")]
+    #[error("a queue's size is not a power of two, or too large")]
     QueueSize,
     #[error("a ring is not within the guest's memory, or not aligned")]
     Ring,
-    #[error("the available ring's index runs ahead of its size")]
+    #[error("the available ring's index is ahead by more than the ring's size")]
     AvailableIndex,
     #[error("a descriptor's index is not within its table")]
     DescriptorIndex,
@@ -49,15 +49,15 @@ pub(crate) enum Fault {
     ChainLength,
     #[error("an indirect table is malformed")]
     Indirect,
-    #[error("a chain has readable descriptors after writable ones")]
+    #[error("a chain of descriptors has readable ones after writable ones")]
     Order,
-    #[error("a chain is without a request or without a place for its status")]
+    #[error("a chain of descriptors lacks a request's header or its status byte")]
     Incomplete,
-    #[error("a descriptor is made available while it is in use")]
+    #[error("a descriptor was made available while the device uses it")]
     InUse,
     #[error("the in-flight region is malformed")]
     Inflight,
-    #[error("the file is no eventfd")]
+    #[error("the file is missing or not an eventfd")]
     NoEvent,
 }
 

@@ -1,4 +1,4 @@
-//! Rings and requests from arbitrary memory, for the fuzz target `vhost_queue`.
+//! Runs a queue over arbitrary memory, for the fuzz target `vhost_queue`.
 
 use crate::chain::{copy_into, total};
 use crate::inflight::Inflight;
@@ -12,24 +12,24 @@ use std::sync::Arc;
 use vhost::vhost_user::message::{VhostUserInflight, VhostUserMemoryRegion};
 use vm_memory::{Bytes, GuestAddress};
 
-/// A guest's memory in bytes, and where it is said to be in the monitor.
+/// Bytes of the guest's memory, and its address in the virtual machine monitor.
 const MEMORY_BYTES: u64 = 64 << 10;
 const USER_ADDRESS: u64 = 1 << 40;
-/// Requests that are taken.
+/// Most requests that are taken.
 const REQUESTS_MAX: usize = 2048;
 
-/// What a monitor says of a queue; places are counted from the memory's beginning.
+/// A monitor's settings of a queue. Places are offsets in the guest's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     /// Descriptors of the queue.
     pub size: u16,
-    /// Places of the descriptors, the available and the used ring.
+    /// Places of the descriptor table, the available ring and the used ring.
     pub places: [u16; 3],
-    /// Where the device is to begin.
+    /// The index of the available ring at which the device begins.
     pub base: u16,
     /// EVENT_IDX is negotiated.
     pub event_idx: bool,
-    /// The in-flight region is kept in the memory, too, and begins there.
+    /// The place of the in-flight region, if there is one: it is in the guest's memory, too.
     pub inflight_at: Option<u16>,
 }
 
@@ -41,8 +41,9 @@ fn memory_file(content: &[u8]) -> Option<File> {
     Some(File::from(fd))
 }
 
-/// Runs a queue over such memory: takes requests, copies where they say, and gives them back. Gives the number of requests. What
-/// lies is a fault; nothing panics or touches memory that is not the guest's.
+/// Runs a queue over memory with this content: takes requests, copies data into their buffers, and completes them.
+/// Returns the number of completed requests. Invalid content is a fault; nothing panics or accesses memory that is not
+/// the guest's.
 pub fn run(told: Told, content: &[u8]) -> usize {
     let Some((file, again)) = memory_file(content).and_then(|file| Some((file.try_clone().ok()?, file))) else {
         return 0;
@@ -52,7 +53,7 @@ pub fn run(told: Told, content: &[u8]) -> usize {
     let [descriptors, available, used] = told.places.map(|place| USER_ADDRESS + u64::from(place));
     let at = Placement { size: told.size, descriptors, available, used, base: told.base };
     let log = told.inflight_at.and_then(|at| {
-        // A page, since files are mapped from a page on.
+        // Rounded down to a page, since the offset of a mapping is a multiple of the page size.
         let offset = u64::from(at) / 4096 * 4096;
         let region = VhostUserInflight::new(MEMORY_BYTES - offset, offset, 1, told.size);
         Inflight::adopt(&region, again).ok()?.queue(0, told.size)
@@ -75,7 +76,7 @@ pub fn run(told: Told, content: &[u8]) -> usize {
                 let len = total(into).min(1 << 16);
                 assert!(
                     copy_into(&memory, into, 0, &vec![0xA5; len as usize]).is_ok(),
-                    "memory that was checked is there"
+                    "checked memory can be written"
                 );
                 len as u32
             }
@@ -107,7 +108,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
-        /// Memory in which most of it is plausible, so that much is reached.
+        /// Most values are plausible, so that the deeper checks are reached.
         #[test]
         fn no_memory_makes_the_device_panic(
             size in prop::sample::select(vec![0_u16, 1, 3, 8, 16, 1024, 4096]),

@@ -1,4 +1,4 @@
-//! What the device needs of a runtime.
+//! The interface between the device and a runtime.
 
 use futures_util::future::LocalBoxFuture;
 use std::future::Future;
@@ -6,17 +6,19 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Makes a future on the thread that is to run it.
+/// Makes a future, on the thread that runs it.
 pub type LocalTask = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
-/// Runs queues, and waits for and rings event counters (`eventfd`(2)).
+/// Runs queues, and waits for and increments event counters (`eventfd`(2)).
 pub trait Host: Clone + Send + Sync + 'static {
-    /// Runs a task on one of the host's threads; `queue` spreads the queues of a device over them. `false`: none runs any more.
+    /// Runs a task on one of the host's threads; `queue` distributes the queues of a device over them. `false`: no
+    /// thread runs any more, and the task was dropped.
     fn spawn(&self, queue: usize, task: LocalTask) -> bool;
 
-    /// Waits until the counter is above zero, and resets it. Called on a thread of the host's.
+    /// Waits until the counter is above zero, and resets it. Called on a thread of the host.
     fn wait(&self, event: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>>;
 
-    /// Adds one to the counter. It may take for ever where the client lets the counter run full. Called on a thread of the host's.
+    /// Adds one to the counter. While the counter has its maximum, which a client can cause, the future stays pending.
+    /// Called on a thread of the host.
     fn ring(&self, event: &Arc<OwnedFd>) -> impl Future<Output = io::Result<()>>;
 }

@@ -1,5 +1,5 @@
-//! Memory that outlives the server: which requests are in progress ("Inflight I/O tracking" of vhost-user), and whether
-//! a write was acknowledged that is not yet durable. The client keeps it, and gives it to the next server.
+//! The in-flight region: memory that records which requests are in progress ("Inflight I/O tracking" of vhost-user),
+//! and whether acknowledged writes are not yet durable. The client keeps it and passes it to the next server.
 
 use crate::config::{QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::device::Incarnation;
@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use vhost::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes, MmapRegion, VolatileMemory};
 
-/// A queue's part begins with features (u64), version, number of descriptors, head of the last batch and index of the used ring
-/// (u16 each); then comes an entry for each descriptor. (`QueueRegionSplit` and `DescStateSplit` of vhost-user.)
+/// A queue's part begins with features (u64), version, number of descriptors, head of the last batch and index of the
+/// used ring (u16 each); an entry for each descriptor follows. (`QueueRegionSplit` and `DescStateSplit` of vhost-user.)
 const HEADER_BYTES: usize = 16;
 const VERSION_AT: usize = 8;
 const COUNT_AT: usize = 10;
@@ -23,17 +23,18 @@ const USED_INDEX_AT: usize = 14;
 const ENTRY_BYTES: usize = 16;
 const NEXT_AT: usize = 6;
 const COUNTER_AT: usize = 8;
-/// What parts of queues are aligned to.
+/// Alignment of the parts of queues in bytes.
 const ALIGNMENT: usize = 64;
 const VERSION: u16 = 1;
 
-/// After the queues comes a part of our own: this number, the incarnation (two u64), and whether there are unflushed writes (u64).
+/// Nitro's own part follows the parts of the queues: this number, the incarnation (two u64), and whether there are
+/// unflushed writes (u64).
 const MAGIC: u64 = u64::from_le_bytes(*b"nitro-ub");
 const OWN_BYTES: usize = 64;
 const INCARNATION_AT: usize = 8;
 const UNFLUSHED_AT: usize = 24;
 
-/// The region of a device.
+/// The in-flight region of a device.
 #[derive(Debug, Clone)]
 pub(crate) struct Inflight {
     map: Arc<MmapRegion>,
@@ -41,19 +42,19 @@ pub(crate) struct Inflight {
     queue_size: u16,
 }
 
-/// What an earlier server left in a region.
+/// The state of a region that an earlier server has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Nothing that could be lost.
+    /// No acknowledged write is lost.
     Safe,
-    /// Writes that were acknowledged and not flushed when another process ended.
+    /// When another process ended, there were acknowledged writes that were not flushed.
     Unflushed,
-    /// The region is of another kind of server.
+    /// Another kind of server made the region, so that the state is unknown.
     Unknown,
 }
 
 impl Inflight {
-    /// A new region, and the file that it is in.
+    /// Makes a region in a new file, signed by `by`.
     pub(crate) fn create(queues: u16, queue_size: u16, by: Incarnation) -> Result<(VhostUserInflight, File), Fault> {
         let bytes = check(queues, queue_size)? + OWN_BYTES;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -68,7 +69,7 @@ impl Inflight {
         Ok((told, file))
     }
 
-    /// A region that the client has kept.
+    /// Maps a region of a file that the client passes.
     pub(crate) fn adopt(told: &VhostUserInflight, file: File) -> Result<Self, Fault> {
         let needed = check(told.num_queues, told.queue_size)?;
         if told.mmap_size < needed as u64 {
@@ -78,7 +79,7 @@ impl Inflight {
         Ok(Self { map: Arc::new(map), queues: told.num_queues.into(), queue_size: told.queue_size })
     }
 
-    /// Takes a region over for this process, unless that would hide what was lost.
+    /// Signs the region for this process, unless that would hide a loss of writes.
     pub(crate) fn take_over(&self, by: Incarnation) -> Result<Left, Fault> {
         let own = self.own();
         if self.map.size() < own + OWN_BYTES || self.load::<u64>(own)? != MAGIC {
@@ -97,14 +98,14 @@ impl Inflight {
         self.store(self.own() + INCARNATION_AT + 8, by.0[1])
     }
 
-    /// Where unflushed writes are noted.
+    /// The record of unflushed writes, which is stored only in a region that Nitro made.
     pub(crate) fn unflushed(&self) -> Unflushed {
         let own = self.own();
         let is_ours = self.map.size() >= own + OWN_BYTES && self.load::<u64>(own) == Ok(MAGIC);
         Unflushed { place: is_ours.then(|| (self.clone(), own + UNFLUSHED_AT)), acknowledged: Mutex::default() }
     }
 
-    /// A queue's part, if it has one for so many descriptors.
+    /// The part of a queue of `size` descriptors, if the region has one.
     pub(crate) fn queue(&self, index: usize, size: u16) -> Option<QueueLog> {
         let fits = index < self.queues && size <= self.queue_size;
         fits.then(|| QueueLog { region: self.clone(), at: index * stride(self.queue_size), size, counter: 0 })
@@ -127,34 +128,34 @@ fn stride(queue_size: u16) -> usize {
     (HEADER_BYTES + ENTRY_BYTES * usize::from(queue_size)).next_multiple_of(ALIGNMENT)
 }
 
-/// Bytes of the parts of all queues.
+/// Checks the numbers, and returns the bytes of the parts of all queues.
 fn check(queues: u16, queue_size: u16) -> Result<usize, Fault> {
     let is_possible = (1..=QUEUES_MAX).contains(&queues.into()) && (1..=QUEUE_SIZE_MAX).contains(&queue_size);
     if is_possible { Ok(usize::from(queues) * stride(queue_size)) } else { Err(Fault::Inflight) }
 }
 
-/// Notes whether there are acknowledged writes that a crash of the process would lose.
+/// Records whether there are acknowledged writes that a crash of the process would lose.
 #[derive(Debug, Default)]
 pub(crate) struct Unflushed {
     place: Option<(Inflight, usize)>,
-    /// Such writes so far.
+    /// Number of such writes so far.
     acknowledged: Mutex<u64>,
 }
 
 impl Unflushed {
-    /// A write is about to be acknowledged that is not durable.
+    /// Notes that a write is about to be acknowledged that is not durable.
     pub(crate) fn note(&self) -> Result<(), Fault> {
         let mut acknowledged = self.acknowledged.lock();
         *acknowledged += 1;
         self.store(1)
     }
 
-    /// A flush begins; what it returns goes to [`flushed`](Self::flushed).
+    /// Notes the beginning of a flush; the result is passed to [`flushed`](Self::flushed).
     pub(crate) fn mark(&self) -> u64 {
         *self.acknowledged.lock()
     }
 
-    /// The flush has succeeded that began at `mark`.
+    /// Notes the success of the flush that began at `mark`.
     pub(crate) fn flushed(&self, mark: u64) -> Result<(), Fault> {
         let acknowledged = self.acknowledged.lock();
         if *acknowledged == mark { self.store(0) } else { Ok(()) }
@@ -175,8 +176,8 @@ pub(crate) struct QueueLog {
 }
 
 impl QueueLog {
-    /// Repairs what a crash between two steps left, and gives the heads that were in progress, in the order in which
-    /// they were taken.
+    /// Repairs the record after a crash between two steps, and returns the heads of the requests that were in progress,
+    /// in the order in which they were taken.
     pub(crate) fn recover(&mut self, used_index: u16) -> Result<Vec<u16>, Fault> {
         if self.load::<u16>(VERSION_AT)? == 0 {
             self.store(VERSION_AT, VERSION)?;
@@ -200,21 +201,21 @@ impl QueueLog {
         Ok(under_way.into_iter().map(|(_, head)| head).collect())
     }
 
-    /// A request was taken.
+    /// Notes that a request was taken.
     pub(crate) fn begin(&mut self, head: u16) -> Result<(), Fault> {
         self.store(self.entry(head) + COUNTER_AT, self.counter)?;
         self.counter = self.counter.wrapping_add(1);
         self.store(self.entry(head), 1_u8)
     }
 
-    /// A request is about to be given back.
+    /// Notes that a request is about to be completed.
     pub(crate) fn ending(&self, head: u16) -> Result<(), Fault> {
         let last: u16 = self.load(LAST_BATCH_AT)?;
         self.store(self.entry(head) + NEXT_AT, last)?;
         self.store(LAST_BATCH_AT, head)
     }
 
-    /// A request was given back; the used ring's index is now that.
+    /// Notes that a request was completed, and the present index of the used ring.
     pub(crate) fn ended(&self, head: u16, used_index: u16) -> Result<(), Fault> {
         self.store(self.entry(head), 0_u8)?;
         self.store(USED_INDEX_AT, used_index)
@@ -254,7 +255,7 @@ mod tests {
         }
         log.ending(3).unwrap();
         log.ended(3, 1).unwrap();
-        // Another process finds what is left, after one that died when it had given 5 back and not yet noted that.
+        // A process dies after it has completed 5 and before it has noted that; another process opens the region.
         log.ending(5).unwrap();
         let again = Inflight::adopt(&told, file).unwrap();
         assert_eq!(again.queue(1, 8).unwrap().recover(2).unwrap(), [7]);

@@ -1,12 +1,13 @@
-//! Nitro's vhost-user-blk device: it serves a [`Disk`](nitro_frontend::Disk) to virtual machines, whose requests it takes from rings in
-//! their own memory. The control protocol is [vhost-user][user]; rings and requests are those of [virtio 1.2][virtio], §2.7 and §5.2.
+//! Nitro's vhost-user-blk device: it serves a [`Disk`](nitro_frontend::Disk) to virtual machines, whose requests it
+//! takes from rings in their memory. The control protocol is [vhost-user][user]; rings and requests are those of
+//! [virtio 1.2][virtio], §2.7 and §5.2.
 //!
-//! [`converse`] is the conversation of one control connection, and blocks a thread of the caller's. Each queue is a future that runs
-//! where a [`Host`] puts it; the crate names no runtime. There is no caching logic here.
+//! [`converse`] serves one control connection, and blocks a thread of the caller. Each queue is a future that a
+//! [`Host`] runs; the crate depends on no async runtime. It has no caching logic.
 //!
-//! Guests and their virtual machine monitors are not trusted. Memory is mapped only where it cannot shrink (a memfd with
-//! `F_SEAL_SHRINK`), so that no access to it can fail; every address, length and index from a ring is checked; what cannot be
-//! understood stops its own queue only.
+//! Guests and their virtual machine monitors are not trusted. Memory is mapped only if it cannot shrink (a memfd with
+//! `F_SEAL_SHRINK`), so that no access to it can fail. Every address, length and index in a ring is checked; an invalid
+//! one stops only its own queue.
 //!
 //! [user]: https://qemu-project.gitlab.io/qemu/interop/vhost-user.html
 //! [virtio]: https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html

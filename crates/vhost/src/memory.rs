@@ -1,4 +1,4 @@
-//! A guest's memory, mapped.
+//! The mapped memory of a guest.
 
 use crate::error::Fault;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
@@ -10,10 +10,10 @@ use vm_memory::{
     FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap, MmapRegion,
 };
 
-/// Regions of a guest's memory at most (QEMU uses as many as a back end takes).
+/// Most regions of a guest's memory. (QEMU uses as many as a back end supports.)
 pub(crate) const REGIONS_MAX: usize = 509;
 
-/// Maps `len` bytes of a file, shared. The file must be such that it cannot shrink: then no access ever fails.
+/// Maps `len` bytes of a file, shared. The file must be sealed against shrinking, so that no access can fail.
 pub(crate) fn map(file: File, offset: u64, len: u64) -> Result<MmapRegion, Fault> {
     let seals = fcntl_get_seals(&file).map_err(|_| Fault::Shrinkable)?;
     if !seals.contains(SealFlags::SHRINK) {
@@ -33,7 +33,7 @@ pub(crate) fn map(file: File, offset: u64, len: u64) -> Result<MmapRegion, Fault
         .map_err(|_| Fault::Map)
 }
 
-/// A region, and where the virtual machine monitor has it.
+/// A mapped region, and its address in the virtual machine monitor.
 #[derive(Debug, Clone)]
 struct Region {
     user_address: u64,
@@ -49,7 +49,7 @@ impl Region {
     }
 }
 
-/// A guest's memory. It stays mapped for as long as it is held.
+/// A guest's memory. It is unmapped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
     guest: GuestMemoryMmap,
@@ -57,7 +57,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// All of a guest's memory (`SET_MEM_TABLE`).
+    /// Maps the complete memory of a guest (`SET_MEM_TABLE`).
     pub(crate) fn map(told: &[VhostUserMemoryRegion], files: Vec<File>) -> Result<Self, Fault> {
         if told.len() > REGIONS_MAX || told.len() != files.len() {
             return Err(Fault::Regions);
@@ -66,7 +66,7 @@ impl Memory {
         Self::of(regions)
     }
 
-    /// With another region (`ADD_MEM_REG`).
+    /// The memory with another region (`ADD_MEM_REG`).
     pub(crate) fn with(before: Option<&Self>, told: &VhostUserMemoryRegion, file: File) -> Result<Self, Fault> {
         let mut regions = before.map_or_else(Vec::new, |memory| memory.regions.clone());
         if regions.len() == REGIONS_MAX {
@@ -76,7 +76,7 @@ impl Memory {
         Self::of(regions)
     }
 
-    /// Without a region (`REM_MEM_REG`); `None` if it was the last one.
+    /// The memory without a region (`REM_MEM_REG`); `None` if it was the last one.
     pub(crate) fn without(&self, told: &VhostUserMemoryRegion) -> Result<Option<Self>, Fault> {
         let is_meant = |region: &Region| {
             region.user_address == told.user_addr
@@ -96,17 +96,17 @@ impl Memory {
         Ok(Self { guest, regions })
     }
 
-    /// The memory by the guest's addresses.
+    /// The memory, addressed by the guest's physical addresses.
     pub(crate) fn guest(&self) -> &GuestMemoryMmap {
         &self.guest
     }
 
-    /// Whether `len` bytes from `address` on are the guest's.
+    /// Whether `len` bytes from `address` on lie within the guest's memory.
     pub(crate) fn has(&self, address: GuestAddress, len: u32) -> bool {
         GuestMemoryBackend::check_range(&self.guest, address, len as usize)
     }
 
-    /// The guest's address of an address of the virtual machine monitor's.
+    /// Converts an address in the virtual machine monitor into the guest's.
     pub(crate) fn guest_address(&self, user_address: u64) -> Result<GuestAddress, Fault> {
         let within = |region: &Region| {
             let offset = user_address.checked_sub(region.user_address)?;
@@ -121,7 +121,7 @@ pub(crate) mod tests {
     use super::*;
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-    /// A memfd of so many bytes.
+    /// A memfd with this size and these seals.
     pub(crate) fn memfd(bytes: u64, seals: SealFlags) -> File {
         let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&fd, bytes).unwrap();

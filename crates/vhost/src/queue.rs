@@ -1,4 +1,4 @@
-//! One running queue: requests in, answers out, in whatever order they are done.
+//! A running queue: it takes requests and completes them in the order in which they are done.
 
 use crate::chain::{Span, Spans, copy_from, copy_into, skip, total};
 use crate::error::Fault;
@@ -25,27 +25,27 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use vm_memory::{Bytes as _, GuestAddress};
 
-/// Data of a request that is read or written at a time.
+/// Most bytes of a request that are read or written at a time.
 const STEP_BYTES: u64 = 1 << 20;
-/// Rounds in one poll, so that a guest that is always ready leaves other tasks their turn.
+/// Most rounds in one poll, so that other tasks run even if a guest always has requests.
 const ROUNDS_MAX: usize = 16;
 
-/// What the queues of a device share.
+/// The state that the queues of a device share.
 pub(crate) struct Shared<D> {
     pub(crate) disk: Arc<D>,
     pub(crate) requester: Requester,
-    /// What the guest is called by `GET_ID`.
+    /// The identifier of the device, which `VIRTIO_BLK_T_GET_ID` returns.
     pub(crate) id: [u8; ID_BYTES],
     pub(crate) memory: Arc<RequestMemory>,
     /// The disk's size, which may change.
     pub(crate) size_bytes: Arc<AtomicU64>,
-    /// Acknowledged writes are lost: all I/O fails until the guest resets the device.
+    /// Acknowledged writes may be lost: all I/O fails until the guest resets the device.
     pub(crate) has_lost: AtomicBool,
-    /// How long a queue looks for requests before it waits for a kick, at most.
+    /// Longest time for which a queue polls for requests before it waits for a kick.
     pub(crate) busy_poll_max: Duration,
 }
 
-/// A queue that is to run.
+/// The parts of a queue to be run.
 pub(crate) struct Run<D> {
     pub(crate) shared: Arc<Shared<D>>,
     pub(crate) ring: Ring,
@@ -54,14 +54,15 @@ pub(crate) struct Run<D> {
     pub(crate) index: usize,
     pub(crate) kick: Arc<OwnedFd>,
     pub(crate) call: Arc<Mutex<Option<Arc<OwnedFd>>>>,
-    /// The guest does not flush: every write is durable before it is acknowledged.
+    /// The guest has not accepted `VIRTIO_BLK_F_FLUSH`: every write is durable before it is acknowledged.
     pub(crate) always_durable: bool,
     pub(crate) unflushed: Arc<Unflushed>,
     pub(crate) stop: Arc<Stop>,
     pub(crate) ending: Ending,
 }
 
-/// Tells where a queue is to go on, and that it has ended, however it does.
+/// When it is dropped, tells the control thread that the queue has ended, and where it is to continue, if that is
+/// known.
 #[derive(Default)]
 pub(crate) struct Ending(pub(crate) Arc<Answer<Option<u16>>>, Cell<Option<u16>>);
 
@@ -80,14 +81,14 @@ struct Session<D> {
     always_durable: bool,
     share: Share,
     pace: Pace,
-    /// Requests were given back and the guest was not yet told.
+    /// Requests were completed since the last check whether the guest needs a notification.
     has_completed: Cell<bool>,
     must_ring: Cell<bool>,
     is_ringing: Cell<bool>,
     fault: Cell<Option<Fault>>,
 }
 
-/// Runs a queue until it is stopped, or its rings make no sense any more.
+/// Runs a queue until it is stopped or its rings are found invalid.
 pub(crate) async fn run<D: Disk, H: Host>(host: H, run: Run<D>) {
     let Run { shared, ring, under_way, index, kick, call, always_durable, unflushed, stop, ending } = run;
     let share = if index == 0 { Share::new(&shared.memory) } else { Share::further(&shared.memory) };
@@ -170,7 +171,7 @@ async fn drive<D>(
     .await;
 }
 
-/// Rings the guest's bell whenever it is to.
+/// Notifies the guest (call eventfd) each time `must_ring` is set.
 async fn ring_bell<D, H: Host>(session: &Session<D>, host: &H, call: &Mutex<Option<Arc<OwnedFd>>>) -> Infallible {
     loop {
         poll_fn(|_| if session.must_ring.take() { Poll::Ready(()) } else { Poll::Pending }).await;
@@ -185,14 +186,14 @@ async fn ring_bell<D, H: Host>(session: &Session<D>, host: &H, call: &Mutex<Opti
     }
 }
 
-/// A request that takes a while.
+/// A request that cannot be answered at once.
 struct Begun {
     head: u16,
     request: Request,
     cost: u64,
 }
 
-/// Takes requests as long as the rings make sense; `start` begins those that take a while.
+/// Takes requests until a fault occurs. Passes each request that cannot be answered at once to `start`.
 async fn take_requests<D: Disk, H: Host>(
     session: &Session<D>,
     host: &H,
@@ -214,7 +215,7 @@ async fn take_requests<D: Disk, H: Host>(
             None if patience.look(session).await? => {}
             None => {
                 while !session.ring.borrow_mut().arm()? {
-                    // The error of an event that is gone says nothing that the stop does not.
+                    // Without the eventfd there are no more requests: the queue waits to be stopped.
                     if host.wait(kick).await.is_err() {
                         std::future::pending::<()>().await;
                     }
@@ -225,7 +226,8 @@ async fn take_requests<D: Disk, H: Host>(
     }
 }
 
-/// Looks for requests for a while before the guest is asked to kick: as long as that has paid off recently.
+/// Polls for requests for a time before the queue waits for a kick. The time doubles after a success and halves after a
+/// failure, between a sixteenth of `most` and `most`.
 struct Patience {
     most: Duration,
     now: Duration,
@@ -236,7 +238,7 @@ impl Patience {
         Self { most, now: most }
     }
 
-    /// Whether a request came while it was looked for.
+    /// Polls; returns whether a request has arrived.
     async fn look<D>(&mut self, session: &Session<D>) -> Result<bool, Fault> {
         if self.most.is_zero() {
             return Ok(false);
@@ -250,7 +252,7 @@ impl Patience {
             if Instant::now() >= until {
                 self.now /= 2;
                 if self.now < self.most / 16 {
-                    // One look in a while finds out whether it would pay off again.
+                    // The minimum is enough to detect that polling succeeds again.
                     self.now = self.most / 16;
                 }
                 return Ok(false);
@@ -302,7 +304,7 @@ async fn begin<D: Disk>(session: &Session<D>, head: u16, start: &impl Fn(Begun))
     Ok(())
 }
 
-/// Bytes of memory that a request takes: the whole units that a step of it touches.
+/// Bytes of memory that a request takes: those of the units of the disk that one of its steps touches.
 fn cost(action: &Action, unit: u32) -> u64 {
     let (offset, len) = match action {
         Action::Read { offset, into } => (*offset, total(into)),
@@ -313,8 +315,8 @@ fn cost(action: &Action, unit: u32) -> u64 {
     (offset % unit + len.min(STEP_BYTES)).div_ceil(unit) * unit
 }
 
-/// Runs one request and gives it back. What reads do not need is in an allocation of its own, since a future takes the room of the
-/// largest step that it may take.
+/// Runs one request and completes it. Requests other than reads run in a boxed future: unboxed, the largest of them
+/// would determine the size of this future, also for reads.
 fn execute<D: Disk>(session: &Session<D>, begun: Begun) -> impl Future<Output = ()> {
     let Begun { head, request: Request { action, status }, cost } = begun;
     match action {
@@ -385,7 +387,7 @@ fn change<D: Disk>(
                 }
                 session.changed(result)
             }
-            // They were answered, or are no changes.
+            // Not reached: `execute` runs reads, and `begin` has answered the others.
             Action::Read { .. } | Action::Identify { .. } | Action::Refuse(_) => Err(DiskError::Unsupported),
         };
         session.end(head, status, result, 0, cost);
@@ -393,7 +395,7 @@ fn change<D: Disk>(
     .boxed_local()
 }
 
-/// Writes from the guest's memory, which is read once: the guest may change it meanwhile.
+/// Writes data of the guest's memory. Each byte is read only once, since the guest may change it meanwhile.
 async fn write<D: Disk>(session: &Session<D>, mut offset: u64, from: Spans) -> Result<(), DiskError> {
     let (mut at, len) = (0, total(&from));
     while at < len {
@@ -409,7 +411,7 @@ async fn write<D: Disk>(session: &Session<D>, mut offset: u64, from: Spans) -> R
 }
 
 impl<D: Disk> Session<D> {
-    /// Notes that a change is about to be acknowledged, unless it is durable or survives the process.
+    /// Records that a change is about to be acknowledged, unless it is durable or survives the end of the process.
     fn changed(&self, result: Result<(), DiskError>) -> Result<(), DiskError> {
         if result.is_ok() && !self.always_durable && !self.shared.disk.keeps_writes() {
             self.unflushed.note().map_err(|_| DiskError::Io)?;
@@ -419,7 +421,7 @@ impl<D: Disk> Session<D> {
 }
 
 impl<D> Session<D> {
-    /// Waits until another request may be begun in this poll, or in the next one.
+    /// Waits until the queue's pace permits another request, in this poll or a later one.
     async fn turn(&self) {
         poll_fn(|_| if self.pace.may_begin() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -429,7 +431,7 @@ impl<D> Session<D> {
         self.give_back(head, at, status, written)
     }
 
-    /// A request that took a while has ended; `len` bytes were read, if it succeeded.
+    /// Completes a request that `start` began; `len` bytes were read, if it succeeded.
     fn end(&self, head: u16, at: GuestAddress, result: Result<(), DiskError>, len: u64, cost: u64) {
         if cost > 0 {
             self.share.give(cost);
@@ -446,7 +448,7 @@ impl<D> Session<D> {
         self.ring.borrow_mut().complete(head, written + 1)
     }
 
-    /// Finds out whether the guest wants to be told of what was given back.
+    /// Checks whether the guest needs a notification of completed requests.
     fn notify(&self) {
         if self.has_completed.take() {
             match self.ring.borrow_mut().must_ring() {
@@ -457,7 +459,7 @@ impl<D> Session<D> {
     }
 }
 
-/// Copies what was read into the guest's memory, if it is as long as what was asked for.
+/// Copies read data into the guest's memory, if they have the requested length. The inner error: they do not.
 fn put_pieces(
     memory: &Memory,
     into: &[Span],
@@ -476,7 +478,7 @@ fn put_pieces(
     Ok(Ok(()))
 }
 
-/// The guest's memory that a step of a read goes to.
+/// The guest's memory into which a step of a read is copied.
 struct Buffers<'a> {
     memory: &'a Memory,
     spans: &'a [Span],

@@ -8,14 +8,14 @@ use nitro_frontend::{DiskError, DiskInfo};
 use smallvec::SmallVec;
 use vm_memory::GuestAddress;
 
-/// Type, a reserved word, and the first sector.
+/// Bytes of a header: type, a reserved word, and the first sector.
 const HEADER_BYTES: u32 = 16;
-/// First sector, number of sectors, flags.
+/// Bytes of a range: first sector, number of sectors, flags.
 const RANGE_BYTES: u64 = 16;
 /// Bytes of the answer to `VIRTIO_BLK_T_GET_ID`.
 pub(crate) const ID_BYTES: usize = 20;
 
-/// How a request ended, as the guest is told.
+/// The status of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     Ok = 0,
@@ -38,11 +38,11 @@ impl From<Result<(), DiskError>> for Status {
 pub(crate) struct Range {
     pub(crate) offset: u64,
     pub(crate) len: u32,
-    /// Its room may be given back.
+    /// The storage of the range may be released.
     pub(crate) may_unmap: bool,
 }
 
-/// What is asked. Ranges lie within the disk, and are not empty.
+/// The operation of a request. Ranges lie within the disk, and are not empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Read { offset: u64, into: Spans },
@@ -54,7 +54,7 @@ pub(crate) enum Action {
     Refuse(Status),
 }
 
-/// A request, and where its status goes.
+/// A parsed request: its operation, and the address of its status byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) action: Action,
@@ -62,7 +62,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Understands a chain. What is wrong within a request is answered; a chain that is no request is a fault.
+    /// Parses a chain. An invalid request becomes [`Action::Refuse`]; a chain without a header or a status byte is a
+    /// fault.
     pub(crate) fn parse(memory: &Memory, chain: Chain, info: &DiskInfo) -> Result<Self, Fault> {
         let Chain { mut readable, mut writable } = chain;
         let status = take_last(&mut writable).ok_or(Fault::Incomplete)?;
@@ -94,7 +95,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// The offset in bytes of a range of the disk.
+/// Checks that a range is not empty, consists of whole sectors and lies within the disk; returns its offset in bytes.
 fn within(info: &DiskInfo, sector: u64, len: u64) -> Result<u64, Status> {
     let offset = sector.checked_mul(SECTOR_BYTES).ok_or(Status::IoError)?;
     let end = offset.checked_add(len).ok_or(Status::IoError)?;
@@ -102,7 +103,7 @@ fn within(info: &DiskInfo, sector: u64, len: u64) -> Result<u64, Status> {
     if is_whole && end <= info.size_bytes { Ok(offset) } else { Err(Status::IoError) }
 }
 
-/// The ranges of a request. Flags other than `known` are refused.
+/// Parses and checks the ranges of a request. Flags other than `known` are refused.
 fn ranges(memory: &Memory, from: &Spans, info: &DiskInfo, known: u32) -> Result<SmallVec<[Range; 1]>, Status> {
     let bytes = total(from);
     let count = bytes / RANGE_BYTES;
@@ -137,7 +138,7 @@ mod tests {
 
     const DISK_BYTES: u64 = 1 << 20;
 
-    /// A request of a type from a sector on, with so many bytes of data either way.
+    /// Parses a request with `data_out` from the guest and `bytes_in` bytes of memory for data to the guest.
     fn parse(info: &DiskInfo, kind: u32, sector: u64, data_out: &[u8], bytes_in: u32) -> Result<Request, Fault> {
         let memory = guest(1 << 16);
         let mut header = kind.to_le_bytes().to_vec();
@@ -146,7 +147,8 @@ mod tests {
         header.extend(data_out);
         memory.guest().write_slice(&header, GuestAddress(100)).unwrap();
         let span = |address, len| Span { address: GuestAddress(address), len };
-        // The header is in two pieces, and the status is in one piece with the data: the framing is the driver's.
+        // The header is in two spans, and the status is in one span with the data: virtio leaves the framing to the
+        // driver.
         let chain = Chain {
             readable: Spans::from_slice(&[span(100, 5), span(105, header.len() as u32 - 5)]),
             writable: Spans::from_slice(&[span(8192, bytes_in + 1)]),

@@ -1,4 +1,4 @@
-//! A queue's rings (virtio 1.2, §2.7).
+//! The rings of a queue (virtio 1.2, §2.7).
 
 use crate::chain::{Chain, Table, gather};
 use crate::config::QUEUE_SIZE_MAX;
@@ -10,10 +10,11 @@ use std::sync::atomic::{Ordering, fence};
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress};
 
-/// Of the available ring's flags: the driver needs no notification.
+/// Flag of the available ring: the driver needs no notification.
 const NO_INTERRUPT: u16 = 1;
 
-/// Where a queue's rings are, by the addresses of the virtual machine monitor, and where it is to begin.
+/// The placement of a queue: number of descriptors, addresses of the rings in the virtual machine monitor, and the
+/// index of the available ring at which the queue begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Placement {
     pub(crate) size: u16,
@@ -30,13 +31,13 @@ pub(crate) struct Ring {
     table: Table,
     available: GuestAddress,
     has_event_idx: bool,
-    /// By head: whether it is with the device.
+    /// For each head, whether the device has the request.
     in_use: Vec<bool>,
     log: Option<QueueLog>,
 }
 
 impl Ring {
-    /// Opens rings, and gives the heads of requests that an earlier server had begun.
+    /// Opens the rings. Returns also the heads of requests that an earlier server had begun.
     pub(crate) fn open(
         memory: Arc<Memory>,
         at: &Placement,
@@ -71,7 +72,7 @@ impl Ring {
         Ok((ring, under_way))
     }
 
-    /// The next request's head, if there is one.
+    /// Takes the next request, if there is one, and returns its head.
     pub(crate) fn pop(&mut self) -> Result<Option<u16>, Fault> {
         let heads = self.queue.iter(self.memory.guest());
         let Some(chain) = heads.map_err(|_| Fault::AvailableIndex)?.next() else { return Ok(None) };
@@ -88,12 +89,12 @@ impl Ring {
         if std::mem::replace(in_use, true) { Err(Fault::InUse) } else { Ok(()) }
     }
 
-    /// The chain of a head.
+    /// Collects the chain of a head.
     pub(crate) fn chain(&self, head: u16) -> Result<Chain, Fault> {
         gather(&self.memory, self.table, head)
     }
 
-    /// Gives a request back, with so many bytes written to it.
+    /// Completes a request, with the number of bytes that were written into its memory.
     pub(crate) fn complete(&mut self, head: u16, written: u32) -> Result<(), Fault> {
         if let Some(in_use) = self.in_use.get_mut(usize::from(head)) {
             *in_use = false;
@@ -105,23 +106,23 @@ impl Ring {
         self.log.as_ref().map_or(Ok(()), |log| log.ended(head, self.queue.next_used()))
     }
 
-    /// Asks the driver to kick for the next request. `true`: there is one already.
+    /// Requests a kick from the driver for the next request. `true`: there is a request already.
     pub(crate) fn arm(&mut self) -> Result<bool, Fault> {
         self.queue.enable_notification(self.memory.guest()).map_err(|_| Fault::Ring)
     }
 
-    /// Asks the driver not to kick.
+    /// Tells the driver that kicks are not needed.
     pub(crate) fn disarm(&mut self) -> Result<(), Fault> {
         self.queue.disable_notification(self.memory.guest()).map_err(|_| Fault::Ring)
     }
 
-    /// Whether there is a request.
+    /// Whether there is a request that was not taken yet.
     pub(crate) fn has_more(&self) -> Result<bool, Fault> {
         let index = self.queue.avail_idx(self.memory.guest(), Ordering::Acquire).map_err(|_| Fault::Ring)?;
         Ok(index.0 != self.queue.next_avail())
     }
 
-    /// Whether the driver wants to be told of what was given back since the last call.
+    /// Whether the driver needs a notification of the requests that were completed since the last call.
     pub(crate) fn must_ring(&mut self) -> Result<bool, Fault> {
         if self.has_event_idx {
             return self.queue.needs_notification(self.memory.guest()).map_err(|_| Fault::Ring);
@@ -131,7 +132,7 @@ impl Ring {
         Ok(u16::from_le(flags) & NO_INTERRUPT == 0)
     }
 
-    /// Where to go on when it is opened again.
+    /// The index of the available ring at which the queue is to continue.
     pub(crate) fn base(&self) -> u16 {
         self.queue.next_avail()
     }

@@ -1,11 +1,11 @@
-//! Signals among the control thread and the queues.
+//! Signals between the control thread and the queues.
 
 use futures_util::task::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Context;
 
-/// Ends a queue. One task may poll it.
+/// The signal that ends a queue. Only one task may poll it.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     level: AtomicU8,
@@ -16,25 +16,25 @@ const STOPPED: u8 = 1;
 const CUT: u8 = 2;
 
 impl Stop {
-    /// Has it end when its requests are done.
+    /// Ends the queue after its requests are done.
     pub(crate) fn set(&self) {
         self.level.fetch_max(STOPPED, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Has it end at once.
+    /// Ends the queue at once.
     pub(crate) fn cut(&self) {
         self.level.store(CUT, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Whether it is to end; if not, the task is woken when it is.
+    /// Whether the queue has to end; if not, the task is woken when it has to.
     pub(crate) fn poll(&self, context: &Context<'_>) -> bool {
         self.waker.register(context.waker());
         self.level.load(Ordering::SeqCst) >= STOPPED
     }
 
-    /// Whether it is to end at once.
+    /// Whether the queue has to end at once.
     pub(crate) fn is_cut(&self) -> bool {
         self.level.load(Ordering::SeqCst) == CUT
     }

@@ -354,8 +354,8 @@ fn a_scan_that_cannot_be_is_refused() {
     let place = place();
     for (arguments, told) in [
         ("--cache cache.img --detect-scan=1K", "64 KiB a second or more"),
-        ("--cache cache.img --detect off --detect-scan", "nobody looks at the blocks"),
-        ("--cache none --detect-scan", "nobody looks at the blocks"),
+        ("--cache cache.img --detect off --detect-scan", "does not detect classes"),
+        ("--cache none --detect-scan", "does not detect classes"),
         ("--cache cache.img --detect-scan=fast", "is not a size"),
     ] {
         let code = if told.contains("size") { 2 } else { 1 };

@@ -68,14 +68,14 @@ fn volumes_come_and_go_while_others_are_served() {
         (&"db".into(), &"write-back".into(), &1.into())
     );
     for (arguments, phrase) in [
-        ("volume add db --origin db.img", "there is one of that name already"),
+        ("volume add db --origin db.img", "a volume with that name exists already"),
         ("volume add other --origin db.img", "is in use"),
         ("volume add other --origin cache.img", "is in use"),
         ("volume add other --origin gone.img", "it does not exist"),
         ("volume add a/b --origin db.img", "the name cannot be used"),
-        ("volume add other --origin db.img --cache slow", "there is none of that name; there is: cache"),
+        ("volume add other --origin db.img --cache slow", "there is no cache with that name; there is: cache"),
         ("volume set gone --mode write-back", "those that are: vm, db"),
-        ("volume remove gone", "neither is it served here nor does a cache know it"),
+        ("volume remove gone", "it is not served here, and no cache knows it"),
     ] {
         let said = place.failure(arguments, 1);
         assert!(said.contains(phrase), "{said}");
@@ -137,7 +137,7 @@ fn a_volume_goes_without_its_cache_and_with_it_again() {
     let data = noise(44, 1 << 20);
     assert_eq!(client.write(0, &data), 0);
     let said = place.stdout("cache detach cache vm");
-    assert!(said.contains("serves alone from now on"), "{said}");
+    assert!(said.contains("all requests go to it from now on"), "{said}");
     assert!(fs::read(place.path("vm.img")).unwrap()[..1 << 20] == data);
     assert!(!place.path("vm.img.nitro-dirty").exists());
     let status = place.status();
@@ -147,13 +147,13 @@ fn a_volume_goes_without_its_cache_and_with_it_again() {
     let new = noise(45, 8192);
     assert_eq!(client.write(8192, &new), 0);
     assert!(place.stdout("status").contains("detached: the origin serves alone"));
-    assert!(place.stdout("cache attach cache vm").contains("goes through cache cache again"));
+    assert!(place.stdout("cache attach cache vm").contains("uses cache cache again"));
     for _ in 0..2 {
         assert_eq!(client.read(8192, 8192), new);
         place.until("inserted", |s| s["caches"][0]["insert_queue_bytes"] == 0);
     }
     assert!(place.status()["caches"][0]["cached_bytes"].as_u64().unwrap() > 0);
-    assert!(place.failure("cache detach slow vm", 1).contains("there is none of that name"));
+    assert!(place.failure("cache detach slow vm", 1).contains("there is no cache with that name"));
     assert!(place.failure("cache detach cache gone", 1).contains("it is not served here"));
 }
 
@@ -172,7 +172,7 @@ fn a_cache_grows_and_shrinks_while_it_is_served() {
     };
     read();
     let said = place.stdout("cache resize cache --size 48M");
-    assert!(said.contains("cache cache: 48 MiB in all from now on"), "{said}");
+    assert!(said.contains("cache cache: 48 MiB in total from now on"), "{said}");
     assert_eq!(fs::metadata(place.path("cache.img")).unwrap().len(), 48 << 20);
     read();
     let before = place.status();
@@ -185,11 +185,11 @@ fn a_cache_grows_and_shrinks_while_it_is_served() {
     assert_eq!(fs::metadata(place.path("cache.img")).unwrap().len(), 24 << 20);
     read();
     assert!(place.status()["caches"][0]["cached_bytes"].as_u64().unwrap() < 24 << 20);
-    assert!(place.failure("cache resize cache --size 1M", 1).contains("too little"));
-    assert!(place.failure("cache resize slow --size 24M", 1).contains("there is none of that name"));
+    assert!(place.failure("cache resize cache --size 1M", 1).contains("too small"));
+    assert!(place.failure("cache resize slow --size 24M", 1).contains("there is no cache with that name"));
     assert!(place.failure("cache resize cache --size 9000T", 1).contains("make the cache smaller"));
     // The journal keeps the size that the cache was made with.
-    assert!(place.failure("cache resize cache --size 256M", 1).contains("the nearest size that can be had is"));
+    assert!(place.failure("cache resize cache --size 256M", 1).contains("the nearest valid size is"));
     assert_eq!(fs::metadata(place.path("cache.img")).unwrap().len(), 24 << 20);
     assert!(server.stop().0.success());
     let _server = place.serve("--origin vm.img --cache cache.img --cache-size 24M --sequential-threshold 0");

@@ -60,7 +60,7 @@ fn forced_it_is_served_as_it_is_and_the_cache_is_not_believed_any_more() {
         AGAIN,
         &[
             "holds 1 MiB of dirty data of it, and others have changed it",
-            "put it back as it was",
+            "restore its former content",
             "--force-discard-dirty",
         ],
     );
@@ -77,7 +77,7 @@ fn a_mark_that_cannot_be_read_is_not_passed_over() {
     let place = Place::new();
     place.file("vm.img", 1 << 20);
     place.write("vm.img.nitro-dirty", "?");
-    refused(&place, "--origin vm.img --cache none", &["a mark of unwritten data that cannot be read"]);
+    refused(&place, "--origin vm.img --cache none", &["its mark of unwritten data cannot be read"]);
     let server = place.serve("--origin vm.img --cache none --force-discard-dirty");
     assert!(server.stop().0.success() && !place.path("vm.img.nitro-dirty").exists());
 }
@@ -164,7 +164,7 @@ fn a_copy_that_carries_the_mark_is_refused_as_one() {
     rustix::fs::setxattr(place.path("copy.img"), name, &mark[..len], rustix::fs::XattrFlags::empty()).unwrap();
     refused(&place, "--origin copy.img --cache none", &["the newest data of the file that it is a copy of"]);
     rustix::fs::setxattr(place.path("copy.img"), name, b"?", rustix::fs::XattrFlags::empty()).unwrap();
-    refused(&place, "--origin copy.img --cache none", &["a mark of unwritten data that cannot be read"]);
+    refused(&place, "--origin copy.img --cache none", &["its mark of unwritten data cannot be read"]);
     assert!(place.serve("--origin copy.img --cache none --force-discard-dirty").stop().0.success());
     assert!(place.serve("--origin copy.img --cache none").stop().0.success());
 }
@@ -178,7 +178,7 @@ fn links_planted_where_marks_are_made_are_not_followed() {
     plant("vm.img.nitro-dirty.new");
     plant("vm.img.nitro-dirty");
     let arguments = format!("{AGAIN} --cache-size 32M");
-    refused(&place, &arguments, &["a mark of unwritten data that cannot be read", "it is a symbolic link"]);
+    refused(&place, &arguments, &["its mark of unwritten data cannot be read", "it is a symbolic link"]);
     let server = place.serve(&format!("{AGAIN} --force-discard-dirty"));
     assert!(fs::symlink_metadata(place.path("vm.img.nitro-dirty")).unwrap().is_file());
     assert!(server.stop().0.success());

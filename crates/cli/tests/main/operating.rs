@@ -44,14 +44,14 @@ fn grow(before: u64, after: u64, mode: &str) {
     assert_eq!(place.client().write(before, &gained), 0);
     let whole = [&content[..before as usize - 100], &last, &gained].concat();
     assert!(place.client().read(0, after as usize) == whole, "{before} {after} {mode}");
-    assert!(place.stdout("volume resize vm").contains("as before"));
+    assert!(place.stdout("volume resize vm").contains("its origin still has"));
     let (ended, said) = server.stop();
     assert!(ended.success(), "{said}");
     assert!(fs::read(place.path("vm.img")).unwrap() == whole, "{before} {after} {mode}");
     let server = place.serve(&serve);
     assert!(place.client().read(0, after as usize) == whole);
     let (_, said) = server.stop();
-    assert!(!said.contains("others have changed its origin"), "{said}");
+    assert!(!said.contains("another program has changed its origin"), "{said}");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_pause_keeps_what_is_read_out_of_the_cache() {
     place.write("vm.img", noise(9, 4 << 20));
     let _server = place.serve("--origin vm.img --cache cache.img --cache-size 32M --ram 0 --sequential-threshold 0");
     let reads = || place.status()["volumes"][0]["read_hit_extents"].as_u64().unwrap();
-    assert!(place.stdout("volume set vm --pause-fill on").contains("is not cached"));
+    assert!(place.stdout("volume set vm --pause-fill on").contains("are not cached"));
     assert_eq!(place.status()["volumes"][0]["fill_paused"], true);
     (0..3).for_each(|_| drop(place.client().read(0, 1 << 20)));
     assert_eq!(reads(), 0);

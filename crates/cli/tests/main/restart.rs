@@ -129,7 +129,7 @@ fn an_origin_that_others_changed_is_read_anew() {
     let server = place.serve(AGAIN);
     assert_eq!(hits(&place, 4, &data), 0);
     let (_, said) = server.stop();
-    assert!(said.contains("others have changed its origin") && said.contains("modification time"), "{said}");
+    assert!(said.contains("another program has changed its origin") && said.contains("modification time"), "{said}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn sizes_come_from_the_cache_and_others_are_refused() {
     assert!(said.contains("write-evict units of 1 MiB, extents of 4 KiB"), "{said}");
     assert!(place.serve(&format!("{AGAIN} {made}")).stop().0.success());
     for (option, phrase) in [
-        ("--extent-size 8K", "it was made with extent_size = 4 KiB, and 8 KiB is wanted; leave extent_size out"),
+        ("--extent-size 8K", "it was made with extent_size = 4 KiB, not 8 KiB; leave extent_size out"),
         ("--weu-size 2M", "it was made with weu_size = 1 MiB"),
     ] {
         let said = place.failure(&format!("serve {AGAIN} {option}"), 1);
@@ -225,7 +225,7 @@ fn a_cut_or_damaged_cache_is_told_of() {
     let file = File::options().write(true).open(place.path("cache.img")).unwrap();
     file.set_len(24 << 20).unwrap();
     let said = place.failure(&format!("serve {AGAIN}"), 1);
-    assert!(said.contains("has been cut to 24 MiB"), "{said}");
+    assert!(said.contains("was cut to 24 MiB"), "{said}");
     file.write_all_at(b"x", 100).unwrap();
     let said = place.failure(&format!("serve {AGAIN}"), 1);
     assert!(said.contains("it is a damaged cache") && said.contains("salvage"), "{said}");
@@ -291,10 +291,10 @@ fn what_a_failed_cache_held_is_not_believed_again() {
     // The cache has the old bytes, whole, and knows nothing of the write.
     let server = place.serve(AGAIN);
     assert_eq!(hits(&place, 4, &data), 0);
-    place.until("believed again", |_| noted() == 0);
+    place.until("trusted again", |_| noted() == 0);
     place.until("inserted", |s| s["caches"][0]["insertions"].as_u64().unwrap() >= 4 * 128);
-    assert!(server.stop().1.contains("clean contents are left out"));
+    assert!(server.stop().1.contains("clean contents are not used"));
     let server = place.serve(AGAIN);
     hits(&place, 4, &data);
-    assert!(!server.stop().1.contains("clean contents are left out"));
+    assert!(!server.stop().1.contains("clean contents are not used"));
 }

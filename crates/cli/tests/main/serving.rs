@@ -209,6 +209,6 @@ fn addresses_that_clients_cannot_use_are_not_printed() {
     server.signal(Signal::TERM);
     let mut said = String::new();
     server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("whoever reaches this address can read and write the volumes"), "{said}");
+    assert!(said.contains("every host that reaches this address can read and write the volumes"), "{said}");
     assert!(server.child.wait().unwrap().success());
 }

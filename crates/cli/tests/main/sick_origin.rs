@@ -105,7 +105,7 @@ fn shares_of_dirty_data_are_set_while_volumes_are_served() {
         (&10.into(), &30.into())
     );
     assert!(place.failure("volume set a --dirty-share-min 40", 1).contains("above dirty_share_max = 30"));
-    assert!(place.failure("volume set b --dirty-share-min 91", 1).contains("10 percent of the room are kept"));
+    assert!(place.failure("volume set b --dirty-share-min 91", 1).contains("10 percent of the room are reserved"));
     assert!(place.failure("volume set b", 2).contains("--mode"));
 }
 
@@ -133,9 +133,11 @@ fn dirty_data_that_cannot_be_read_are_no_success() {
         ["flush vm --wait", "volume set vm --mode write-through", "cache detach cache vm", "volume remove vm"]
     {
         let said = place.failure(command, 1);
-        for phrase in
-            ["8 KiB of dirty data stay in the cache", "cannot be read there any more: bytes 8192 at 0", "overwrite"]
-        {
+        for phrase in [
+            "8 KiB of dirty data stay in the cache",
+            "cannot be read from there any more: bytes 8192 at 0",
+            "overwrite",
+        ] {
             assert!(said.contains(phrase), "{command}: {said}");
         }
     }
@@ -146,7 +148,7 @@ fn dirty_data_that_cannot_be_read_are_no_success() {
     );
     let server = place.serve(AGAIN);
     let said = place.stdout("volume remove vm --force-discard-dirty");
-    assert!(said.contains("8 KiB that its origin has not got are discarded"), "{said}");
+    assert!(said.contains("8 KiB of dirty data are discarded"), "{said}");
     assert!(server.stop().0.success());
     assert!(fs::read(place.path("vm.img")).unwrap()[8192..][..data.len() - 8192] == data[8192..]);
 }

@@ -102,6 +102,6 @@ fn an_import_that_is_broken_off_closes_its_store() {
     let mut said = String::new();
     import.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("SIGTERM broke the import off"), "{said}");
+    assert!(said.contains("SIGTERM interrupted the import"), "{said}");
     assert!(!place.stdout("cos list st").contains("backup"));
 }

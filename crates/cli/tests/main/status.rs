@@ -98,7 +98,7 @@ fn status_says_what_is_wrong_and_what_was_not_measured() {
     place.stdout("cache detach cache vm");
     assert!(place.stdout("volume list -o csv").lines().nth(1).unwrap().ends_with(",no"));
     let text = place.stdout("status");
-    assert!(text.contains("Needs attention") && text.contains("nitro cache attach undoes that"), "{text}");
+    assert!(text.contains("Needs attention") && text.contains("nitro cache attach attaches it again"), "{text}");
     assert!(text.contains("write-through, detached"), "{text}");
 }
 

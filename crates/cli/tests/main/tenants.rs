@@ -23,7 +23,7 @@ fn sha1_is_not_served() {
     let place = Place::new();
     place.file("vm.img", 1 << 20);
     let served = "serve --origin vm.img --cache cache.img";
-    let phrases = ["sha1", "two contents of one SHA-1", "another volume's"];
+    let phrases = ["sha1", "SHA-1 collisions", "another volume"];
     place.write(
         "n.toml",
         "[cache.c]\npath = \"cache.img\"\nsize = \"32M\"\nfingerprint = \"sha1\"\n[volume.vm]\norigin = \"vm.img\"\n",

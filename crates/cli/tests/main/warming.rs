@@ -69,7 +69,7 @@ fn wrong_use_is_refused_by_name() {
     let place = place();
     let server = place.serve("--origin vm.img --cache cache.img --cache-size 64M --ram 0");
     for (arguments, code, told) in [
-        ("warm vm 23M 2M", 1, "there is nothing from 24117248 to 26214400"),
+        ("warm vm 23M 2M", 1, "which do not contain 24117248 to 26214400"),
         ("warm nobody", 1, "those that are: vm"),
         ("warm vm 1M", 2, "LENGTH"),
         ("warm vm --from-trace missing.csv", 1, "missing.csv"),

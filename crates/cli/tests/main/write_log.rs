@@ -114,7 +114,7 @@ fn a_log_that_cannot_be_used_is_refused() {
     for (options, why) in [
         ("--write-log notes.txt", "it is not a write log and is not empty"),
         ("--write-log missing.img", "it does not exist yet"),
-        ("--write-log small.img --write-log-size 64K", "64 KiB are too little for a write log"),
+        ("--write-log small.img --write-log-size 64K", "64 KiB is too small for a write log"),
         ("--write-log vm.img", "is the same as the cache"),
     ] {
         let said = place.failure(&format!("serve {AGAIN} --cache-size 64M {options}"), 1);

@@ -59,7 +59,7 @@ fn caches_that_cannot_be_made() {
     refused(
         &place,
         "--origin vm.img --cache cache.img --cache-size 7T",
-        &["7 TiB are wanted", "make the cache smaller"],
+        &["7 TiB is requested", "make the cache smaller"],
     );
     refused(&place, "--origin vm.img --cache . --cache-size 32M", &["it is a directory"]);
     assert!(!place.path("cache.img").exists());
@@ -97,7 +97,7 @@ fn caches_of_another_size() {
     refused(
         &place,
         "--origin vm.img --cache cache.img --cache-size 24M",
-        &["it exists with 32 MiB and 24 MiB are wanted"],
+        &["it exists with 32 MiB, not the requested 24 MiB"],
     );
 }
 
@@ -145,8 +145,8 @@ fn sockets_that_cannot_be_made() {
         &["120 bytes long", "use a shorter path"],
     );
     place.write("file", "mine");
-    refused(&place, "--origin vm.img --cache none --listen unix:file", &["the file there is no socket"]);
-    refused(&place, "--origin vm.img --cache none --control file", &["the file there is no socket"]);
+    refused(&place, "--origin vm.img --cache none --listen unix:file", &["the file there is not a socket"]);
+    refused(&place, "--origin vm.img --cache none --control file", &["the file there is not a socket"]);
     assert_eq!(fs::read(place.path("file")).unwrap(), b"mine");
     refused(&place, "--origin vm.img --cache none --listen unix:no/n.sock", &["its folder does not exist"]);
 }
@@ -167,10 +167,10 @@ fn configuration_files_that_cannot_be_used() {
 fn settings_that_cannot_be_used() {
     let place = place();
     let served = "--origin vm.img --cache cache.img --cache-size 32M";
-    refused(&place, "--origin vm.img --cache none --mode write-back", &["there is nothing to write back from"]);
+    refused(&place, "--origin vm.img --cache none --mode write-back", &["write-back requires a cache"]);
     refused(&place, &format!("{served} --dirty-max 95"), &["must be 1 to 90 percent"]);
     refused(&place, &format!("{served} --dirty-start 80"), &["is above dirty_max = 60"]);
-    refused(&place, &format!("{served} --mode write-back --read-only"), &["nothing to write back"]);
+    refused(&place, &format!("{served} --mode write-back --read-only"), &["cannot be in write-back"]);
     refused(
         &place,
         &format!("{served} --extent-size 6000"),

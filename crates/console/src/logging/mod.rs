@@ -1,7 +1,7 @@
 //! Logging to standard error.
 //!
-//! A server's log goes through a thread of its own and a bounded queue: a terminal that is stopped, or a pipe that nobody
-//! reads, keeps no request waiting. What the queue has no room for is counted and left out.
+//! A server's log goes through a bounded queue to a thread of its own, so that a stopped terminal, or a pipe that no
+//! process reads, does not delay requests. Lines for which the queue has no room are dropped and counted.
 
 mod repeats;
 
@@ -17,34 +17,34 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// Lines that wait to be written.
+/// Most lines that wait to be written.
 const LINES_MAX: usize = 1024;
-/// How long the end of the process waits for lines that were not written yet.
+/// Longest time that the end of the process waits for lines to be written.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// What the writing thread gets.
+/// A message to the writing thread.
 enum Message {
     Line(Vec<u8>),
-    /// To be answered when all lines before it are written.
+    /// Is answered when all lines before it are written.
     Written(SyncSender<()>),
 }
 
 static QUEUE: OnceLock<SyncSender<Message>> = OnceLock::new();
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Plain lines.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Starts logging what `filter` lets through; with `queued`, by way of the queue.
+/// Starts logging the events that `filter` selects; with `queued`, through the queue.
 ///
 /// # Errors
-/// The filter cannot be read, or no thread can be started.
+/// The filter is invalid, or the thread cannot be started.
 pub fn start(filter: &str, format: LogFormat, queued: bool) -> Result<(), Error> {
     let filter = EnvFilter::try_new(filter).map_err(|e| {
         Error::new(format!("--log {filter}"), e).or("give error, warn, info, debug or trace, or a filter by target")
@@ -55,7 +55,7 @@ pub fn start(filter: &str, format: LogFormat, queued: bool) -> Result<(), Error>
     } else {
         BoxMakeWriter::new(io::stderr)
     };
-    // Standard error may be a terminal that was closed: what cannot be written there is lost, and nothing else happens.
+    // Standard error may be a closed terminal: lines that cannot be written are lost, without an error.
     let builder = tracing_subscriber::fmt().log_internal_errors(false);
     let builder = builder.with_env_filter(filter).with_writer(writer).with_ansi(false);
     match format {
@@ -76,12 +76,12 @@ fn start_thread() -> Result<(), Error> {
         }
     };
     let started = thread::Builder::new().name("nitro-log".to_owned()).spawn(write);
-    started.map_err(|e| Error::new("the log's thread", e).or("raise the limit of threads"))?;
+    started.map_err(|e| Error::new("the thread of the log", e).or("raise the limit of threads"))?;
     QUEUE.get_or_init(|| queue);
     Ok(())
 }
 
-/// Standard error, by way of the queue if there is one. Each call writes whole lines.
+/// Standard error, through the queue if there is one. Each call writes whole lines.
 struct Queued;
 
 impl Write for Queued {
@@ -102,17 +102,17 @@ impl Write for Queued {
     }
 }
 
-/// Prints a line to standard error, in the order of the log's lines.
+/// Prints a line to standard error, in order with the lines of the log.
 pub fn print(text: std::fmt::Arguments<'_>) {
     let _ = Queued.write_all(format!("{text}\n").as_bytes());
 }
 
-/// Lines that were left out since nobody took them.
+/// Number of lines that were dropped because the queue was full.
 pub fn lines_left_out() -> u64 {
     LEFT_OUT.load(Ordering::Relaxed)
 }
 
-/// Waits for what was logged to be written, [`END_MAX`] at most. To be called before the process ends.
+/// Waits until all queued lines are written, at most [`END_MAX`]. To be called before the process ends.
 pub fn end() {
     let Some(queue) = QUEUE.get() else { return };
     let (answer, answered) = mpsc::sync_channel(1);

@@ -1,10 +1,10 @@
-//! Events that a client or an origin can cause at will: some are logged, the others counted.
+//! Events that a client or an origin can cause in any number: only some of them are logged, the others are counted.
 
 use parking_lot::Mutex;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Of one kind of event, so many are logged in [`WINDOW`].
+/// Most events of one kind that are logged in [`WINDOW`].
 const LOGGED_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -19,7 +19,7 @@ struct State {
     left_out: u64,
 }
 
-/// How many events before this one were not logged: to be put behind its text.
+/// The number of events before this one that were not logged. Its text is appended to that of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeftOut(u64);
 
@@ -33,7 +33,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl Repeats {
-    /// Counts an event. `None`: it is not to be logged.
+    /// Counts an event. `None`: it must not be logged.
     pub fn next(&self) -> Option<LeftOut> {
         self.next_at(Instant::now())
     }

@@ -1,4 +1,4 @@
-//! CHAP, of the initiator and mutual (RFC 7143 §12.1.3, RFC 1994).
+//! CHAP authentication, one-way and mutual (RFC 7143 §12.1.3, RFC 1994).
 
 use crate::access::{Access, Account};
 use crate::protocol::{Pairs, put_pair};
@@ -8,12 +8,12 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Bytes of our challenges.
+/// Bytes of the target's challenges.
 const CHALLENGE_BYTES: usize = 32;
-/// The longest challenge or response that is taken, in bytes (§12.1.3).
+/// The longest challenge or response that is accepted, in bytes (§12.1.3).
 const BINARY_BYTES_MAX: usize = 1024;
 
-/// How a request was answered.
+/// The state of the authentication after a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     More,
@@ -63,7 +63,7 @@ impl Algorithm {
     }
 }
 
-/// What the initiator was asked.
+/// The challenge that the initiator was sent.
 struct Asked {
     algorithm: Algorithm,
     identifier: u8,
@@ -83,12 +83,12 @@ impl Chap {
     }
 
     fn ask(&mut self, pairs: &Pairs<'_>, out: &mut BytesMut) -> Outcome {
-        // The initiator lists them in its order.
+        // The initiator lists the algorithms in the order of its preference.
         let offered = pairs.get("CHAP_A").unwrap_or("");
         let Some(algorithm) = offered.split(',').find_map(Algorithm::of) else { return Outcome::Failed };
         let mut random = [0; CHALLENGE_BYTES + 1];
         if let Err(error) = getrandom::fill(&mut random) {
-            tracing::error!("the system gives no random numbers: {error}");
+            tracing::error!("cannot get random numbers from the system: {error}");
             return Outcome::Failed;
         }
         let Some((challenge, &[identifier])) = random.split_first_chunk() else { return Outcome::Failed };
@@ -104,7 +104,7 @@ impl Chap {
 impl Asked {
     fn check(&self, access: &Access, pairs: &Pairs<'_>, out: &mut BytesMut) -> Option<Outcome> {
         let (name, response) = (pairs.get("CHAP_N")?, binary(pairs.get("CHAP_R")?)?);
-        // An unknown name takes as long as a wrong secret.
+        // An unknown name takes as long as a wrong secret, so that the time does not reveal which names exist.
         let account = access.accounts.iter().find(|account| account.name == name);
         let secret = account.map_or(&b""[..], |account| &account.secret);
         let wanted = self.algorithm.response(self.identifier, secret, &self.challenge);
@@ -117,7 +117,7 @@ impl Asked {
         self.respond(own, account, identifier.parse().ok()?, &binary(challenge)?, out)
     }
 
-    /// Shows the initiator who the target is.
+    /// Authenticates the target to the initiator (mutual CHAP).
     fn respond(
         &self,
         own: &Account,
@@ -126,7 +126,7 @@ impl Asked {
         challenge: &[u8],
         out: &mut BytesMut,
     ) -> Option<Outcome> {
-        // Somebody who sends our own challenge back would have us compute the answer to it (§9.2.1).
+        // Reflection attack (§9.2.1): an initiator that returns the target's challenge would get the response to it.
         let is_ours = bool::from(challenge.ct_eq(&self.challenge));
         if challenge.is_empty() || is_ours || bool::from(own.secret.ct_eq(&theirs.secret)) {
             return None;
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(to_hex(&[10, 255]), "0x0aff");
     }
 
-    /// As computed by Python's hashlib.
+    /// RFC 1994 §4.1, with the hash of the algorithm.
     #[test]
     fn responses_are_hashes_of_identifier_secret_challenge() {
         let response = Algorithm::Md5.response(1, b"secret", b"challenge");

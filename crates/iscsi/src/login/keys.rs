@@ -1,19 +1,19 @@
-//! What initiator and target agree on (RFC 7143 §13).
+//! Negotiation of the operational keys (RFC 7143 §13).
 
 use super::{Refusal, Status};
 use crate::limits::Limits;
 use crate::protocol::{Digest, Pairs, put_pair};
 use bytes::BytesMut;
 
-/// What was agreed on; at first the defaults of the standard.
+/// The negotiated values; initially the defaults of the standard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Params {
     pub(crate) header_digest: Digest,
     pub(crate) data_digest: Digest,
-    /// No data may come with a command that were not asked for, but for immediate ones.
+    /// A command may have no unsolicited data except immediate data.
     pub(crate) initial_r2t: bool,
     pub(crate) immediate_data: bool,
-    /// Longest data segment in bytes that the initiator takes.
+    /// Longest data segment that the initiator receives, in bytes.
     pub(crate) segment_bytes: u32,
     pub(crate) burst_bytes: u32,
     pub(crate) first_burst_bytes: u32,
@@ -35,7 +35,7 @@ impl Default for Params {
     }
 }
 
-/// Keys that are no part of the negotiation, or not answered.
+/// Keys that `negotiate` skips: declarations, and keys that other code evaluates.
 const DECLARED: [&str; 14] = [
     "InitiatorName",
     "InitiatorAlias",
@@ -53,7 +53,7 @@ const DECLARED: [&str; 14] = [
     "TargetPortalGroupTag",
 ];
 
-/// Answers what the initiator offers.
+/// Answers the keys that the initiator offers.
 pub(super) fn negotiate(
     pairs: &Pairs<'_>,
     is_operational: bool,
@@ -66,7 +66,7 @@ pub(super) fn negotiate(
             continue;
         }
         let answer =
-            answer(key, value, limits, params).ok_or((Status::INITIATOR_ERROR, "a value is none of its key's"))?;
+            answer(key, value, limits, params).ok_or((Status::INITIATOR_ERROR, "a key has an invalid value"))?;
         if let Some(answer) = answer {
             put_pair(out, key, &answer);
         }
@@ -79,12 +79,12 @@ pub(super) fn negotiate(
     Ok(())
 }
 
-/// Whether a value answers an offer, of which there were none.
+/// Whether a value is an answer to an offer. The target makes no offers, so that answers are ignored.
 fn is_answer(value: &str) -> bool {
     matches!(value, "NotUnderstood" | "Irrelevant" | "Reject")
 }
 
-/// The answer to one key: `None`: the value is none; `Some(None)`: nothing is answered.
+/// The answer to one key. `None`: the value is invalid; `Some(None)`: the key gets no answer.
 fn answer(key: &str, value: &str, limits: &Limits, params: &mut Params) -> Option<Option<String>> {
     let yes_no = |value: bool| Some(if value { "Yes" } else { "No" }.to_owned());
     Some(match key {
@@ -141,7 +141,7 @@ fn answer(key: &str, value: &str, limits: &Limits, params: &mut Params) -> Optio
     })
 }
 
-/// The first of a list that is known.
+/// Chooses the first supported digest of a list.
 fn digest(offered: &str, chosen: &mut Digest) -> String {
     for one in offered.split(',') {
         let known = match one {

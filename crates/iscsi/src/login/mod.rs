@@ -1,4 +1,4 @@
-//! The login phase (RFC 7143 §6.3): requests in, responses out, without I/O.
+//! The login phase (RFC 7143 §6.3): builds the responses to login requests, without I/O.
 
 mod chap;
 mod keys;
@@ -17,7 +17,7 @@ const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
 
-/// The portal group's tag: there is one group.
+/// The tag of the only portal group.
 pub(crate) const PORTAL_GROUP: &str = "1";
 /// The longest name of an initiator or target in bytes (§4.2.7.1).
 const NAME_BYTES_MAX: usize = 223;
@@ -40,23 +40,23 @@ impl Status {
     pub(crate) const NO_RESOURCES: Self = Self(3, 2);
 }
 
-/// Why a login is refused: what the initiator is told, and what the log is.
+/// The refusal of a login: the status of the response, and the reason for the log.
 pub(crate) type Refusal = (Status, &'static str);
 
-/// How a request was answered.
+/// The state of the login after a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Another request follows.
     More,
-    /// The initiator is who it may be: before it goes on, its target must be found.
+    /// The security stage is over; the operational stage follows.
     Entered,
     /// The login is over; the full feature phase follows.
     Done,
-    /// It was refused.
+    /// The login was refused, for this reason.
     Refused(&'static str),
 }
 
-/// A response: its header, without the numbers of the session, and its text.
+/// A response: its header, without the sequence numbers and the session's handle, and its text.
 pub(crate) struct Answer {
     pub(crate) header: Header,
     pub(crate) text: BytesMut,
@@ -74,12 +74,12 @@ pub(crate) struct Login<'a> {
     pub(crate) target: Option<String>,
     /// The initiator's part of the session's ID.
     pub(crate) isid: [u8; 6],
-    /// What was agreed on.
+    /// The negotiated values.
     pub(crate) params: Params,
     chap: Option<Chap>,
     is_begun: bool,
     is_authenticated: bool,
-    /// Text of requests that are continued.
+    /// The text of requests so far whose continuation follows.
     text: Vec<u8>,
 }
 
@@ -100,7 +100,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Answers a request. `find` says whether the target may be logged in to; it is asked once the initiator has shown who it is.
+    /// Answers a request. `find` finds the target or refuses the login; it is called once the initiator is
+    /// authenticated.
     pub(crate) fn answer(
         &mut self,
         request: &Header,
@@ -121,7 +122,7 @@ impl<'a> Login<'a> {
         Answer { header, text: out, step }
     }
 
-    /// Gives the flags of the response.
+    /// Returns the flags of the response and the next step.
     fn proceed(
         &mut self,
         request: &Header,
@@ -133,14 +134,15 @@ impl<'a> Login<'a> {
         let (transit, goes_on, current, next) = (flags & 0x80 != 0, flags & 0x40 != 0, flags >> 2 & 3, flags & 3);
         self.check(request, transit, goes_on, current, next)?;
         if self.text.len() + text.len() > self.limits.text_bytes_max {
-            return Err((Status::NO_RESOURCES, "its text is too long"));
+            return Err((Status::NO_RESOURCES, "the text of its requests is too long"));
         }
         self.text.extend(text);
         if goes_on {
             return Ok((current << 2, Step::More));
         }
         let text = std::mem::take(&mut self.text);
-        let pairs = Pairs::parse(&text).map_err(|_| (Status::INITIATOR_ERROR, "its text cannot be understood"))?;
+        let pairs =
+            Pairs::parse(&text).map_err(|_| (Status::INITIATOR_ERROR, "the text of its requests is malformed"))?;
         if !self.is_begun {
             self.begin(request, &pairs)?;
             self.is_begun = true;
@@ -153,7 +155,7 @@ impl<'a> Login<'a> {
             may_transit &= self.authenticate(&pairs, out)?;
         } else if !self.is_authenticated {
             if !self.access.accounts.is_empty() {
-                return Err((Status::AUTHENTICATION_FAILED, "it did not log in by CHAP"));
+                return Err((Status::AUTHENTICATION_FAILED, "it skipped the required CHAP"));
             }
             self.is_authenticated = true;
         }
@@ -170,47 +172,47 @@ impl<'a> Login<'a> {
 
     fn check(&self, request: &Header, transit: bool, goes_on: bool, current: u8, next: u8) -> Result<(), Refusal> {
         if request.opcode() != opcode::LOGIN {
-            return Err((Status::INVALID_REQUEST, "a request came before the login was over"));
+            return Err((Status::INVALID_REQUEST, "it sent another request before the end of the login"));
         }
         if request.0[3] != 0 {
-            return Err((Status::UNSUPPORTED_VERSION, "it speaks another version"));
+            return Err((Status::UNSUPPORTED_VERSION, "it requires an unsupported version of the protocol"));
         }
         let forward = next > current && next != 2;
         if current > OPERATIONAL || transit && (goes_on || !forward) {
-            return Err((Status::INVALID_REQUEST, "a stage is none, or none that follows"));
+            return Err((Status::INVALID_REQUEST, "it requested an invalid stage or transition"));
         }
         Ok(())
     }
 
-    /// Who it is and what it wants: declared in the first request (§6.3).
+    /// Takes names and session type from the first request (§6.3), and checks whether the initiator may log in.
     fn begin(&mut self, request: &Header, pairs: &Pairs<'_>) -> Result<(), Refusal> {
         if request.0[14..16] != [0, 0] {
-            return Err((Status::NO_SESSION, "a session has one connection"));
+            return Err((Status::NO_SESSION, "a session can have only one connection"));
         }
         self.isid.copy_from_slice(&request.0[8..14]);
         let is_name = |name: &str| !name.is_empty() && name.len() <= NAME_BYTES_MAX;
         let name = pairs.get("InitiatorName").filter(|name| is_name(name));
-        self.initiator = name.ok_or((Status::MISSING_PARAMETER, "it told no name"))?.to_owned();
+        self.initiator = name.ok_or((Status::MISSING_PARAMETER, "it sent no valid initiator name"))?.to_owned();
         match pairs.get("SessionType").unwrap_or("Normal") {
             "Discovery" => {}
             "Normal" => {
                 let name = pairs.get("TargetName").filter(|name| is_name(name));
-                self.target = Some(name.ok_or((Status::MISSING_PARAMETER, "it named no target"))?.to_owned());
+                self.target = Some(name.ok_or((Status::MISSING_PARAMETER, "it sent no valid target name"))?.to_owned());
             }
-            _ => return Err((Status::SESSION_TYPE, "there is no such type of session")),
+            _ => return Err((Status::SESSION_TYPE, "the session type is unknown")),
         }
         if !self.access.allows_address(self.address) {
-            return Err((Status::NOT_AUTHORIZED, "its address is not one of those that may log in"));
+            return Err((Status::NOT_AUTHORIZED, "its address may not log in"));
         }
         if !self.access.allows_name(&self.initiator) {
-            return Err((Status::NOT_AUTHORIZED, "its name is not one of those that may log in"));
+            return Err((Status::NOT_AUTHORIZED, "its initiator name may not log in"));
         }
         Ok(())
     }
 
-    /// The security stage; whether it may be left.
+    /// Processes a request of the security stage. Returns whether the initiator may leave the stage.
     fn authenticate(&mut self, pairs: &Pairs<'_>, out: &mut BytesMut) -> Result<bool, Refusal> {
-        const FAILED: Refusal = (Status::AUTHENTICATION_FAILED, "its CHAP failed");
+        const FAILED: Refusal = (Status::AUTHENTICATION_FAILED, "its CHAP authentication failed");
         if self.is_authenticated {
             return Ok(true);
         }
@@ -228,7 +230,7 @@ impl<'a> Login<'a> {
         let offers = |method: &str| offered.is_none_or(|list| list.split(',').any(|one| one == method));
         if self.access.accounts.is_empty() {
             if !offers("None") {
-                return Err((Status::AUTHENTICATION_FAILED, "it wants CHAP, and no account is configured"));
+                return Err((Status::AUTHENTICATION_FAILED, "it requires CHAP, but no account is configured"));
             }
             if offered.is_some() {
                 put_pair(out, "AuthMethod", "None");
@@ -237,7 +239,7 @@ impl<'a> Login<'a> {
             return Ok(true);
         }
         if offered.is_none() || !offers("CHAP") {
-            return Err((Status::AUTHENTICATION_FAILED, "it does not offer CHAP"));
+            return Err((Status::AUTHENTICATION_FAILED, "it does not offer the required CHAP"));
         }
         put_pair(out, "AuthMethod", "CHAP");
         self.chap = Some(Chap::default());

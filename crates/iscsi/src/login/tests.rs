@@ -67,7 +67,7 @@ fn what_is_wrong_is_refused() {
     };
     assert!(!refused(0x87, &NORMAL));
     assert!(refused(0x87, &NORMAL[..1]) && refused(0x87, &NORMAL[1..]));
-    // Backwards, to a stage that does not exist, from one that does not, and going on while leaving.
+    // A transition backwards, to an unknown stage, from an unknown stage, and one with the bit C.
     assert!(refused(0x84, &NORMAL) && refused(0x86, &NORMAL) && refused(0x8b, &NORMAL) && refused(0xc7, &NORMAL));
     let mut wrong = NORMAL.to_vec();
     wrong.push(("MaxBurstLength", "1"));
@@ -96,7 +96,7 @@ fn chap_access() -> Access {
     }
 }
 
-/// Logs in by CHAP, up to the challenge; gives identifier and challenge.
+/// Logs in with CHAP up to the challenge; returns its identifier and bytes.
 fn challenged(login: &mut Login<'_>) -> (u8, Vec<u8>) {
     let mut pairs = NORMAL.to_vec();
     pairs.push(("AuthMethod", "CHAP,None"));
@@ -130,7 +130,7 @@ fn chap_lets_in_who_knows_the_secret() {
     assert_eq!(ask(&mut login, 0x87, &[]).0, Step::Done);
 }
 
-/// What a client answers to a challenge, by its identifier: keys and values.
+/// Makes the keys and values of a client's answer from identifier and challenge.
 type Answer<'a> = &'a dyn Fn(u8, &[u8]) -> Vec<(&'static str, String)>;
 
 #[test]
@@ -148,14 +148,14 @@ fn chap_keeps_out_who_does_not() {
     wrong(&|identifier, challenge| proof("you", response(identifier, "", challenge)));
     wrong(&|_, _| proof("me", "0x".into()));
     wrong(&|_, _| Vec::new());
-    // Our own challenge, sent back.
+    // The target's own challenge, sent back.
     wrong(&|identifier, challenge| {
         let mut all = proof("me", response(identifier, "the secret of mine", challenge));
         let theirs = challenge.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"));
         all.extend([("CHAP_I", identifier.to_string()), ("CHAP_C", theirs)]);
         all
     });
-    // Past the stage, or without it.
+    // The security stage is skipped, or CHAP is not offered.
     for pairs in [&NORMAL[..], &[NORMAL[0], NORMAL[1], ("AuthMethod", "None")]] {
         let mut login = Login::new(&access, &limits, None);
         let flags = if pairs.len() == 2 { 0x87 } else { 0x83 };

@@ -5,10 +5,10 @@ use crc_fast::CrcAlgorithm;
 /// Bytes of a checksum.
 pub const DIGEST_BYTES: usize = 4;
 
-/// Whether headers, or data, have a checksum.
+/// The checksum of headers or of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Digest {
-    /// They have none.
+    /// No checksum.
     #[default]
     None,
     /// CRC32C.
@@ -16,7 +16,7 @@ pub enum Digest {
 }
 
 impl Digest {
-    /// Bytes that it takes.
+    /// The checksum's length in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -26,7 +26,7 @@ impl Digest {
     }
 }
 
-/// The checksum of some pieces in a row, as it stands on the wire.
+/// CRC32C of the concatenated pieces, in the byte order of the wire.
 #[must_use]
 pub fn crc32c<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; DIGEST_BYTES] {
     let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);

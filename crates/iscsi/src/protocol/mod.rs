@@ -1,4 +1,4 @@
-//! What is on the wire: PDUs, texts, checksums (RFC 7143 §11 to §13).
+//! The wire format: PDUs, texts, checksums (RFC 7143 §11 to §13).
 
 mod digest;
 pub mod opcode;

@@ -1,11 +1,11 @@
-//! The basic header segment (RFC 7143 §11.2.1), by its bytes: what they mean depends on the opcode.
+//! The basic header segment (RFC 7143 §11.2.1) as bytes, whose meaning depends on the opcode.
 
-/// Its length in bytes.
+/// Bytes of a basic header segment.
 pub const HEADER_BYTES: usize = 48;
-/// A tag that stands for none.
+/// The reserved tag value, which means that there is no tag.
 pub const NO_TAG: u32 = u32::MAX;
 
-/// Bytes that fill a segment of `len` up to a multiple of four.
+/// Padding in bytes that extends a segment of `len` bytes to a multiple of four.
 #[must_use]
 pub const fn padding_of(len: usize) -> usize {
     len.wrapping_neg() & 3
@@ -16,13 +16,13 @@ pub const fn padding_of(len: usize) -> usize {
 pub struct Header(pub [u8; HEADER_BYTES]);
 
 impl Header {
-    /// The header at the start of `bytes`; `None`: they are too few.
+    /// The header at the start of `bytes`; `None` if there are too few bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         bytes.first_chunk().copied().map(Self)
     }
 
-    /// One to be sent: opcode, flags, and the initiator's task tag.
+    /// A header to be sent, with its opcode, its flags and the initiator's task tag.
     #[must_use]
     pub fn new(opcode: u8, flags: u8, tag: u32) -> Self {
         let mut header = Self([0; HEADER_BYTES]);
@@ -48,7 +48,7 @@ impl Header {
         self.0[1]
     }
 
-    /// The bit F, or T of a login.
+    /// The bit F; in a login request, T.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         self.0[1] & 0x80 != 0
@@ -73,7 +73,7 @@ impl Header {
         self
     }
 
-    /// The logical unit's number, as it stands there.
+    /// The logical unit number, as encoded in the header.
     #[must_use]
     pub fn lun(&self) -> [u8; 8] {
         std::array::from_fn(|at| self.0[8 + at])
@@ -85,13 +85,13 @@ impl Header {
         self.word(16)
     }
 
-    /// The four bytes at `at`.
+    /// The big-endian number in the four bytes at `at`.
     #[must_use]
     pub fn word(&self, at: usize) -> u32 {
         u32::from_be_bytes(std::array::from_fn(|byte| self.0.get(at + byte).copied().unwrap_or(0)))
     }
 
-    /// Sets the four bytes at `at`.
+    /// Sets the four bytes at `at` to a big-endian number.
     #[must_use]
     pub fn with(mut self, at: usize, value: u32) -> Self {
         self.0[at..at + 4].copy_from_slice(&value.to_be_bytes());

@@ -1,28 +1,29 @@
-//! Keys and values (RFC 7143 §6.1).
+//! Text of keys and values (RFC 7143 §6.1).
 
 use bytes::{BufMut as _, BytesMut};
 
-/// A key's longest name, and the longest value that is looked at, in bytes (§6.1: 63 and 255; CHAP's binaries take more).
+/// The longest key and the longest value that are accepted, in bytes (§6.1: 63 and 255; binary values of CHAP are
+/// longer).
 const KEY_BYTES_MAX: usize = 63;
 const VALUE_BYTES_MAX: usize = 8192;
-/// Keys of one request.
+/// Most keys of one request.
 const PAIRS_MAX: usize = 128;
 
-/// Why a text cannot be understood.
+/// The error of parsing a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// Keys and values are ASCII, or UTF-8 in names.
+    /// A key or value is not UTF-8.
     #[error("a text is not in UTF-8")]
     Encoding,
-    /// There is no `=`, or nothing before it.
-    #[error("a text has something that is no key and value")]
+    /// An item has no `=`, or no key before it.
+    #[error("a text contains an item that is not of the form key=value")]
     NoPair,
     /// A key or value is too long, or there are too many.
     #[error("a key or value is too long, or there are too many")]
     TooLong,
 }
 
-/// Keys and values in the order of arrival.
+/// Keys and values in the order of the text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pairs<'a>(Vec<(&'a str, &'a str)>);
 
@@ -47,19 +48,19 @@ impl<'a> Pairs<'a> {
         Ok(Self(pairs))
     }
 
-    /// The value of a key.
+    /// The value of the first pair with this key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&'a str> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// All of them.
+    /// All keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().copied()
     }
 }
 
-/// Appends a key and its value.
+/// Appends `key=value` and a zero byte.
 pub fn put_pair(out: &mut BytesMut, key: &str, value: &str) {
     for part in [key.as_bytes(), b"=", value.as_bytes(), b"\0"] {
         out.put_slice(part);

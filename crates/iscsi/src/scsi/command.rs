@@ -2,23 +2,23 @@
 
 use super::{BLOCK_BYTES, Sense};
 
-/// Logical blocks.
+/// A range of logical blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The address of the first block.
     pub lba: u64,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u32,
 }
 
 impl Range {
-    /// The first byte. The range lies within a unit.
+    /// The offset of the range in bytes, which is exact if the range lies within a unit.
     #[must_use]
     pub const fn offset(self) -> u64 {
         self.lba.saturating_mul(BLOCK_BYTES as u64)
     }
 
-    /// Bytes of it.
+    /// The length of the range in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.blocks as u64 * BLOCK_BYTES as u64
@@ -48,16 +48,16 @@ pub enum PrOut {
     RegisterAndIgnore,
 }
 
-/// A command: what is to be done, and for which group.
+/// A parsed command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Command {
-    /// What is to be done.
+    /// The operation and its parameters.
     pub action: Action,
-    /// GROUP NUMBER.
+    /// GROUP NUMBER; 0 for commands that have none.
     pub group: u8,
 }
 
-/// What is to be done. Lengths of parameters and allocations are in bytes.
+/// The operation of a command, and its parameters. Lengths of parameter lists and allocation lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the standard's")]
 pub enum Action {
@@ -88,7 +88,7 @@ pub enum Action {
     PrOut { action: PrOut, scope: u8, kind: u8, len: u32 },
 }
 
-/// Reads the fields of a CDB.
+/// The fields of a CDB.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8; 16]);
 
@@ -130,7 +130,7 @@ impl Fields<'_> {
     }
 }
 
-/// How a command's fields are arranged.
+/// The layout of a CDB, named by its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Six,
@@ -142,7 +142,7 @@ enum Shape {
 /// Parses a CDB.
 ///
 /// # Errors
-/// INVALID COMMAND OPERATION CODE, INVALID FIELD IN CDB.
+/// [`Sense`] data INVALID COMMAND OPERATION CODE or INVALID FIELD IN CDB.
 pub fn parse(cdb: &[u8; 16]) -> Result<Command, Sense> {
     let fields = Fields(cdb);
     if let Some(action) = primary(fields)? {
@@ -269,7 +269,7 @@ fn block(fields: Fields<'_>, shape: Shape) -> Result<Action, Sense> {
         }
         0x2e | 0xae | 0x8e => {
             unprotected()?;
-            // It is on the medium before it is compared with what is there.
+            // WRITE AND VERIFY: the data are durable before they are read back.
             Action::Write { range, fua: true, verify: 1 }
         }
         0x2f | 0xaf | 0x8f => {
@@ -285,7 +285,7 @@ fn block(fields: Fields<'_>, shape: Shape) -> Result<Action, Sense> {
         0x41 | 0x93 => write_same(fields, range, shape)?,
         0x89 => {
             unprotected()?;
-            // Bytes 10 to 12 are reserved, byte 13 has the number of blocks.
+            // Bytes 10 to 12 are reserved; byte 13 is the number of blocks.
             let range = Range { blocks: cdb[13].into(), ..range };
             Action::CompareAndWrite { range, fua }
         }
@@ -306,7 +306,7 @@ fn write_same(fields: Fields<'_>, range: Range, shape: Shape) -> Result<Action, 
 }
 
 impl Action {
-    /// Bytes of data that the command sends to the target.
+    /// Bytes of the data that the initiator sends for the command.
     #[must_use]
     pub fn data_out_bytes(&self) -> u64 {
         match *self {

@@ -1,4 +1,4 @@
-//! What commands are answered and checked by.
+//! The properties of a logical unit.
 
 use super::{Range, Sense};
 use sha2::{Digest, Sha256};
@@ -6,31 +6,32 @@ use sha2::{Digest, Sha256};
 /// Bytes of a logical block.
 pub const BLOCK_BYTES: u32 = 512;
 
-/// What is told of a logical unit.
+/// The properties of a logical unit, by which commands are checked and answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The target's name.
     pub target: String,
-    /// Logical blocks.
+    /// Size in logical blocks.
     pub blocks: u64,
     /// Writing commands are refused.
     pub read_only: bool,
-    /// Positioning is slow.
+    /// The medium is reported as rotating.
     pub rotational: bool,
-    /// UNMAP works.
+    /// UNMAP is supported.
     pub can_unmap: bool,
-    /// Bytes that are read or written at their best: a physical block, a power of two.
+    /// Size of a physical block in bytes: a power of two.
     pub physical_bytes: u32,
     /// Longest transfer in blocks.
     pub transfer_blocks_max: u32,
-    /// Reservations can outlive the server.
+    /// Reservations can be kept over a restart of the server.
     pub keeps_reservations: bool,
-    /// Tells the unit from every other: of its server and its name.
+    /// A number that identifies the unit; see [`identity_of`](Facts::identity_of).
     pub identity: u64,
 }
 
 impl Facts {
-    /// A number that tells the unit `target` of the server `machine` from all others.
+    /// A number that identifies the unit of the target named `target` on the server identified by `machine`: 64 bits of
+    /// a hash of both.
     #[must_use]
     pub fn identity_of(machine: &[u8], target: &str) -> u64 {
         let hash = Sha256::new().chain_update(machine).chain_update([0]).chain_update(target).finalize();
@@ -43,19 +44,19 @@ impl Facts {
         format!("{:016x}", self.identity)
     }
 
-    /// Checks that a range lies within the unit, and is no longer than a transfer may be.
+    /// Checks that a range lies within the unit and is not longer than `transfer_blocks_max`.
     ///
     /// # Errors
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE, INVALID FIELD IN CDB.
+    /// [`Sense`] data LOGICAL BLOCK ADDRESS OUT OF RANGE or INVALID FIELD IN CDB.
     pub fn check_transfer(&self, range: Range) -> Result<(), Sense> {
         self.check(range)?;
         if range.blocks > self.transfer_blocks_max { Err(Sense::INVALID_FIELD) } else { Ok(()) }
     }
 
-    /// Checks that a range lies within the unit. One of no blocks may lie at its end.
+    /// Checks that a range lies within the unit. An empty range may lie at the unit's end.
     ///
     /// # Errors
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    /// [`Sense`] data LOGICAL BLOCK ADDRESS OUT OF RANGE.
     pub fn check(&self, range: Range) -> Result<(), Sense> {
         match range.lba.checked_add(range.blocks.into()) {
             Some(end) if end <= self.blocks => Ok(()),

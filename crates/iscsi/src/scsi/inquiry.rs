@@ -4,21 +4,21 @@ use super::{BLOCK_BYTES, Facts, Sense};
 
 const VENDOR: &[u8; 8] = b"NITRO   ";
 const PRODUCT: &[u8; 16] = b"Nitro cache     ";
-/// Pages that there are.
+/// The supported pages of vital product data.
 const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2, 0xb7];
-/// Versions that are claimed: SAM-5, SPC-4, SBC-3, iSCSI (SPC-5 §6.6.2, table 145).
+/// Version descriptors: SAM-5, SPC-4, SBC-3, iSCSI (SPC-5 §6.6.2, table 145).
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
-/// Longest UNMAP: blocks in all, and descriptors.
+/// Longest UNMAP: blocks in total, and descriptors.
 pub(super) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
-/// Longest WRITE SAME in blocks: as far as a request for zeroes goes.
+/// Longest WRITE SAME in blocks (1 GiB): its length in bytes must fit into 32 bits.
 pub(crate) const WRITE_SAME_BLOCKS_MAX: u32 = 1 << 21;
 /// Longest COMPARE AND WRITE in blocks.
 pub(crate) const COMPARE_BLOCKS_MAX: u8 = 255;
 
-/// The answer; `page`: of vital product data.
+/// The answer to an INQUIRY: a page of vital product data, or the standard data if `page` is `None`.
 pub(crate) fn inquiry(facts: &Facts, has_unit: bool, page: Option<u8>) -> Result<Vec<u8>, Sense> {
-    // Without a unit: peripheral qualifier 3, type unknown.
+    // Without a unit: peripheral qualifier 3, device type unknown.
     let peripheral = if has_unit { 0 } else { 0x7f };
     let Some(page) = page else { return Ok(standard(facts, peripheral)) };
     let body = match page {
@@ -40,7 +40,7 @@ pub(crate) fn inquiry(facts: &Facts, has_unit: bool, page: Option<u8>) -> Result
 fn standard(facts: &Facts, peripheral: u8) -> Vec<u8> {
     let mut bytes = vec![0; 96];
     bytes[0] = peripheral;
-    // SPC-4; HISUP, response data format 2; command queuing.
+    // SPC-4; HISUP, response data format 2; additional length; command queuing.
     (bytes[2], bytes[3], bytes[4], bytes[7]) = (0x06, 0x12, 91, 0x02);
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
@@ -52,17 +52,17 @@ fn standard(facts: &Facts, peripheral: u8) -> Vec<u8> {
     bytes
 }
 
-/// Names of the unit and of the port (SPC-5 §7.7.6).
+/// The designators of the unit and of the port (SPC-5 §7.7.6).
 fn identification(facts: &Facts) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut designator = |set: u8, kind: u8, value: &[u8]| {
         bytes.extend([set, kind, 0, value.len() as u8]);
         bytes.extend(value);
     };
-    // Of the unit: locally assigned NAA, and by vendor.
+    // The unit: locally assigned NAA, and vendor ID.
     designator(0x01, 0x03, &(3 << 60 | facts.identity >> 4).to_be_bytes());
     designator(0x02, 0x01, &[&VENDOR[..], facts.serial().as_bytes()].concat());
-    // Of the target port: relative number, portal group, name.
+    // The target port: relative port number, portal group, name. The target device: name.
     designator(0x51, 0x94, &[0, 0, 0, 1]);
     designator(0x51, 0x95, &[0, 0, 0, 1]);
     designator(0x53, 0x98, &name(&format!("{},t,0x0001", facts.target)));
@@ -70,7 +70,7 @@ fn identification(facts: &Facts) -> Vec<u8> {
     bytes
 }
 
-/// A SCSI name string: ended by a zero byte, filled to a multiple of four (at most 255 bytes).
+/// A SCSI name string: with a zero byte at its end, padded to a multiple of four bytes, at most 252 bytes long.
 fn name(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes()[..text.len().min(251)].to_vec();
     bytes.push(0);
@@ -90,11 +90,11 @@ fn block_limits(facts: &Facts) -> Vec<u8> {
         word(20, UNMAP_BLOCKS_MAX);
         word(24, UNMAP_DESCRIPTORS_MAX);
         word(28, physical);
-        // The granularity's alignment, which is valid, is 0.
+        // UGAVALID, with an unmap granularity alignment of 0.
         word(32, 1 << 31);
     }
     word(40, WRITE_SAME_BLOCKS_MAX);
-    // WSNZ: a WRITE SAME of no blocks is none of all.
+    // WSNZ: a WRITE SAME with a number of 0 blocks is refused.
     (bytes[0], bytes[1]) = (1, COMPARE_BLOCKS_MAX);
     bytes[2..4].copy_from_slice(&(physical.min(u16::MAX.into()) as u16).to_be_bytes());
     bytes
@@ -102,18 +102,19 @@ fn block_limits(facts: &Facts) -> Vec<u8> {
 
 fn characteristics(facts: &Facts) -> Vec<u8> {
     let mut bytes = vec![0; 60];
-    // 7200 rpm, or no medium that turns.
+    // Medium rotation rate: 7200 rpm, or 1 for a medium that does not rotate.
     let rate: u16 = if facts.rotational { 7200 } else { 1 };
     bytes[..2].copy_from_slice(&rate.to_be_bytes());
     bytes
 }
 
-/// Thin provisioning: UNMAP and WRITE SAME (16 and 10) unmap. What UNMAP leaves reads as anything.
+/// Thin provisioning: UNMAP, WRITE SAME (16) and WRITE SAME (10) can unmap. LBPRZ is 0: the content of unmapped blocks
+/// is not defined.
 fn provisioning(facts: &Facts) -> Vec<u8> {
     if facts.can_unmap { vec![0, 0xe0, 2, 0] } else { vec![0; 4] }
 }
 
-/// Reduced stream control: the streams of GET STREAM STATUS are there without being opened (SBC-5 §6.6.3).
+/// RSCS, reduced stream control: the streams that GET STREAM STATUS reports need not be opened (SBC-5 §6.6.3).
 fn limits_extension() -> Vec<u8> {
     let mut bytes = vec![0; 60];
     bytes[1] = 1;
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!((bytes.len(), bytes[5], bytes[7]), (64, 255, 16));
         assert_eq!((word(8), word(12)), (16384, 256));
         assert_eq!((word(20), word(24), word(28)), (UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, 16));
-        // Linux takes write hints for groups if bit 0 of byte 5 is set.
+        // Linux uses group numbers for write hints if bit 0 of byte 5 is set.
         assert_eq!(inquiry(&Facts::example(), true, Some(0xb7)).unwrap()[5] & 1, 1);
     }
 

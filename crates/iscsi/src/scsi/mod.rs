@@ -1,4 +1,4 @@
-//! The SCSI disk: command descriptor blocks in, parameter data out, without I/O (SPC-5, SBC-4).
+//! The SCSI disk: parses command descriptor blocks and makes parameter data, without I/O (SPC-5, SBC-4).
 
 mod command;
 mod facts;

@@ -2,20 +2,22 @@
 
 use super::{Action, BLOCK_BYTES, Facts, Sense};
 
-/// Groups that the IO Advice Hints Grouping page tells of, each with a permanent stream: one for each write hint of Linux, and 0.
+/// Number of groups in the IO Advice Hints Grouping page, each with a permanent stream: group 0, and one for each write
+/// hint of Linux.
 pub(super) const STREAMS: u16 = 6;
 
-/// PAGE CONTROL.
+/// Values of PAGE CONTROL.
 const CHANGEABLE: u8 = 1;
 const SAVED: u8 = 3;
 
-/// A page, or a subpage: its numbers and what follows its length.
+/// The mode pages: page code, subpage code, and the content after the length. `changeable`: the masks of bits that can
+/// be changed, of which there are none.
 fn pages(changeable: bool) -> Vec<(u8, u8, Vec<u8>)> {
     let mut caching = vec![0; 18];
     let mut control = vec![0; 10];
     let mut exceptions = vec![0; 10];
     if !changeable {
-        // WCE: what is written is durable after SYNCHRONIZE CACHE, or with FUA.
+        // WCE: written data are durable after SYNCHRONIZE CACHE, or if FUA was set.
         caching[0] = 0x04;
         // Commands may be reordered.
         control[1] = 0x10;
@@ -27,19 +29,19 @@ fn pages(changeable: bool) -> Vec<(u8, u8, Vec<u8>)> {
     vec![(0x08, 0, caching), (0x0a, 0, control), (0x0a, 5, io_advice_hints(changeable)), (0x1c, 0, exceptions)]
 }
 
-/// IO Advice Hints Grouping (SBC-4 §6.5.7): after 12 reserved bytes a descriptor for each group, from 0 on.
+/// IO Advice Hints Grouping (SBC-4 §6.5.7): 12 reserved bytes, then a descriptor for each group from 0 on.
 fn io_advice_hints(changeable: bool) -> Vec<u8> {
     let mut bytes = vec![0; 12 + 16 * usize::from(STREAMS)];
     if !changeable {
         for descriptor in bytes[12..].chunks_exact_mut(16) {
-            // IO ADVICE HINTS MODE 0; ST_ENBLE: the group is of a stream; IC_ENABLE: it is counted.
+            // IO ADVICE HINTS MODE 0; ST_ENBLE: the group has a stream; IC_ENABLE: information is collected.
             descriptor[0] = 0x05;
         }
     }
     bytes
 }
 
-/// The parameter data that a MODE SENSE asks for.
+/// The parameter data of a MODE SENSE; `control` is PAGE CONTROL.
 pub(crate) fn mode_sense(
     facts: &Facts,
     long: bool,
@@ -71,7 +73,7 @@ pub(crate) fn mode_sense(
         return Err(Sense::cdb(if page == 0x3f { 3 } else { 2 }));
     }
     let descriptor = if dbd { Vec::new() } else { block_descriptor(facts) };
-    // DPOFUA: both are known; WP: the unit is read-only.
+    // DPOFUA: the bits DPO and FUA are supported; WP: the unit is read-only.
     let specific = 0x10 | if facts.read_only { 0x80 } else { 0 };
     let mut bytes = Vec::new();
     if long {
@@ -94,7 +96,7 @@ fn block_descriptor(facts: &Facts) -> Vec<u8> {
     [blocks.to_be_bytes(), BLOCK_BYTES.to_be_bytes()].concat()
 }
 
-/// Checks the parameters of a MODE SELECT: they may say what is so, and nothing else.
+/// Checks the parameter list of a MODE SELECT. Each value must be the present one, as none can be changed.
 pub(crate) fn mode_select(facts: &Facts, action: Action, list: &[u8]) -> Result<(), Sense> {
     let Action::ModeSelect { long, save, .. } = action else { return Ok(()) };
     if save {
@@ -117,7 +119,8 @@ pub(crate) fn mode_select(facts: &Facts, action: Action, list: &[u8]) -> Result<
     Ok(())
 }
 
-/// Checks the page at the start of `list`; returns its length.
+/// Checks the page at the start of `list`, which begins at byte `at` of the parameter list; returns its length in
+/// bytes.
 fn check_page(list: &[u8], at: usize) -> Result<usize, Sense> {
     let first = list[0];
     let (below, start, len) = if first & 0x40 == 0 {

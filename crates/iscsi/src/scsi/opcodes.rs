@@ -2,7 +2,8 @@
 
 use super::Sense;
 
-/// A command: opcode, service action, and which bits of the CDB mean something. (Bytes that are not listed: none.)
+/// A command: opcode, service action, length of the CDB in bytes, and usage mask of the CDB from byte 1 on. (The mask
+/// of bytes that are not listed is 0.)
 struct Known(u8, Option<u8>, usize, &'static [u8]);
 
 const RANGE_6: &[u8] = &[0x1f, 0xff, 0xff, 0xff, 4];
@@ -13,7 +14,8 @@ const RANGE_16: &[u8] = &[0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2
 const PERSISTENT_OUT: &[u8] = &[0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff];
 const PERSISTENT_IN: &[u8] = &[0x1f, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// All commands; a first byte of a mask that is 0 is replaced by the third field's bits.
+/// The supported commands. The number beside each is the usage mask of byte 1, which replaces the first byte of the
+/// mask.
 const COMMANDS: &[(Known, u8)] = &[
     (Known(0x00, None, 6, &[]), 0),
     (Known(0x03, None, 6, &[1, 0, 0, 0xff]), 1),
@@ -69,17 +71,17 @@ const COMMANDS: &[(Known, u8)] = &[
     (Known(0xaf, None, 12, RANGE_12), 0x16),
 ];
 
-/// A timeouts descriptor: none is told.
+/// A command timeouts descriptor without timeouts.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The answer: all commands, or one.
+/// The answer: all commands (`options` 0), or one.
 pub(crate) fn report_opcodes(options: u8, opcode: u8, service: u16, timeouts: bool) -> Result<Vec<u8>, Sense> {
     let of_opcode = || COMMANDS.iter().filter(|(known, _)| known.0 == opcode);
     let has_services = of_opcode().any(|(known, _)| known.1.is_some());
     let exact = || of_opcode().find(|(known, _)| known.1.map_or(0, u16::from) == service);
     match options {
         0 => Ok(all(timeouts)),
-        // An opcode without service actions.
+        // 1: an opcode without service actions; 2: one with them; 3: either.
         1 if has_services => Err(Sense::cdb(2)),
         1 => Ok(one(of_opcode().next(), timeouts)),
         2 if !has_services && of_opcode().next().is_some() => Err(Sense::cdb(2)),
@@ -103,7 +105,7 @@ fn all(timeouts: bool) -> Vec<u8> {
 }
 
 fn one(found: Option<&(Known, u8)>, timeouts: bool) -> Vec<u8> {
-    // SUPPORT: 1, not supported; 3, as the standard has it.
+    // SUPPORT: 1, not supported; 3, supported in conformance with the standard.
     let Some((Known(opcode, _, len, mask), first)) = found else { return vec![0, 1, 0, 0] };
     let mut usage = vec![0; *len];
     usage[0] = *opcode;

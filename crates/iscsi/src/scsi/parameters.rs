@@ -1,11 +1,11 @@
-//! Capacity, units, the state of blocks and streams; lists of ranges (SBC-4 §5, SPC-5 §6.33).
+//! Parameter data of READ CAPACITY, REPORT LUNS, GET LBA STATUS, GET STREAM STATUS and UNMAP (SBC-4 §5, SPC-5 §6.33).
 
 use super::inquiry::UNMAP_DESCRIPTORS_MAX;
 use super::mode::STREAMS;
 use super::{BLOCK_BYTES, Facts, Range, Sense};
 use nitro_frontend::Run;
 
-/// READ CAPACITY (10).
+/// READ CAPACITY (10): the last block's address (at most 2³² - 1), and the block size in bytes.
 pub(crate) fn read_capacity_10(facts: &Facts) -> Vec<u8> {
     let last = u32::try_from(facts.blocks.saturating_sub(1)).unwrap_or(u32::MAX);
     [last.to_be_bytes(), BLOCK_BYTES.to_be_bytes()].concat()
@@ -18,32 +18,32 @@ pub(crate) fn read_capacity_16(facts: &Facts) -> Vec<u8> {
     bytes[8..12].copy_from_slice(&BLOCK_BYTES.to_be_bytes());
     bytes[13] = (facts.physical_bytes / BLOCK_BYTES).max(1).ilog2() as u8;
     if facts.can_unmap {
-        // LBPME: it is thin. What UNMAP leaves need not read as zeroes.
+        // LBPME: the unit is thin-provisioned. LBPRZ is 0: unmapped blocks need not read as zeroes.
         bytes[14] = 0x80;
     }
     bytes
 }
 
-/// REPORT LUNS: there is unit 0.
+/// REPORT LUNS: logical unit 0 is the only one.
 pub(crate) fn report_luns(select: u8, allocation: u32) -> Result<Vec<u8>, Sense> {
     if allocation < 16 {
         return Err(Sense::cdb(6));
     }
     match select {
         0 | 2 => Ok([&[0, 0, 0, 8, 0, 0, 0, 0][..], &[0; 8]].concat()),
-        // Well-known units: none.
+        // There are no well-known logical units.
         1 => Ok(vec![0; 8]),
         _ => Err(Sense::cdb(2)),
     }
 }
 
-/// GET LBA STATUS: what is known of blocks from `lba` on.
+/// GET LBA STATUS: the allocation of the blocks from `lba` on, of which `runs` has the status.
 pub(crate) fn get_lba_status(lba: u64, runs: &[Run], allocation: u32) -> Vec<u8> {
     let descriptors_max = (allocation.saturating_sub(8) / 16).clamp(1, 1024) as usize;
     let (mut at, mut descriptors) = (lba, Vec::<(u64, u64, u8)>::new());
     let mut bytes_left = 0;
     for run in runs {
-        // A run that ends within a block: the block is what its last run is.
+        // If a run ends within a block, the block has the status of the block's last run.
         let bytes = bytes_left + run.len;
         let (blocks, rest) = (bytes / u64::from(BLOCK_BYTES), bytes % u64::from(BLOCK_BYTES));
         bytes_left = rest;
@@ -67,7 +67,7 @@ pub(crate) fn get_lba_status(lba: u64, runs: &[Run], allocation: u32) -> Vec<u8>
     bytes
 }
 
-/// GET STREAM STATUS (SBC-5 §5.13): the streams from one on, all permanent.
+/// GET STREAM STATUS (SBC-5 §5.13): the streams from `from` on. All streams are permanent.
 pub(crate) fn get_stream_status(from: u16) -> Result<Vec<u8>, Sense> {
     if from >= STREAMS {
         return Err(Sense::cdb(4));
@@ -79,13 +79,13 @@ pub(crate) fn get_stream_status(from: u16) -> Result<Vec<u8>, Sense> {
     for stream in streams {
         bytes.extend([0x80, 0]);
         bytes.extend(stream.to_be_bytes());
-        // Relative lifetime: the streams of higher numbers live longer.
+        // Relative lifetime: data of streams with higher numbers live longer.
         bytes.extend([stream as u8, 0, 0, 0]);
     }
     Ok(bytes)
 }
 
-/// The ranges of an UNMAP.
+/// Parses and checks the ranges of an UNMAP.
 pub(crate) fn unmap_ranges(facts: &Facts, list: &[u8]) -> Result<Vec<Range>, Sense> {
     if list.is_empty() {
         return Ok(Vec::new());

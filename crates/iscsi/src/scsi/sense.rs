@@ -1,17 +1,17 @@
-//! How a command ends (SAM-5 §5.3), and why, if not well (SPC-5 §4.4).
+//! The status of a command (SAM-5 §5.3) and its sense data (SPC-5 §4.4).
 
 /// A command's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// GOOD.
     Good,
-    /// CONDITION MET: a pre-fetch for which there is room.
+    /// CONDITION MET: a PRE-FETCH succeeded.
     ConditionMet,
-    /// CHECK CONDITION, with why.
+    /// CHECK CONDITION, with sense data.
     Check(Sense),
     /// RESERVATION CONFLICT.
     ReservationConflict,
-    /// TASK SET FULL: the initiator is to send fewer at a time.
+    /// TASK SET FULL: there is no memory for the command at present.
     TaskSetFull,
 }
 
@@ -34,20 +34,20 @@ impl Status {
 pub struct Sense {
     /// The sense key.
     pub key: u8,
-    /// ADDITIONAL SENSE CODE, and in the low byte its qualifier.
+    /// ADDITIONAL SENSE CODE in the high byte, its qualifier in the low byte.
     pub code: u16,
-    /// INFORMATION.
+    /// INFORMATION: after a miscompare, the offset of the first different byte.
     pub information: Option<u32>,
-    /// The byte of the CDB (`true`) or of the parameters (`false`) that is wrong (SPC-5 §4.4.2.4.2).
+    /// The invalid byte of the CDB (`true`) or of the parameter list (`false`) (SPC-5 §4.4.2.4.2).
     pub field: Option<(bool, u16)>,
 }
 
 impl Sense {
-    /// Nothing to tell.
+    /// NO SENSE.
     pub const NONE: Self = Self::new(0, 0);
-    /// The medium or the path to it failed, in a read.
+    /// UNRECOVERED READ ERROR.
     pub const READ_ERROR: Self = Self::new(3, 0x1100);
-    /// The same in a write.
+    /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(3, 0x0c00);
     /// INVALID COMMAND OPERATION CODE.
     pub const INVALID_OPCODE: Self = Self::new(5, 0x2000);
@@ -71,13 +71,13 @@ impl Sense {
     pub const WRITE_PROTECTED: Self = Self::new(7, 0x2700);
     /// SPACE ALLOCATION FAILED WRITE PROTECT.
     pub const NO_SPACE: Self = Self::new(7, 0x2707);
-    /// The target itself failed.
+    /// INTERNAL TARGET FAILURE.
     pub const INTERNAL: Self = Self::new(4, 0x4400);
-    /// Data came that were not asked for.
+    /// WRITE ERROR - UNEXPECTED UNSOLICITED DATA.
     pub const UNEXPECTED_DATA: Self = Self::new(0xb, 0x0c0c);
-    /// Fewer data came than the command announced.
+    /// WRITE ERROR - NOT ENOUGH UNSOLICITED DATA: there are fewer data than the command needs.
     pub const MISSING_DATA: Self = Self::new(0xb, 0x0c0d);
-    /// DATA-OUT whose number or place is wrong.
+    /// DATA OFFSET ERROR: the number or the offset of a Data-Out PDU is wrong.
     pub const DATA_ORDER: Self = Self::new(0xb, 0x4b05);
     /// PROTOCOL SERVICE CRC ERROR.
     pub const DATA_DIGEST: Self = Self::new(0xb, 0x4705);
@@ -99,25 +99,25 @@ impl Sense {
     /// UNIT ATTENTION: COMMANDS CLEARED BY ANOTHER INITIATOR.
     pub const COMMANDS_CLEARED: Self = Self::new(6, 0x2f00);
 
-    /// Key, code and qualifier.
+    /// Sense data of a sense key, and of a code with its qualifier.
     #[must_use]
     pub const fn new(key: u8, code: u16) -> Self {
         Self { key, code, information: None, field: None }
     }
 
-    /// INVALID FIELD IN CDB, with the byte that is wrong.
+    /// INVALID FIELD IN CDB, with the number of the invalid byte.
     #[must_use]
     pub const fn cdb(byte: u16) -> Self {
         Self { field: Some((true, byte)), ..Self::INVALID_FIELD }
     }
 
-    /// INVALID FIELD IN PARAMETER LIST, with the byte that is wrong.
+    /// INVALID FIELD IN PARAMETER LIST, with the number of the invalid byte.
     #[must_use]
     pub const fn parameter(byte: u16) -> Self {
         Self { field: Some((false, byte)), ..Self::INVALID_PARAMETER }
     }
 
-    /// In fixed format (§4.4.3).
+    /// The sense data in fixed format (§4.4.3).
     #[must_use]
     pub fn bytes(&self) -> [u8; 18] {
         let mut bytes = [0; 18];

@@ -1,4 +1,5 @@
-//! SCSI commands as they come: checked, answered at once where that is possible, else started or asked for their data.
+//! Receives SCSI commands and their data. A command is checked, then answered at once if possible; otherwise it is
+//! started, or its data are requested.
 
 use super::data::{Incoming, Next};
 use super::reply::Asker;
@@ -16,14 +17,14 @@ use std::rc::Rc;
 /// Flags of a command (RFC 7143 §11.3.1).
 const READS: u8 = 0x40;
 const WRITES: u8 = 0x20;
-/// Memory that the answer of a command with parameters takes at most.
+/// Most bytes of memory for the answer to a command with parameter data.
 const PARAMETER_BYTES: u64 = 4096;
-/// Memory of commands that go through a range step by step.
+/// Bytes of a step of commands that process a range step by step.
 pub(super) const STEP_BYTES: u32 = 1 << 20;
-/// Longest list of parameters in bytes.
+/// Longest parameter list in bytes.
 const LIST_BYTES_MAX: u64 = 64 << 10;
 
-/// A command that is to be carried out.
+/// A command that is executed by a task.
 pub(super) struct Started {
     pub(super) asker: Asker,
     pub(super) command: Command,
@@ -40,7 +41,7 @@ impl From<Incoming> for Started {
 }
 
 impl<D: Disk> Session<'_, D> {
-    /// Takes a command, whose immediate data follow. `None`: it was answered, or waits for data.
+    /// Receives a command and its immediate data. `None`: it was answered, or waits for data.
     pub(super) async fn command<R: ReadHalf>(
         &self,
         header: &Header,
@@ -110,7 +111,8 @@ impl<D: Disk> Session<'_, D> {
         }
     }
 
-    /// Takes data of a command. `None`: more are to come, or nothing comes of it.
+    /// Receives a Data-Out PDU. `None`: the command waits for more data, was answered with an error, or has ended
+    /// before.
     pub(super) async fn data_out<R: ReadHalf>(
         &self,
         header: &Header,
@@ -119,7 +121,7 @@ impl<D: Disk> Session<'_, D> {
         let len = header.data_bytes();
         let found = self.incoming.borrow_mut().remove(&header.tag());
         let Some(mut incoming) = found else {
-            // Of a command that was answered meanwhile, or aborted.
+            // The command was answered or aborted meanwhile.
             self.skip_segment(receiver, len).await?;
             return Ok(None);
         };
@@ -145,17 +147,17 @@ impl<D: Disk> Session<'_, D> {
         }
     }
 
-    /// Bytes that the initiator may send without being asked.
+    /// Returns the bytes of unsolicited data that the command may have.
     fn check_announced(&self, header: &Header, len: usize) -> Result<u32, IscsiError> {
         let params = &self.scene.params;
         let writes = header.flags() & WRITES != 0;
         let expected = if writes { header.word(20) } else { 0 };
         let announced = expected.min(params.first_burst_bytes);
         if len > 0 && (!params.immediate_data || len > announced as usize) {
-            return Err(IscsiError::Protocol("a command has more immediate data than it may"));
+            return Err(IscsiError::Protocol("a command has more immediate data than allowed"));
         }
         if !header.is_final() && (params.initial_r2t || !writes) {
-            return Err(IscsiError::Protocol("a command announces data that were not asked for"));
+            return Err(IscsiError::Protocol("a command announces unsolicited data, which are not allowed"));
         }
         Ok(announced)
     }
@@ -164,7 +166,7 @@ impl<D: Disk> Session<'_, D> {
         self.incoming.borrow().contains_key(&tag) || self.running.borrow().contains_key(&tag)
     }
 
-    /// Whether a command may be carried out; else how it ends.
+    /// Checks whether a command may be executed. The error is the status of its response.
     fn check(&self, header: &Header, asker: &Asker) -> Result<Command, Status> {
         let check = Status::Check;
         let Some(unit) = self.unit else { return Err(check(Sense::NO_UNIT)) };
@@ -225,7 +227,7 @@ impl<D: Disk> Session<'_, D> {
             }
             _ => {}
         }
-        // What is compared, or repeated, must be there as a whole, and nothing else.
+        // The initiator must send exactly the data that are compared, written or repeated.
         let needs_all = matches!(action, Action::CompareAndWrite { .. } | Action::WriteSame { .. });
         if needs_all && u64::from(asker.expected_out) != action.data_out_bytes() {
             return Err(Sense::INVALID_FIELD);
@@ -233,7 +235,7 @@ impl<D: Disk> Session<'_, D> {
         Ok(())
     }
 
-    /// Notices that the unit was resized.
+    /// Checks the size of the unit. A change causes the unit attention condition CAPACITY DATA HAS CHANGED.
     fn look_at_size(&self) {
         let Some(unit) = self.unit else { return };
         let blocks = unit.disk.size_bytes() / u64::from(BLOCK_BYTES);
@@ -242,7 +244,8 @@ impl<D: Disk> Session<'_, D> {
         }
     }
 
-    /// Bytes of memory that a command takes: whole units of the disk that it touches, since the disk holds those for it.
+    /// Bytes of memory that a command takes. A read or write takes whole physical blocks, since the disk may hold these
+    /// in memory for it.
     fn memory_of(&self, command: &Command, wanted: u32) -> u64 {
         let Some(unit) = self.unit else { return 0 };
         let physical = u64::from(unit.facts.physical_bytes);
@@ -259,7 +262,7 @@ impl<D: Disk> Session<'_, D> {
         }
     }
 
-    /// Starts a command that waits for nothing, or answers it at once.
+    /// Starts a command without data from the initiator, or answers it at once (`None`).
     fn begin(&self, asker: Asker, command: Command) -> Option<Started> {
         if let (Action::Read { range }, Some(unit)) = (command.action, self.unit) {
             if range.blocks == 0 {
@@ -281,7 +284,7 @@ impl<D: Disk> Session<'_, D> {
         started
     }
 
-    /// Who asks: with the class of the command's group.
+    /// The requester of a command, with the class of the command's group if that has one.
     pub(super) fn requester(&self, command: &Command) -> Requester {
         let usual = self.unit.map(|unit| unit.requester).unwrap_or_default();
         Requester { class: self.options.groups.class(command.group).or(usual.class), ..usual }

@@ -1,4 +1,4 @@
-//! Data that a command waits for (RFC 7143 §11.7, §11.8).
+//! Data that the initiator sends for commands, and R2T, which requests them (RFC 7143 §11.7, §11.8).
 
 use super::command::Started;
 use super::reply::Asker;
@@ -7,7 +7,7 @@ use crate::protocol::{Header, NO_TAG, opcode};
 use crate::scsi::{Command, Sense};
 use nitro_port::buf::BufMut;
 
-/// Bytes by which the buffer of a command's data grows at least.
+/// Least number of bytes by which the buffer of a command's data grows.
 const STEP_BYTES: usize = 64 << 10;
 
 /// A command that waits for data.
@@ -15,14 +15,15 @@ pub(super) struct Incoming {
     pub(super) asker: Asker,
     pub(super) command: Command,
     pub(super) lun: [u8; 8],
-    /// Data so far, and how many.
+    /// The data received so far, and their length in bytes.
     pub(super) buf: BufMut,
     pub(super) received: u32,
-    /// How many it takes.
+    /// Bytes of data that the command takes.
     pub(super) wanted: u32,
-    /// Up to where data come now: without being asked for, or because of the last R2T.
+    /// The offset at which the present sequence of data ends: the unsolicited data, or those that the last R2T
+    /// requested.
     pub(super) until: u32,
-    /// The tag of the last R2T; [`NO_TAG`]: data come without.
+    /// The target transfer tag of the last R2T; [`NO_TAG`] for unsolicited data.
     pub(super) transfer: u32,
     /// The next DataSN, and the next R2TSN.
     pub(super) data_sn: u32,
@@ -30,12 +31,12 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Bytes that the initiator has still to send.
+    /// Bytes that the initiator still has to send.
     pub(super) fn owed_bytes(&self) -> u32 {
         self.wanted.saturating_sub(self.received)
     }
 
-    /// Makes room for `len` bytes more, of those that it takes.
+    /// Grows the buffer for `len` more bytes of the command's data.
     pub(super) fn room(&mut self, len: usize) {
         let end = self.received as usize + len;
         if end > self.buf.len() {
@@ -44,7 +45,7 @@ impl Incoming {
         }
     }
 
-    /// Checks a Data-Out PDU: it must be the next one.
+    /// Checks the tag, number, offset and length of a Data-Out PDU: it must be the next one of the sequence.
     pub(super) fn check(&self, header: &Header) -> Result<(), Sense> {
         let len = header.data_bytes() as u32;
         if header.word(20) != self.transfer {
@@ -60,22 +61,23 @@ impl Incoming {
     }
 }
 
-/// What follows once a PDU's data are there.
+/// The next step after the data of a PDU were received.
 pub(super) enum Next {
-    /// More of them come.
+    /// The command waits for more data.
     More,
-    /// The command can be carried out.
+    /// The command can be executed.
     Start(Started),
 }
 
 impl<D> Session<'_, D> {
-    /// Some data of a command are there; `is_final`: the last that were to come for now. Asks for more where there is need.
+    /// Continues a command after data were received; `is_final`: they end the sequence. Then missing data are
+    /// requested.
     pub(super) fn proceed(&self, mut incoming: Incoming, is_final: bool) -> Next {
         if incoming.received >= incoming.wanted && (is_final || incoming.transfer != NO_TAG) {
             return Next::Start(incoming.into());
         }
         if is_final {
-            // Fewer than were asked for: the rest is asked for again.
+            // The sequence has ended and data are missing: an R2T requests them.
             self.ask(&mut incoming);
         }
         let tag = incoming.asker.tag;

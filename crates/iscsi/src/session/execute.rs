@@ -1,4 +1,4 @@
-//! Carries commands out.
+//! Executes commands.
 
 use super::Unit;
 use super::command::{STEP_BYTES, Started};
@@ -15,13 +15,13 @@ use nitro_frontend::{Disk, DiskError, Pieces, Requester, StatusOf, ZeroFlags};
 use nitro_port::buf::{BufMut, is_zero};
 use nitro_port::yielding::yield_now;
 
-/// Blocks of which GET LBA STATUS looks at most, in bytes.
+/// Longest range in bytes whose status GET LBA STATUS reports.
 const STATUS_BYTES_MAX: u64 = 1 << 30;
 
-/// What a command came to.
+/// The result of a command.
 enum Answer {
     Status(Status),
-    /// Data, of which the initiator gets as many as it has room for (ALLOCATION LENGTH).
+    /// Data for the initiator, of which it gets at most as many as it expects.
     Data(Pieces),
 }
 
@@ -31,7 +31,7 @@ impl From<Sense> for Answer {
     }
 }
 
-/// Parameter data, as many as there is room for.
+/// Parameter data, truncated to the ALLOCATION LENGTH.
 fn parameters(mut bytes: Vec<u8>, allocation: u32) -> Answer {
     bytes.truncate(allocation as usize);
     Answer::Data(Pieces::from_iter([Bytes::from(bytes)]))
@@ -55,8 +55,8 @@ fn sense_of(error: DiskError, io: Sense) -> Sense {
     }
 }
 
-/// Carries a command out and queues its response. What reads do not need is in an allocation of its own, since a future takes the
-/// room of the largest step that it may take.
+/// Executes a command and queues its response. Commands other than reads run in a boxed future: unboxed, the largest of
+/// them would determine the size of this future, also for reads.
 pub(super) fn execute<D: Disk>(session: &Session<'_, D>, started: Started) -> impl Future<Output = ()> {
     match started.command.action {
         Action::Read { range } => Either::Left(read(session, started, range)),
@@ -66,7 +66,7 @@ pub(super) fn execute<D: Disk>(session: &Session<'_, D>, started: Started) -> im
 
 async fn read<D: Disk>(session: &Session<'_, D>, started: Started, range: Range) {
     let answer = match session.unit {
-        // Also one that came with data, which `Session::begin` does not see: a disk is asked for no empty range.
+        // A disk must not be called with an empty range. `Session::begin` does not see a read that came with data.
         Some(_) if range.blocks == 0 => Answer::Data(Pieces::new()),
         Some(unit) => {
             let from = session.requester(&started.command);
@@ -96,7 +96,7 @@ async fn other<D: Disk>(session: &Session<'_, D>, started: Started) {
 }
 
 impl<D: Disk> Session<'_, D> {
-    /// Ends a command that was carried out.
+    /// Ends a command that was executed; if it was aborted, without a response.
     fn end(&self, started: &Started, answer: Answer) {
         if started.is_unwanted.get() {
             self.drop_command(&started.asker);
@@ -164,7 +164,7 @@ impl<D: Disk> Run<'_, '_, D> {
         })
     }
 
-    /// Commands that take no time.
+    /// Executes a command that needs no I/O.
     fn at_once(&self, asker: &Asker, command: &Command, data: &Bytes) -> Result<Answer, Sense> {
         let Self { unit, facts, .. } = self;
         Ok(match command.action {
@@ -199,7 +199,7 @@ impl<D: Disk> Run<'_, '_, D> {
         })
     }
 
-    /// Writes as many whole blocks as there are data for.
+    /// Writes those blocks for which there are complete data.
     async fn write(&self, range: Range, data: &Bytes, fua: bool) -> Result<(), Sense> {
         let len = data.len() / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
         if len == 0 {
@@ -219,14 +219,14 @@ impl<D: Disk> Run<'_, '_, D> {
         if pieces.iter().map(Bytes::len).sum::<usize>() == len as usize { Ok(pieces) } else { Err(Sense::INTERNAL) }
     }
 
-    /// Parts of a range, each with its place in the range.
+    /// The steps of a range: offset on the disk, offset within the range, and length, in bytes.
     fn steps(range: Range) -> impl Iterator<Item = (u64, u64, u32)> {
         let (start, total) = (range.offset(), range.bytes());
         let step = u64::from(STEP_BYTES);
         (0..total.div_ceil(step)).map(move |at| (start + at * step, at * step, (total - at * step).min(step) as u32))
     }
 
-    /// Reads a range, and compares it: `compare` is BYTCHK.
+    /// Reads a range and compares it with `data`; `compare` is BYTCHK.
     async fn verify(&self, range: Range, compare: u8, data: &Bytes) -> Result<(), Sense> {
         for (offset, at, len) in Self::steps(range) {
             if self.session.connection.is_leaving() {
@@ -236,7 +236,7 @@ impl<D: Disk> Run<'_, '_, D> {
             let differs = match compare {
                 1 => {
                     let wanted = data.get(at as usize..).unwrap_or(&[]);
-                    // Without all data, as many as there are.
+                    // If data are missing, only the received ones are compared.
                     first_difference(&pieces, &wanted[..wanted.len().min(len as usize)])
                 }
                 3 if data.len() == BLOCK_BYTES as usize => {
@@ -308,7 +308,7 @@ impl<D: Disk> Run<'_, '_, D> {
         if let Some(place) = first_difference(&now, wanted) {
             return Err(miscompare(place));
         }
-        // At a page's start, as a disk wants it.
+        // `Disk::write` needs data at a page-aligned address.
         let new = BufMut::copy_of(new).freeze();
         self.unit.disk.write(self.from, start, new, fua).await.map_err(write_error)
     }
@@ -318,7 +318,7 @@ fn miscompare(place: u64) -> Sense {
     Sense { information: u32::try_from(place).ok(), ..Sense::MISCOMPARE }
 }
 
-/// The first byte in which pieces are not as `wanted`, which is no longer than they are.
+/// The offset of the first byte in which `pieces` and `wanted` differ. `wanted` is not longer than `pieces`.
 fn first_difference(pieces: &Pieces, wanted: &[u8]) -> Option<u64> {
     let mut at = 0;
     for piece in pieces {

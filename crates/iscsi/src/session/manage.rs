@@ -15,12 +15,12 @@ const NO_REASSIGNMENT: u8 = 4;
 const NOT_SUPPORTED: u8 = 5;
 const REJECTED: u8 = 255;
 
-/// Requests that wait for commands to end, at most.
+/// Most task management requests that wait for commands to end.
 const MANAGING_MAX: usize = 16;
-/// Tag of a text request's rest.
+/// Target transfer tag for the rest of a text response.
 const REST_TAG: u32 = 1;
 
-/// Task management that is answered when its commands have ended.
+/// A task management request that is answered when its commands have ended.
 pub(super) struct Management {
     tag: u32,
     commands: Vec<u32>,
@@ -32,7 +32,7 @@ impl<D> Session<'_, D> {
         self.end_reply(0);
     }
 
-    /// A command was carried out. Whoever waited for its end is answered.
+    /// Notes that a command has ended, and answers the task management requests that waited only for it.
     pub(super) fn note_ended(&self, command: u32) {
         self.running.borrow_mut().remove(&command);
         let mut done = Vec::new();
@@ -46,7 +46,8 @@ impl<D> Session<'_, D> {
         done.into_iter().for_each(|tag| self.answer_management(tag, COMPLETE));
     }
 
-    /// Gives commands up: those that wait for data at once; of others the response. Gives the tags of the latter.
+    /// Aborts commands. Those that wait for data end at once; those that are being executed get no response. Returns
+    /// the tags of the latter.
     fn give_up(&self, is_meant: impl Fn(u32) -> bool) -> Vec<u32> {
         let waiting: Vec<u32> = self.incoming.borrow().keys().copied().filter(|tag| is_meant(*tag)).collect();
         for tag in waiting {
@@ -61,7 +62,7 @@ impl<D> Session<'_, D> {
         meant.map(|(tag, is_unwanted)| (*tag, is_unwanted.set(true)).0).collect()
     }
 
-    /// Does what other sessions want: aborts the commands.
+    /// Aborts the commands of the session if another session has requested it.
     pub(super) fn obey(&self) {
         let Some(unit) = self.unit else { return };
         let aborts = unit.nexus.aborts();
@@ -72,7 +73,7 @@ impl<D> Session<'_, D> {
 }
 
 impl<D: Disk> Session<'_, D> {
-    /// A task management request.
+    /// Executes a task management request.
     pub(super) fn manage(&self, header: &Header) {
         let Some(unit) = self.unit else { return self.answer_management(header.tag(), REJECTED) };
         let function = header.flags() & 0x7f;
@@ -110,7 +111,7 @@ impl<D: Disk> Session<'_, D> {
         self.managing.borrow_mut().push(Management { tag: header.tag(), commands });
     }
 
-    /// A text request: SendTargets, or what is left of its answer.
+    /// Answers a text request: SendTargets, or the request for the rest of its response.
     pub(super) fn answer_text(&self, header: &Header, data: &Bytes, disks: &impl Disks) {
         if header.flags() & 0x40 != 0 {
             return self.reject(header, opcode::REASON_UNSUPPORTED);
@@ -157,9 +158,9 @@ impl<D: Disk> Session<'_, D> {
         out.freeze()
     }
 
-    /// A logout: the connection ends.
+    /// Answers a logout, after which the connection ends.
     pub(super) fn log_out(&self, header: &Header) {
-        // Recovery of a connection is not supported.
+        // Reason 2: connection recovery, which is not supported.
         let response = if header.flags() & 0x7f == 2 { 2 } else { 0 };
         self.send(Header::new(opcode::LOGOUT_RESPONSE, 0x80, header.tag()).with_byte(2, response), true, &[]);
         self.end_reply(0);

@@ -1,4 +1,4 @@
-//! The full feature phase: commands in, responses out, in whatever order they are done.
+//! The full feature phase: it receives commands and sends responses in the order in which commands are done.
 
 mod command;
 mod data;
@@ -24,15 +24,15 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What the login agreed on.
+/// The result of the login.
 pub(crate) struct Scene {
     pub(crate) initiator: String,
     pub(crate) params: Params,
-    /// Where the initiator connected to.
+    /// The address to which the initiator connected.
     pub(crate) portal: Option<SocketAddr>,
 }
 
-/// The logical unit of a session that is not for discovery. The session is over when it is dropped.
+/// The logical unit of a session that is not for discovery. The target forgets the session when this is dropped.
 pub(crate) struct Unit<D> {
     pub(crate) disk: Arc<D>,
     pub(crate) requester: Requester,
@@ -47,8 +47,8 @@ impl<D> Drop for Unit<D> {
     }
 }
 
-/// Serves commands until the initiator leaves or `stop` fires; then finishes those in flight, and sends their responses as long as the
-/// initiator takes them. `numbers`: the next StatSN, and the next CmdSN.
+/// Serves commands until the initiator disconnects or `stop` completes; then finishes those in flight, and sends their
+/// responses as long as the initiator receives them. `numbers`: the next StatSN and the next CmdSN.
 pub(crate) async fn run<X: Disks, R: ReadHalf, W: WriteHalf>(
     link: Link<R, W>,
     scene: &Scene,

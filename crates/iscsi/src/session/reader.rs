@@ -11,10 +11,11 @@ use bytes::Bytes;
 use nitro_frontend::transport::ReadHalf;
 use nitro_frontend::{Disk, Disks, Receiver};
 
-/// Longest data of requests other than commands, in bytes: of pings so many go back.
+/// Most bytes that are used of the data of a request other than a command; the rest is discarded.
 pub(super) const REQUEST_BYTES_MAX: usize = 512;
 
-/// Runs until the initiator leaves or fails. `start` gets each command that cannot be answered at once.
+/// Receives PDUs until the initiator disconnects or an error occurs. Passes each command that cannot be answered at
+/// once to `start`.
 pub(super) async fn read_pdus<X: Disks, R: ReadHalf>(
     session: &Session<'_, X::Disk>,
     disks: &X,
@@ -56,7 +57,7 @@ pub(super) async fn read_pdus<X: Disks, R: ReadHalf>(
 }
 
 impl<D: Disk> Session<'_, D> {
-    /// The next header. `None`: the initiator hung up.
+    /// Receives the next header. `None`: the initiator closed the stream.
     async fn header<R: ReadHalf>(&self, receiver: &mut Receiver<R>) -> Result<Option<Header>, IscsiError> {
         if !receiver.fill(HEADER_BYTES).await? {
             return if receiver.window().is_empty() { Ok(None) } else { Err(IscsiError::Truncated) };
@@ -72,12 +73,13 @@ impl<D: Disk> Session<'_, D> {
         }
         receiver.consume(segments + digest.bytes());
         if header.data_bytes() > self.limits().segment_bytes_max as usize {
-            return Err(IscsiError::Protocol("a data segment is longer than agreed on"));
+            return Err(IscsiError::Protocol("a data segment is longer than the declared maximum"));
         }
         Ok(Some(header))
     }
 
-    /// Whether a request is the next one in order (RFC 7143 §4.2.2.1); others are ignored, with their data.
+    /// Whether a request is immediate, or the next one in order (RFC 7143 §4.2.2.1). Others are discarded with their
+    /// data.
     async fn is_due<R: ReadHalf>(&self, header: &Header, receiver: &mut Receiver<R>) -> Result<bool, IscsiError> {
         let has_number = !matches!(header.opcode(), opcode::DATA_OUT | opcode::SNACK);
         let is_due = if !has_number {
@@ -103,7 +105,7 @@ impl<D: Disk> Session<'_, D> {
         Ok(true)
     }
 
-    /// Throws a data segment away.
+    /// Discards a data segment.
     pub(super) async fn skip_segment<R: ReadHalf>(
         &self,
         receiver: &mut Receiver<R>,
@@ -116,7 +118,7 @@ impl<D: Disk> Session<'_, D> {
         }
     }
 
-    /// The data of a request other than a command, up to [`REQUEST_BYTES_MAX`] of them.
+    /// Receives the data of a request other than a command, and returns at most [`REQUEST_BYTES_MAX`] of them.
     async fn request<R: ReadHalf>(&self, header: &Header, receiver: &mut Receiver<R>) -> Result<Bytes, IscsiError> {
         let len = header.data_bytes();
         if len == 0 {
@@ -136,7 +138,8 @@ impl<D: Disk> Session<'_, D> {
         Ok(data)
     }
 
-    /// Receives data of a command, as many as it takes. The inner error: their checksum is wrong.
+    /// Receives a data segment of a command, and discards data that the command does not take. The inner error: the
+    /// checksum is wrong.
     pub(super) async fn receive_into<R: ReadHalf>(
         &self,
         mut incoming: Incoming,
@@ -156,7 +159,7 @@ impl<D: Disk> Session<'_, D> {
                 return Err(IscsiError::Truncated);
             }
         }
-        // What it does not take is at most what may come without being asked for.
+        // Only unsolicited data can exceed those that the command takes, so that the rest is at most a first burst.
         let mut digest_of_rest = Vec::new();
         let digest = self.scene.params.data_digest;
         let mut rest = len - taken + padding_of(len);
@@ -185,7 +188,7 @@ impl<D: Disk> Session<'_, D> {
         Ok(Ok(incoming))
     }
 
-    /// A ping (RFC 7143 §11.18).
+    /// Answers a NOP-Out (RFC 7143 §11.18).
     fn ping(&self, header: &Header, data: Bytes) {
         if header.tag() == NO_TAG {
             return;

@@ -1,4 +1,4 @@
-//! PDUs on their way to the initiator.
+//! PDUs to the initiator.
 
 use super::state::Session;
 use crate::protocol::{Digest, Header, NO_TAG, crc32c, opcode, padding_of};
@@ -12,22 +12,22 @@ const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 const HAS_STATUS: u8 = 0x01;
 
-/// A command as its responses need it.
+/// The part of a command that its response needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker {
     pub(super) tag: u32,
     /// Bytes of data that the initiator expects to read, or to write.
     pub(super) expected_in: u32,
     pub(super) expected_out: u32,
-    /// It is for unit 0, not for one that is none.
+    /// The command is for logical unit 0, which is the only one.
     pub(super) is_unit: bool,
-    /// It takes no room in the window.
+    /// The command is for immediate delivery and does not count in the window.
     pub(super) immediate: bool,
-    /// Bytes of memory that it holds.
+    /// Bytes of memory that the command holds.
     pub(super) bytes: u64,
 }
 
-/// Flags and count of what was not, or would have been, transferred.
+/// Flag and count of the residual: expected bytes that were not transferred, or bytes beyond the expected ones.
 fn residual(expected: u64, actual: u64) -> (u8, u32) {
     let count = |more: u64| u32::try_from(more).unwrap_or(u32::MAX);
     match expected.cmp(&actual) {
@@ -49,7 +49,7 @@ impl<D> Session<'_, D> {
 
     /// Queues a PDU with the session's numbers; `takes`: it takes a StatSN.
     pub(super) fn send(&self, header: Header, takes: bool, data: &[Bytes]) {
-        // The window is open as far as commands may still come.
+        // MaxCmdSN: the window has room for the commands that may still arrive.
         let window = self.limits().tasks_max.saturating_sub(self.in_window.get());
         let expected = self.cmd_sn.get();
         let len = data.iter().map(Bytes::len).sum::<usize>();
@@ -76,21 +76,22 @@ impl<D> Session<'_, D> {
         }
     }
 
-    /// The command has its response: the window opens.
+    /// Removes a command from the window, since its response is queued or it gets none.
     fn settle(&self, asker: &Asker) {
         let room = if asker.immediate { &self.immediate } else { &self.in_window };
         room.set(room.get().saturating_sub(1));
         self.connection.counts.requests.add(1);
     }
 
-    /// Gives back what a command holds that has no response.
+    /// Ends a command without a response and releases its memory.
     pub(super) fn drop_command(&self, asker: &Asker) {
         self.settle(asker);
         self.connection.share.give(asker.bytes);
         self.connection.note_change();
     }
 
-    /// Ends a command without data for the initiator. `actual`: bytes that it would have transferred.
+    /// Ends a command without data for the initiator. `actual`: bytes that it would have transferred, which determine
+    /// the residual count.
     pub(super) fn respond(&self, asker: &Asker, status: Status, actual: u64) {
         self.settle(asker);
         let expected = u64::from(asker.expected_in.max(asker.expected_out));
@@ -108,7 +109,7 @@ impl<D> Session<'_, D> {
         self.end_reply(asker.bytes);
     }
 
-    /// Ends a command with data for the initiator, as many of them as it expects.
+    /// Ends a command with data for the initiator, of which it gets at most as many as it expects.
     pub(super) fn respond_with(&self, asker: &Asker, pieces: Pieces) {
         let actual: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let total = actual.min(asker.expected_in.into()) as usize;
@@ -123,13 +124,13 @@ impl<D> Session<'_, D> {
         let (mut next, mut at, mut number) = (Bytes::new(), 0, 0);
         let mut parts = Pieces::new();
         while at < total {
-            // A sequence ends where a burst does (RFC 7143 §11.7.1).
+            // A sequence ends at a multiple of the burst length (RFC 7143 §11.7.1).
             let len = segment.min(total - at).min(burst - at % burst);
             parts.clear();
             let mut wanted = len;
             while wanted > 0 {
                 if next.is_empty() {
-                    // There are as many as were counted.
+                    // Not reached: `total` is at most the length of all pieces.
                     let Some(piece) = rest.next() else { break };
                     next = piece;
                     continue;
@@ -154,7 +155,7 @@ impl<D> Session<'_, D> {
         self.end_reply(asker.bytes);
     }
 
-    /// Rejects a PDU (RFC 7143 §11.17): its header goes back.
+    /// Rejects a PDU (RFC 7143 §11.17). The reply contains the PDU's header.
     pub(super) fn reject(&self, header: &Header, reason: u8) {
         tracing::debug!(opcode = header.opcode(), reason, "PDU rejected");
         let reply = Header::new(opcode::REJECT, FINAL, NO_TAG).with_byte(2, reason);

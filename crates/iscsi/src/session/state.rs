@@ -1,4 +1,4 @@
-//! What the reader, the commands and the writer of one connection share.
+//! The state that the reader, the commands and the writer of one connection share.
 
 use super::data::Incoming;
 use super::manage::Management;
@@ -25,19 +25,19 @@ pub(super) struct Session<'a, D> {
     /// The next StatSN, and the next CmdSN.
     pub(super) stat_sn: Cell<u32>,
     pub(super) cmd_sn: Cell<u32>,
-    /// Commands without a response, those for immediate delivery not counted.
+    /// Number of commands without a response: those in the window, and those for immediate delivery.
     pub(super) in_window: Cell<u32>,
     pub(super) immediate: Cell<u32>,
-    /// Blocks of the unit, as the initiator knows them.
+    /// Size of the unit in blocks, as of the last command.
     pub(super) blocks: Cell<u64>,
     /// Commands that wait for data, by their tags.
     pub(super) incoming: RefCell<HashMap<u32, Incoming>>,
-    /// Commands that are carried out, by their tags: whether their response is not wanted any more.
+    /// Commands that are being executed, by their tags. The value is true if the command was aborted.
     pub(super) running: RefCell<HashMap<u32, Rc<Cell<bool>>>>,
-    /// Task management that waits for commands to end.
+    /// Task management requests that wait for commands to end.
     pub(super) managing: RefCell<Vec<Management>>,
     pub(super) next_transfer: Cell<u32>,
-    /// What is left of an answer to a text request.
+    /// The rest of the response to a text request.
     pub(super) text: RefCell<Bytes>,
     pub(super) aborts: Cell<u64>,
     unsent: Cell<u32>,
@@ -74,8 +74,8 @@ impl<'a, D> Session<'a, D> {
         &self.options.limits
     }
 
-    /// Waits until another PDU may be looked at in this poll, or in the next one, and the initiator has taken enough of what it was
-    /// sent.
+    /// Waits until the connection's pace permits another PDU, in this poll or a later one, and not too many replies are
+    /// unsent.
     pub(super) async fn turn(&self) {
         let unsent_max = 2 * (self.limits().tasks_max + self.limits().immediate_max);
         poll_fn(|_| {
@@ -85,8 +85,8 @@ impl<'a, D> Session<'a, D> {
         .await;
     }
 
-    /// Takes memory for a command. While others of its commands wait for data, it must be there at once: the reader cannot wait for
-    /// what only it can bring to an end.
+    /// Takes memory for a command. `false`: there is none at once, and other commands of the connection wait for data.
+    /// The reader must not wait for memory then, since it has to receive these data.
     pub(super) async fn take(&self, bytes: u64) -> bool {
         use futures_util::FutureExt as _;
         if self.incoming.borrow().is_empty() {
@@ -96,14 +96,14 @@ impl<'a, D> Session<'a, D> {
         self.connection.share.take(bytes).now_or_never().is_some()
     }
 
-    /// Has the initiator's time run while it owes data.
+    /// Restarts the initiator's turn if it has to send data; otherwise ends the turn.
     pub(super) fn note_owed(&self) {
         let owed = self.incoming.borrow().values().map(|incoming| u64::from(incoming.owed_bytes())).sum();
         let is_owed = !self.incoming.borrow().is_empty();
         self.connection.share.set_turn(Turn::Payload, is_owed.then_some(owed));
     }
 
-    /// A reply that ends in the queue: counted until it is sent, with the memory that it gives back then.
+    /// Ends a reply in the queue. When it is sent, `bytes` of memory are released.
     pub(super) fn end_reply(&self, bytes: u64) {
         self.unsent.set(self.unsent.get() + 1);
         self.connection.end_reply(Cost::request(bytes));
@@ -111,7 +111,7 @@ impl<'a, D> Session<'a, D> {
 }
 
 impl<D: Disk> Session<'_, D> {
-    /// What commands are answered by: with the unit's size as it is now.
+    /// The properties of the unit, with its present size.
     pub(super) fn facts(&self) -> Option<Facts> {
         let unit = self.unit?;
         Some(Facts { blocks: self.blocks.get(), ..unit.facts.clone() })
@@ -128,7 +128,8 @@ impl<D> Protocol for Session<'_, D> {
         &self.connection
     }
 
-    /// Does what other sessions want. Whoever logged in again does not read here any more.
+    /// Aborts commands if another session has requested it. Ends the connection if another session has replaced this
+    /// one.
     fn look(&self, context: &Context<'_>, is_reading: bool) -> Option<End> {
         let unit = self.unit?;
         unit.nexus.register(context.waker());
@@ -136,7 +137,7 @@ impl<D> Protocol for Session<'_, D> {
         (is_reading && unit.nexus.has_ended()).then_some(End::Replaced)
     }
 
-    /// Commands that wait for data are given up.
+    /// Drops the commands that wait for data.
     fn left(&self) {
         self.incoming.borrow_mut().clear();
     }

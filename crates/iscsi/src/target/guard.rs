@@ -1,11 +1,12 @@
-//! COMPARE AND WRITE is atomic: no other write of its blocks comes between its comparison and its end (SBC-4 §5.3).
+//! The lock that makes COMPARE AND WRITE atomic: no other write to its blocks runs between its comparison and its end
+//! (SBC-4 §5.3).
 
 use event_listener::Event;
 use nitro_port::yielding::attempt_at;
 use parking_lot::Mutex;
 use std::ops::Range;
 
-/// Ranges of bytes that are written.
+/// A lock of byte ranges: shared for ordinary writes, exclusive for COMPARE AND WRITE.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLock {
     state: Mutex<State>,
@@ -14,10 +15,10 @@ pub(crate) struct RangeLock {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order in which they came.
+    /// The ranges that are held or waited for, in the order of the calls.
     entries: Vec<Entry>,
     next: u64,
-    /// Entries that are alone.
+    /// Number of exclusive entries.
     alone: usize,
 }
 
@@ -28,7 +29,7 @@ struct Entry {
     alone: bool,
 }
 
-/// A range that may be written until this is dropped.
+/// A range that is locked until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     lock: &'a RangeLock,
@@ -36,7 +37,8 @@ pub(crate) struct Held<'a> {
 }
 
 impl RangeLock {
-    /// Waits until a range may be written: beside others, or (`alone`) without any other that overlaps it.
+    /// Locks a range, shared or (`alone`) exclusive. Waits for earlier overlapping entries: an exclusive one for all, a
+    /// shared one for exclusive ones.
     pub(crate) async fn enter(&self, range: Range<u64>, alone: bool) -> Held<'_> {
         let number = {
             let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Reservations as a keeper stores them: text, a line for each registration, and one for the reservation.
+//! The stored form of reservations: text with a line for each registration, and one for the reservation.
 //!
 //! ```text
 //! nitro-iscsi-reservations 1
@@ -28,7 +28,7 @@ pub(super) fn to_bytes(reservations: &Reservations) -> Vec<u8> {
 }
 
 pub(super) fn parse(bytes: &[u8]) -> io::Result<Reservations> {
-    let refuse = || io::Error::new(io::ErrorKind::InvalidData, "the kept reservations are damaged");
+    let refuse = || io::Error::new(io::ErrorKind::InvalidData, "the stored reservations are damaged");
     let text = std::str::from_utf8(bytes).map_err(|_| refuse())?;
     let mut lines = text.lines();
     if lines.next() != Some(FIRST) || lines.next_back() != Some(LAST) {

@@ -1,4 +1,4 @@
-//! What the sessions of a target share.
+//! The state that the sessions of a target share.
 
 mod guard;
 mod kept;
@@ -17,18 +17,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-/// Where reservations are kept that are to outlive the server (APTPL, SPC-5 §5.14.5).
+/// Storage of reservations that are kept over a restart of the server (APTPL, SPC-5 §5.14.5).
 pub trait Keeper: Send + Sync + fmt::Debug {
-    /// What was stored last for a target; `None`: nothing.
+    /// Loads the state that was stored last for a target; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The state cannot be read.
     fn load(&self, target: &str) -> io::Result<Option<Vec<u8>>>;
 
-    /// Stores durably what is to be loaded after a restart; `None`: nothing.
+    /// Stores the state of a target durably; `None` removes it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The state cannot be written or removed.
     fn store(&self, target: &str, state: Option<&[u8]>) -> io::Result<()>;
 }
 
@@ -42,18 +42,18 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Without any. Reservations outlive the server only with a keeper.
+    /// No targets yet. Reservations can be kept over a restart of the server only with a keeper.
     #[must_use]
     pub fn new(keeper: Option<Arc<dyn Keeper>>) -> Self {
         Self { keeper, ..Self::default() }
     }
 
-    /// Whether reservations can outlive the server.
+    /// Whether reservations can be kept over a restart of the server.
     pub(crate) fn keeps(&self) -> bool {
         self.keeper.is_some()
     }
 
-    /// A target by its name.
+    /// Finds a target by its name; at the first call, loads its stored reservations.
     pub(crate) fn open(&self, name: &str) -> io::Result<Arc<Target>> {
         let mut all = self.all.lock();
         if let Some(target) = all.get(name) {
@@ -72,7 +72,7 @@ impl Targets {
         Ok(target)
     }
 
-    /// A handle for a session; never 0.
+    /// A handle for a new session; never 0.
     pub(crate) fn session_handle(&self) -> u16 {
         self.session.fetch_add(1, Ordering::Relaxed) % (u16::MAX - 1) + 1
     }
@@ -83,10 +83,10 @@ impl Targets {
 pub(crate) struct Target {
     name: String,
     keeper: Option<Arc<dyn Keeper>>,
-    /// Whether somebody has a reservation: else no command needs the state.
+    /// Whether there is a reservation. If not, commands do not lock the state.
     is_reserved: AtomicBool,
     state: Mutex<State>,
-    /// Keeps writes apart from what is compared and written.
+    /// Makes COMPARE AND WRITE atomic.
     pub(crate) writes: RangeLock,
 }
 
@@ -97,7 +97,7 @@ struct State {
 }
 
 impl State {
-    /// Tells sessions of a condition: those of `ports`, but for one.
+    /// Adds a unit attention condition to the sessions of `ports`, except `but`.
     fn attend(&self, but: &Nexus, ports: &[Port], sense: Sense) {
         let others = self.nexuses.iter().filter(|nexus| !std::ptr::eq(&***nexus, but));
         others.filter(|nexus| ports.contains(&nexus.port)).for_each(|nexus| nexus.attend(sense));
@@ -105,7 +105,7 @@ impl State {
 }
 
 impl Target {
-    /// A session begins. One of the same initiator and ISID ends (session reinstatement, RFC 7143 §6.3.5).
+    /// Begins a session. Ends another one of the same initiator and ISID (session reinstatement, RFC 7143 §6.3.5).
     pub(crate) fn enter(&self, port: Port) -> Arc<Nexus> {
         let mut state = self.state.lock();
         let (old, others) = std::mem::take(&mut state.nexuses).into_iter().partition(|nexus| nexus.port == port);
@@ -120,7 +120,7 @@ impl Target {
         nexus
     }
 
-    /// A session is over: its plain reservation is, too (SPC-2 §5.5.1).
+    /// Removes a session and its SPC-2 reservation (SPC-2 §5.5.1).
     pub(crate) fn leave(&self, nexus: &Arc<Nexus>) {
         let mut state = self.state.lock();
         let before = state.nexuses.len();
@@ -135,7 +135,7 @@ impl Target {
         self.is_reserved.store(state.reservations.is_reserved(), Ordering::SeqCst);
     }
 
-    /// Whether a command of a session may be carried out, as far as reservations go.
+    /// Whether reservations permit a command of a session.
     pub(crate) fn allows(&self, nexus: &Nexus, action: &Action) -> bool {
         !self.is_reserved.load(Ordering::SeqCst) || self.state.lock().reservations.allow(&nexus.port, action)
     }
@@ -179,7 +179,7 @@ impl Target {
         Status::Good
     }
 
-    /// Stores what is to outlive the server, before anybody relies on it.
+    /// Stores reservations that are kept over a restart, before the change takes effect.
     fn keep(&self, before: &Reservations, after: &Reservations) -> Result<(), Status> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         if !before.is_kept() && !after.is_kept() {
@@ -187,18 +187,18 @@ impl Target {
         }
         let bytes = after.is_kept().then(|| kept::to_bytes(after));
         keeper.store(&self.name, bytes.as_deref()).map_err(|error| {
-            tracing::error!("target {}: cannot keep its reservations: {error}", self.name);
+            tracing::error!("target {}: cannot store its reservations: {error}", self.name);
             Status::Check(Sense::INTERNAL)
         })
     }
 
-    /// A reset of the unit: plain reservations end, other sessions' commands are aborted (SAM-5 §6.3.3).
+    /// Resets the unit: ends the SPC-2 reservation and aborts the commands of other sessions (SAM-5 §6.3.3).
     pub(crate) fn reset(&self, by: &Nexus) {
         let mut state = self.state.lock();
         state.reservations.reset();
         self.note(&state);
         for nexus in &state.nexuses {
-            // Whoever asked for it aborts its own commands, and is told, too.
+            // The requesting session aborts its own commands. It gets the unit attention condition, too.
             if !std::ptr::eq(&**nexus, by) {
                 nexus.abort();
             }
@@ -206,7 +206,7 @@ impl Target {
         }
     }
 
-    /// CLEAR TASK SET: other sessions' commands are aborted.
+    /// CLEAR TASK SET: aborts the commands of other sessions.
     pub(crate) fn clear(&self, by: &Nexus) {
         for nexus in self.state.lock().nexuses.iter().filter(|nexus| !std::ptr::eq(&***nexus, by)) {
             nexus.abort();

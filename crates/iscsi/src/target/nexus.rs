@@ -1,4 +1,4 @@
-//! A session as its target knows it.
+//! The state of a session in its target.
 
 use crate::scsi::Sense;
 use futures_util::task::AtomicWaker;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
-/// Conditions that are held for a session.
+/// Most unit attention conditions that are pending for a session.
 const ATTENTIONS_MAX: usize = 8;
 
 /// An initiator's port: its name, and its part of the session's ID (RFC 7143 §4.4).
@@ -35,7 +35,7 @@ pub(crate) struct Nexus {
     attentions: Mutex<VecDeque<Sense>>,
     has_attention: AtomicBool,
     has_ended: AtomicBool,
-    /// How often all its commands were aborted by others.
+    /// How often other sessions have aborted all commands of this one.
     aborts: AtomicU64,
     waker: AtomicWaker,
 }
@@ -52,7 +52,7 @@ impl Nexus {
         }
     }
 
-    /// Has the initiator told of a condition with its next command.
+    /// Adds a unit attention condition, which the initiator gets with its next command.
     pub(crate) fn attend(&self, sense: Sense) {
         let mut attentions = self.attentions.lock();
         if attentions.len() < ATTENTIONS_MAX && !attentions.contains(&sense) {
@@ -61,7 +61,7 @@ impl Nexus {
         self.has_attention.store(true, Ordering::SeqCst);
     }
 
-    /// The next condition to be told.
+    /// Removes and returns the next pending unit attention condition.
     pub(crate) fn attention(&self) -> Option<Sense> {
         if !self.has_attention.load(Ordering::SeqCst) {
             return None;
@@ -72,29 +72,29 @@ impl Nexus {
         next
     }
 
-    /// The session is to end.
+    /// Ends the session: its future notices it when it is polled.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Whether the session is to end, because another took its place.
+    /// Whether the session has to end, because another one replaced it.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::SeqCst)
     }
 
-    /// The commands of the session are to be aborted.
+    /// Aborts the commands of the session: its future does so when it is polled.
     pub(super) fn abort(&self) {
         self.aborts.fetch_add(1, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// How often they were.
+    /// How often other sessions have aborted the commands of this one.
     pub(crate) fn aborts(&self) -> u64 {
         self.aborts.load(Ordering::SeqCst)
     }
 
-    /// Has the session's future polled when others do something to it.
+    /// Registers the waker of the session's future, for [`end`](Self::end) and [`abort`](Self::abort).
     pub(crate) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
     }

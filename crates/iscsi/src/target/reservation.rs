@@ -1,12 +1,12 @@
-//! Persistent reservations (SPC-5 §5.14, §6.15, §6.16), and those of SPC-2.
+//! Persistent reservations (SPC-5 §5.14, §6.15, §6.16), and reservations of SPC-2 (RESERVE and RELEASE).
 
 use super::nexus::Port;
 use crate::scsi::{Action, PrIn, PrOut, Sense, Status};
 
-/// Registrations at most.
+/// Most registrations of a target.
 const REGISTRATIONS_MAX: usize = 256;
 
-/// Types of a persistent reservation (SPC-5 §6.15.3.4, table 203).
+/// The type of a persistent reservation (SPC-5 §6.15.3.4, table 203).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind(u8);
 
@@ -19,17 +19,17 @@ impl Kind {
         self.0
     }
 
-    /// Others may read.
+    /// Whether ports without the reservation may read.
     const fn lets_read(self) -> bool {
         matches!(self.0, 1 | 5 | 7)
     }
 
-    /// All who are registered may do what the holder may.
+    /// Whether each registered port has the rights of the holder.
     const fn is_for_registrants(self) -> bool {
         self.0 >= 5
     }
 
-    /// All who are registered hold it.
+    /// Whether each registered port is a holder.
     const fn is_of_all(self) -> bool {
         self.0 >= 7
     }
@@ -41,15 +41,15 @@ pub(crate) struct Registration {
     pub(crate) key: u64,
 }
 
-/// Who may do what.
+/// The registrations and reservations of a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reservations {
     registrations: Vec<Registration>,
     held: Option<(Kind, Port)>,
     generation: u32,
-    /// APTPL: they outlive the server.
+    /// APTPL: they are kept over a restart of the server.
     is_kept: bool,
-    /// The holder of a plain reservation.
+    /// The holder of an SPC-2 reservation.
     plain: Option<Port>,
 }
 
@@ -66,7 +66,7 @@ impl PrOutList {
         let list: &[u8; 24] = list.try_into().map_err(|_| Sense::PARAMETER_LENGTH)?;
         let number = |at: usize| list[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
         let registers = matches!(action, PrOut::Register | PrOut::RegisterAndIgnore);
-        // SPEC_I_PT: registrations of others.
+        // SPEC_I_PT, registrations of other ports, is not supported.
         if list[20] & 0x08 != 0 || registers && list[20] & 1 != 0 && !can_keep {
             return Err(Sense::parameter(20));
         }
@@ -74,19 +74,19 @@ impl PrOutList {
     }
 }
 
-/// What a change means for others.
+/// The effects of a change on other sessions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
-    /// Who is told what.
+    /// Unit attention conditions, each with the ports that get it.
     pub(crate) attentions: Vec<(Vec<Port>, Sense)>,
-    /// Whose registrations were taken away.
+    /// Ports whose registrations were removed.
     pub(crate) preempted: Vec<Port>,
 }
 
 const CONFLICT: Status = Status::ReservationConflict;
 
 impl Reservations {
-    /// As a keeper had them; `None`: they contradict each other.
+    /// Restores stored reservations; `None` if the holder is not registered, or there are too many registrations.
     pub(super) fn kept(registrations: Vec<Registration>, held: Option<(Kind, Port)>) -> Option<Self> {
         let is_sound = held.iter().all(|(_, holder)| registrations.iter().any(|one| one.port == *holder))
             && registrations.len() <= REGISTRATIONS_MAX;
@@ -105,7 +105,7 @@ impl Reservations {
         self.is_kept && !self.registrations.is_empty()
     }
 
-    /// Whether anybody is kept from anything.
+    /// Whether there is a reservation.
     pub(super) fn is_reserved(&self) -> bool {
         self.held.is_some() || self.plain.is_some()
     }
@@ -120,24 +120,24 @@ impl Reservations {
             .is_some_and(|(kind, holder)| holder == port || kind.is_of_all() && self.key_of(port).is_some())
     }
 
-    /// The ports that are registered, but for one.
+    /// The registered ports except `but`.
     fn others(&self, but: &Port) -> Vec<Port> {
         self.registrations.iter().map(|one| one.port.clone()).filter(|port| port != but).collect()
     }
 
-    /// A session is over.
+    /// Ends the SPC-2 reservation of a session that has ended.
     pub(super) fn leave(&mut self, port: &Port) {
         if self.plain.as_ref() == Some(port) {
             self.plain = None;
         }
     }
 
-    /// A reset ends plain reservations.
+    /// Ends the SPC-2 reservation, as a reset requires.
     pub(super) fn reset(&mut self) {
         self.plain = None;
     }
 
-    /// RESERVE or RELEASE.
+    /// RESERVE or RELEASE of SPC-2; `false` in a reservation conflict.
     pub(super) fn reserve_plainly(&mut self, port: &Port, reserve: bool) -> bool {
         if !self.registrations.is_empty() {
             return false;
@@ -151,7 +151,7 @@ impl Reservations {
         true
     }
 
-    /// Whether a command may be carried out for a port (SPC-5 table 73, SBC-4 table 17, SPC-2 §5.5).
+    /// Whether a command of a port may be executed (SPC-5 table 73, SBC-4 table 17, SPC-2 §5.5).
     pub(super) fn allow(&self, port: &Port, action: &Action) -> bool {
         let reads = match action {
             Action::Inquiry { .. } | Action::ReportLuns { .. } | Action::RequestSense { .. } => return true,
@@ -235,7 +235,7 @@ impl Reservations {
         let Some((kind, holder)) = self.held.clone() else { return Effects::default() };
         if kind.is_of_all() {
             match self.registrations.first() {
-                // It stays with the others.
+                // The other registered ports still hold the reservation.
                 Some(next) if holder == port => self.held = Some((kind, next.port.clone())),
                 Some(_) => {}
                 None => self.held = None,
@@ -298,7 +298,7 @@ impl Reservations {
         } else if let Some((now, holder)) = self.held.clone()
             && preempted.contains(&holder)
         {
-            // One that all hold stays with those who are left.
+            // All registrants hold the reservation, so that it remains.
             self.held = Some((now, port.clone()));
         }
         self.generation = self.generation.wrapping_add(1);
@@ -308,7 +308,7 @@ impl Reservations {
     /// PERSISTENT RESERVE IN.
     pub(super) fn report(&self, action: PrIn, can_keep: bool) -> Vec<u8> {
         if action == PrIn::ReportCapabilities {
-            // TMV; the types; PTPL_C, and PTPL_A where it is so.
+            // PTPL_C; TMV and PTPL_A; the mask of supported types.
             let keeps = u8::from(can_keep);
             return vec![0, 8, keeps, 0x80 | u8::from(self.is_kept()), 0xea, 0x01, 0, 0];
         }

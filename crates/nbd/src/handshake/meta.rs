@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 
-/// Every context that the server knows, by the number and the name it has on the wire.
+/// The contexts that the server supports, with their numbers and names on the wire.
 const KNOWN: [(Context, u32, &str); 2] =
     [(Context::BaseAllocation, 1, "base:allocation"), (Context::NitroCache, 2, "nitro:cache")];
 
@@ -14,12 +14,13 @@ impl Contexts {
     pub(crate) const NONE: Self = Self(0);
     const ALL: Self = Self((1 << KNOWN.len()) - 1);
 
-    /// What a list of queries selects when it is to be listed: wildcards (`base:`) count, and no query means all.
+    /// The contexts that match the queries of `NBD_OPT_LIST_META_CONTEXT`. A namespace (`base:`) matches all its
+    /// contexts; an empty list of queries matches every context.
     pub(crate) fn listed(queries: &[&[u8]]) -> Self {
         if queries.is_empty() { Self::ALL } else { Self::matching(queries, true) }
     }
 
-    /// What a list of queries selects for use: only whole names count.
+    /// The contexts that match the queries of `NBD_OPT_SET_META_CONTEXT`: only complete names match.
     pub(crate) fn selected(queries: &[&[u8]]) -> Self {
         Self::matching(queries, false)
     }
@@ -38,7 +39,7 @@ impl Contexts {
         self.0 == 0
     }
 
-    /// The members with their numbers and names.
+    /// The contexts of the set, with their numbers and names on the wire.
     pub(crate) fn iter(self) -> impl Iterator<Item = (Context, u32, &'static str)> {
         KNOWN.into_iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, known)| known)
     }

@@ -19,19 +19,19 @@ use options::{Negotiation, Step};
 use rustls::ServerConfig;
 use std::sync::Arc;
 
-/// How secure the stream is and may become.
+/// Whether TLS is in use or offered on a stream.
 pub(crate) enum Security {
-    /// Plaintext, and so it stays.
+    /// Plaintext; TLS is not offered.
     Plain,
     /// Plaintext; TLS is offered.
     MayUpgrade(Arc<ServerConfig>),
-    /// Plaintext; TLS is all that is offered.
+    /// Plaintext; all options but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT` are refused.
     MustUpgrade(Arc<ServerConfig>),
     /// TLS.
     Tls,
 }
 
-/// What client and server agreed on.
+/// The result of the negotiation.
 pub(crate) struct Negotiated<E> {
     pub(crate) disk: Arc<E>,
     pub(crate) requester: Requester,
@@ -51,14 +51,14 @@ pub(crate) enum Outcome<E> {
     HungUp,
 }
 
-/// What a client wants in the fixed part of the handshake.
+/// The client's handshake flags.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientFlags {
-    /// Zeroes after the reply to `NBD_OPT_EXPORT_NAME`.
+    /// The client expects 124 zero bytes after the reply to `NBD_OPT_EXPORT_NAME`.
     zeroes: bool,
 }
 
-/// Exchanges greetings. `None` if the client hangs up.
+/// Sends the greeting and receives the client's flags. `None` if the client closes the stream before it has sent them.
 pub(crate) async fn greet<R: ReadHalf, W: WriteHalf>(link: &mut Link<R, W>) -> Result<Option<ClientFlags>, NbdError> {
     let mut out = BytesMut::new();
     put_greeting(&mut out);
@@ -102,12 +102,12 @@ pub(crate) async fn negotiate<X: Disks, R: ReadHalf, W: WriteHalf>(
             return Err(NbdError::PlaintextAfterStartTls { bytes: link.receiver.window().len() });
         }
         if let Step::Transmit(negotiated) = &step {
-            // Before the client can tell anyone that it is connected.
+            // Called before the reply is sent: with the reply, the handshake is over for the client.
             exports.begin(&negotiated.disk);
         }
         let sent = link.send(&mut out).await;
         match step {
-            // Clients may hang up without waiting for this reply.
+            // The client may close the stream without waiting for this reply, so a failure to send it is ignored.
             Step::Abort => return Ok(Outcome::Aborted),
             Step::Next => sent?,
             Step::StartTls(config) => return sent.map(|()| Outcome::StartTls(config)),
@@ -117,7 +117,7 @@ pub(crate) async fn negotiate<X: Disks, R: ReadHalf, W: WriteHalf>(
     Err(NbdError::TooManyOptions { max: limits.options_max })
 }
 
-/// `None` if the client hangs up between options.
+/// Receives an option's header. `None` if the client closes the stream between two options.
 async fn next_header<R: ReadHalf, W>(link: &mut Link<R, W>) -> Result<Option<OptionHeader>, NbdError> {
     let receiver = &mut link.receiver;
     if !receiver.fill(OPTION_HEADER_BYTES).await.map_err(NbdError::io(Phase::Handshake))? {

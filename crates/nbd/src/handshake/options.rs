@@ -1,4 +1,4 @@
-//! What each option is answered. No I/O: an option's bytes in, a reply's bytes and the next step out.
+//! The answers to options. No I/O: the input is an option's payload, the output is the reply's bytes and the next step.
 
 use super::meta::Contexts;
 use super::{Negotiated, Security};
@@ -14,11 +14,11 @@ use nitro_frontend::{Disk, DiskInfo, Disks, Opened};
 use rustls::ServerConfig;
 use std::sync::Arc;
 
-/// What follows an option.
+/// The next step after an option.
 pub(super) enum Step<E> {
     /// Another option.
     Next,
-    /// The end, as the client wished.
+    /// The end of the connection: the client sent `NBD_OPT_ABORT`.
     Abort,
     /// The TLS handshake.
     StartTls(Arc<ServerConfig>),
@@ -29,7 +29,8 @@ pub(super) enum Step<E> {
 /// A refusal: its kind and a message for the client's log.
 type Refusal = (OptionReply, &'static str);
 
-/// What was negotiated so far. Starting TLS starts anew, so that nothing said in plaintext counts.
+/// The state of the negotiation on one stream. TLS begins with a new state, so that nothing negotiated in plaintext
+/// stays in force.
 pub(super) struct Negotiation<'a, X> {
     exports: &'a X,
     security: &'a Security,
@@ -76,7 +77,7 @@ impl<'a, X: Disks> Negotiation<'a, X> {
             return Err((OptionReply::TlsRequired, "this server requires TLS"));
         }
         match code {
-            // Junk after an abort harms nobody.
+            // A payload of an abort is ignored.
             OptionCode::Abort => return Ok(Step::Abort),
             OptionCode::StartTls => return self.start_tls(payload),
             OptionCode::List => self.list(payload, out)?,
@@ -111,7 +112,7 @@ impl<'a, X: Disks> Negotiation<'a, X> {
         Ok(())
     }
 
-    /// `NBD_OPT_INFO` and `NBD_OPT_GO`, which differ only in what follows.
+    /// `NBD_OPT_INFO` and `NBD_OPT_GO`, which differ only in the next step.
     fn info(&self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<Negotiated<X::Disk>, Refusal> {
         let InfoRequest { name, wanted } = InfoRequest::parse(payload).map_err(malformed)?;
         let negotiated = self.open(name).ok_or(UNKNOWN_EXPORT)?;
@@ -124,7 +125,7 @@ impl<'a, X: Disks> Negotiation<'a, X> {
     fn meta_context(&mut self, code: OptionCode, payload: &[u8], out: &mut BytesMut) -> Result<(), Refusal> {
         let set = code == OptionCode::SetMetaContext;
         if set {
-            // A failed selection leaves none.
+            // If the selection fails, no context is selected.
             self.contexts = Contexts::NONE;
         }
         let MetaRequest { name, queries } = MetaRequest::parse(payload).map_err(malformed)?;
@@ -158,7 +159,8 @@ impl<'a, X: Disks> Negotiation<'a, X> {
         Ok(negotiated)
     }
 
-    /// Finds an export under the name it is listed by.
+    /// Finds an export; returns its name with it. If the name is empty and there is no default export, the only listed
+    /// export is used.
     fn find(&self, name: &str) -> Option<(String, Opened<X::Disk>)> {
         if let Some(opened) = self.exports.open(name) {
             return Some((name.to_owned(), opened));
@@ -183,7 +185,7 @@ impl<'a, X: Disks> Negotiation<'a, X> {
     }
 }
 
-/// Keeps the lengths of chunks within 32 bits, whatever is configured.
+/// Upper limit of a request's length in bytes, so that the length of a chunk fits into 32 bits.
 const REQUEST_BYTES_CEILING: u32 = 1 << 30;
 
 const UNKNOWN_EXPORT: Refusal = (OptionReply::Unknown, "no such export");
@@ -216,7 +218,7 @@ fn put_wanted<E>(out: &mut BytesMut, code: OptionCode, wanted: InfoWanted, negot
     }
 }
 
-/// A string no longer than the protocol allows.
+/// Truncates a string, between two characters, to at most [`STRING_BYTES_MAX`] bytes.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(STRING_BYTES_MAX)]
 }

@@ -17,10 +17,10 @@ pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
 /// Handshake flag of either side: no 124 zero bytes after the reply to `NBD_OPT_EXPORT_NAME`.
 pub const FLAG_NO_ZEROES: u16 = 1 << 1;
-/// Zero bytes after the reply to `NBD_OPT_EXPORT_NAME` for clients of old.
+/// Number of zero bytes after the reply to `NBD_OPT_EXPORT_NAME`, unless both sides set [`FLAG_NO_ZEROES`].
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
-/// Transmission flag: the others are valid. Always set.
+/// Transmission flag: the other transmission flags are valid. Always set.
 pub const TRANSMIT_HAS_FLAGS: u16 = 1 << 0;
 /// Transmission flag: the export cannot be written to.
 pub const TRANSMIT_READ_ONLY: u16 = 1 << 1;
@@ -28,7 +28,7 @@ pub const TRANSMIT_READ_ONLY: u16 = 1 << 1;
 pub const TRANSMIT_SEND_FLUSH: u16 = 1 << 2;
 /// Transmission flag: `NBD_CMD_FLAG_FUA` is offered.
 pub const TRANSMIT_SEND_FUA: u16 = 1 << 3;
-/// Transmission flag: positioning is slow.
+/// Transmission flag: the export behaves like a rotating disk: random access is slower than sequential access.
 pub const TRANSMIT_ROTATIONAL: u16 = 1 << 4;
 /// Transmission flag: `NBD_CMD_TRIM` is offered.
 pub const TRANSMIT_SEND_TRIM: u16 = 1 << 5;
@@ -36,27 +36,27 @@ pub const TRANSMIT_SEND_TRIM: u16 = 1 << 5;
 pub const TRANSMIT_SEND_WRITE_ZEROES: u16 = 1 << 6;
 /// Transmission flag: `NBD_CMD_FLAG_DF` is offered; only with structured replies.
 pub const TRANSMIT_SEND_DF: u16 = 1 << 7;
-/// Transmission flag: several connections see each other's writes and flushes.
+/// Transmission flag: a flush on one connection covers the completed writes of all connections, and reads see them.
 pub const TRANSMIT_CAN_MULTI_CONN: u16 = 1 << 8;
 /// Transmission flag: `NBD_CMD_CACHE` is offered.
 pub const TRANSMIT_SEND_CACHE: u16 = 1 << 10;
 /// Transmission flag: `NBD_CMD_FLAG_FAST_ZERO` is offered.
 pub const TRANSMIT_SEND_FAST_ZERO: u16 = 1 << 11;
 
-/// Command flag: durable before the reply. Valid on every command.
+/// Command flag: the data are durable before the reply. Valid on every command.
 pub const COMMAND_FUA: u16 = 1 << 0;
 /// Command flag of `NBD_CMD_WRITE_ZEROES`: do not release storage.
 pub const COMMAND_NO_HOLE: u16 = 1 << 1;
-/// Command flag of `NBD_CMD_READ`: the data in one chunk.
+/// Command flag of `NBD_CMD_READ`: the data are sent in one chunk ("don't fragment").
 pub const COMMAND_DF: u16 = 1 << 2;
-/// Command flag of `NBD_CMD_BLOCK_STATUS`: one extent, within the range.
+/// Command flag of `NBD_CMD_BLOCK_STATUS`: return one extent, which does not exceed the range.
 pub const COMMAND_REQ_ONE: u16 = 1 << 3;
-/// Command flag of `NBD_CMD_WRITE_ZEROES`: fail rather than be slow.
+/// Command flag of `NBD_CMD_WRITE_ZEROES`: fail at once if zeroing is not faster than writing.
 pub const COMMAND_FAST_ZERO: u16 = 1 << 4;
 
 /// Chunk flag: the last of its reply.
 pub const CHUNK_DONE: u16 = 1 << 0;
-/// Chunk type: nothing, success.
+/// Chunk type: no payload; the request succeeded.
 pub const CHUNK_NONE: u16 = 0;
 /// Chunk type: an offset and data.
 pub const CHUNK_OFFSET_DATA: u16 = 1;
@@ -65,13 +65,13 @@ pub const CHUNK_BLOCK_STATUS: u16 = 5;
 /// Chunk type: an error with a message.
 pub const CHUNK_ERROR: u16 = (1 << 15) + 1;
 
-/// Status flag of `base:allocation`: no storage is assigned.
+/// Status flag of `base:allocation`: no storage is allocated for the range.
 pub const STATE_HOLE: u32 = 1 << 0;
-/// Status flag of `base:allocation`: reads as zeroes.
+/// Status flag of `base:allocation`: the range reads as zeroes.
 pub const STATE_ZERO: u32 = 1 << 1;
-/// Status flag of `nitro:cache`: the cache holds it.
+/// Status flag of `nitro:cache`: the range is cached.
 pub const STATE_CACHED: u32 = 1 << 0;
-/// Status flag of `nitro:cache`: the origin does not have it yet.
+/// Status flag of `nitro:cache`: the range is dirty: its data are not yet in the origin.
 pub const STATE_DIRTY: u32 = 1 << 1;
 
 /// Longest name or string in bytes ("String values").

@@ -1,6 +1,6 @@
-//! Reading big-endian fields off untrusted bytes.
+//! Parsing big-endian fields of untrusted bytes.
 
-/// The rest of a message, read field by field. `None` means that it ended early.
+/// The part of a message that is not parsed yet. The methods return `None` if the message ends within the field.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

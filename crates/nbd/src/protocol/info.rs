@@ -4,25 +4,25 @@ use super::constants::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_MAGIC, OPTI
 use super::option::OptionCode;
 use bytes::{BufMut as _, BytesMut};
 
-/// What a reply to an option says (`NBD_REP_*`).
+/// The type of a reply to an option (`NBD_REP_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum OptionReply {
-    /// Done.
+    /// The option succeeded.
     Ack = 1,
-    /// An export of the list.
+    /// An entry of the list of exports.
     Server = 2,
     /// An item of information on an export.
     Info = 3,
     /// A metadata context.
     MetaContext = 4,
-    /// The option is not known.
+    /// The option is not supported.
     Unsupported = (1 << 31) + 1,
-    /// The server's configuration forbids it.
+    /// The server's configuration forbids the option.
     Policy = (1 << 31) + 2,
-    /// The option is malformed or makes no sense now.
+    /// The option is malformed, or not valid in the present state of the negotiation.
     Invalid = (1 << 31) + 3,
-    /// First start TLS.
+    /// The option is refused until TLS is in use.
     TlsRequired = (1 << 31) + 5,
     /// No such export.
     Unknown = (1 << 31) + 6,
@@ -33,24 +33,24 @@ pub enum OptionReply {
 /// An item of information on an export (`NBD_INFO_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InfoItem<'a> {
-    /// Its size in bytes and its transmission flags.
+    /// The export's size and transmission flags.
     Export {
         /// Size in bytes.
         size_bytes: u64,
         /// `TRANSMIT_*` bits.
         flags: u16,
     },
-    /// The name it is listed by.
+    /// The export's name.
     Name(&'a str),
-    /// Its description.
+    /// The export's description.
     Description(&'a str),
-    /// Its least, preferred and greatest request in bytes.
+    /// The export's block sizes in bytes.
     BlockSize {
-        /// Least, and unit of alignment.
+        /// The minimum, to whose multiples requests are aligned.
         min: u32,
-        /// From where on it is at its best.
+        /// The preferred size: the smallest one of good performance.
         preferred: u32,
-        /// Greatest.
+        /// The maximum length of a request.
         max: u32,
     },
 }
@@ -62,7 +62,7 @@ pub fn put_greeting(out: &mut BytesMut) {
     out.put_u16(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
 }
 
-/// Appends a reply with `payload`: empty, or for errors a message.
+/// Appends a reply to `option` with `payload`. The payload of an error is a message for people, in UTF-8.
 pub fn put_reply(out: &mut BytesMut, option: OptionCode, reply: OptionReply, payload: &[u8]) {
     out.put_u64(OPTION_REPLY_MAGIC);
     out.put_u32(option.code());
@@ -107,7 +107,7 @@ pub fn put_info(out: &mut BytesMut, option: OptionCode, item: InfoItem<'_>) {
     put_reply(out, option, OptionReply::Info, &payload);
 }
 
-/// Appends one metadata context with the number it will have in replies.
+/// Appends one metadata context with its number, which replies to `NBD_CMD_BLOCK_STATUS` contain.
 pub fn put_meta_context(out: &mut BytesMut, option: OptionCode, id: u32, name: &str) {
     let mut payload = BytesMut::with_capacity(4 + name.len());
     payload.put_u32(id);

@@ -1,4 +1,4 @@
-//! The protocol as bytes: pure functions that parse what clients send and write what they are answered.
+//! The wire format: pure functions that parse the messages of clients and encode the server's replies.
 
 mod constants;
 mod field;

@@ -3,10 +3,10 @@
 use super::constants::{OPTION_HEADER_BYTES, OPTION_MAGIC, STRING_BYTES_MAX};
 use super::field::Fields;
 
-/// What an option asks for.
+/// The code of an option (`NBD_OPT_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OptionCode {
-    /// `NBD_OPT_EXPORT_NAME` (1): choose an export, without a reply for failure.
+    /// `NBD_OPT_EXPORT_NAME` (1): choose an export. It has no error reply.
     ExportName,
     /// `NBD_OPT_ABORT` (2).
     Abort,
@@ -24,12 +24,12 @@ pub enum OptionCode {
     ListMetaContext,
     /// `NBD_OPT_SET_META_CONTEXT` (10).
     SetMetaContext,
-    /// A number that this server does not know.
+    /// An option that this server does not support.
     Unknown(u32),
 }
 
 impl OptionCode {
-    /// From its number on the wire.
+    /// Converts the number on the wire.
     #[must_use]
     pub const fn from_code(code: u32) -> Self {
         match code {
@@ -46,7 +46,7 @@ impl OptionCode {
         }
     }
 
-    /// Its number on the wire.
+    /// The number on the wire.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
@@ -64,49 +64,49 @@ impl OptionCode {
     }
 }
 
-/// Why an option cannot be understood.
+/// The error of parsing an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// Wrong first word.
-    #[error("option magic {found:#018x}")]
+    /// The first word is not [`OPTION_MAGIC`].
+    #[error("wrong option magic {found:#018x}")]
     Magic {
-        /// The word.
+        /// The first word.
         found: u64,
     },
-    /// It ends within the named field.
-    #[error("option ends within its {field}")]
+    /// The option ends within a field.
+    #[error("the option ends within its {field}")]
     Short {
-        /// The field.
+        /// The field's name.
         field: &'static str,
     },
-    /// Bytes are left over.
-    #[error("{bytes} bytes too many in the option")]
+    /// Bytes follow the last field.
+    #[error("{bytes} bytes follow the last field of the option")]
     TooLong {
-        /// How many.
+        /// The number of these bytes.
         bytes: usize,
     },
-    /// A string longer than [`STRING_BYTES_MAX`].
-    #[error("string of {bytes} bytes")]
+    /// A string is longer than [`STRING_BYTES_MAX`].
+    #[error("a string of {bytes} bytes is too long")]
     LongString {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// A name that is not UTF-8.
-    #[error("name is not UTF-8")]
+    /// A name is not UTF-8.
+    #[error("a name is not UTF-8")]
     NotUtf8,
 }
 
 /// An option's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// What is asked.
+    /// The option's code.
     pub code: OptionCode,
     /// Bytes of the payload that follows.
     pub len: u32,
 }
 
 impl OptionHeader {
-    /// Parses the header at the start of `bytes`; what follows is left alone.
+    /// Parses the header at the start of `bytes`; the bytes after it are ignored.
     ///
     /// # Errors
     /// [`OptionError::Magic`], [`OptionError::Short`].
@@ -124,7 +124,7 @@ impl OptionHeader {
 
 const _: () = assert!(OPTION_HEADER_BYTES == 8 + 4 + 4);
 
-/// Checks a name that is a whole payload, as in `NBD_OPT_EXPORT_NAME`.
+/// Checks a name, such as the whole payload of `NBD_OPT_EXPORT_NAME`: at most [`STRING_BYTES_MAX`] bytes of UTF-8.
 ///
 /// # Errors
 /// [`OptionError::LongString`], [`OptionError::NotUtf8`].
@@ -140,7 +140,7 @@ fn counted_name<'a>(fields: &mut Fields<'a>) -> Result<&'a str, OptionError> {
     parse_name(fields.bytes(len as usize).ok_or(OptionError::Short { field: "name" })?)
 }
 
-/// An item that `NBD_OPT_INFO` or `NBD_OPT_GO` can ask for (`NBD_INFO_*`).
+/// The items that `NBD_OPT_INFO` or `NBD_OPT_GO` can request (`NBD_INFO_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InfoWanted {
     /// `NBD_INFO_NAME` (1).
@@ -154,17 +154,17 @@ pub struct InfoWanted {
 /// The payload of `NBD_OPT_INFO` and `NBD_OPT_GO`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InfoRequest<'a> {
-    /// The export asked for.
+    /// The name of the requested export.
     pub name: &'a str,
-    /// What to tell of it. Items that the server does not know are left out.
+    /// The requested items. Unknown ones are ignored.
     pub wanted: InfoWanted,
 }
 
 impl<'a> InfoRequest<'a> {
-    /// Parses a whole payload.
+    /// Parses a payload.
     ///
     /// # Errors
-    /// [`OptionError`], but for its `Magic`.
+    /// Any [`OptionError`] except `Magic`.
     pub fn parse(payload: &'a [u8]) -> Result<Self, OptionError> {
         let mut fields = Fields::new(payload);
         let name = counted_name(&mut fields)?;
@@ -188,17 +188,17 @@ impl<'a> InfoRequest<'a> {
 /// The payload of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaRequest<'a> {
-    /// The export asked for.
+    /// The name of the requested export.
     pub name: &'a str,
-    /// Names or wildcards of contexts, as sent.
+    /// The names of contexts or namespaces, as received.
     pub queries: Vec<&'a [u8]>,
 }
 
 impl<'a> MetaRequest<'a> {
-    /// Parses a whole payload.
+    /// Parses a payload.
     ///
     /// # Errors
-    /// [`OptionError`], but for its `Magic`.
+    /// Any [`OptionError`] except `Magic`.
     pub fn parse(payload: &'a [u8]) -> Result<Self, OptionError> {
         const SHORT: OptionError = OptionError::Short { field: "queries" };
         let mut fields = Fields::new(payload);

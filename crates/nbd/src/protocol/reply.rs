@@ -22,12 +22,13 @@ fn put_chunk(out: &mut BytesMut, kind: u16, done: bool, cookie: Cookie, payload_
     out.put_u32(payload_bytes);
 }
 
-/// Appends the chunk that says no more than that the request is done.
+/// Appends a chunk without payload, which ends the reply: the request succeeded.
 pub fn put_none(out: &mut BytesMut, cookie: Cookie) {
     put_chunk(out, CHUNK_NONE, true, cookie, 0);
 }
 
-/// Appends the header of the one chunk with a read's data; `len` bytes must follow. `len` is at most 32 MiB.
+/// Appends the header of the only chunk with a read's data, of which `len` bytes must follow. `len + 8` must fit into
+/// 32 bits.
 pub fn put_offset_data(out: &mut BytesMut, cookie: Cookie, offset: u64, len: u32) {
     put_chunk(out, CHUNK_OFFSET_DATA, true, cookie, 8 + len);
     out.put_u64(offset);
@@ -41,7 +42,8 @@ pub fn put_error(out: &mut BytesMut, cookie: Cookie, error: NbdErrno, message: &
     out.put_slice(message.as_bytes());
 }
 
-/// Appends a chunk with a context's status, as runs of length and flags; `done` for the last context.
+/// Appends a chunk with the status in one context, as runs of (length in bytes, flags). `done` marks the last chunk of
+/// the reply.
 pub fn put_block_status(out: &mut BytesMut, cookie: Cookie, done: bool, context_id: u32, runs: &[(u32, u32)]) {
     put_chunk(out, CHUNK_BLOCK_STATUS, done, cookie, 4 + 8 * runs.len() as u32);
     out.put_u32(context_id);

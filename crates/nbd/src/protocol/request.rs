@@ -3,11 +3,11 @@
 use super::constants::{REQUEST_BYTES, REQUEST_MAGIC};
 use super::field::Fields;
 
-/// The client's name for a request, repeated in its reply.
+/// The client's identifier of a request, which the reply repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie(pub u64);
 
-/// What a request asks for.
+/// The command of a request (`NBD_CMD_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Command {
     /// `NBD_CMD_READ` (0).
@@ -26,12 +26,12 @@ pub enum Command {
     WriteZeroes,
     /// `NBD_CMD_BLOCK_STATUS` (7).
     BlockStatus,
-    /// A number that this server does not know.
+    /// A command that this server does not support.
     Unknown(u16),
 }
 
 impl Command {
-    /// From its number on the wire.
+    /// Converts the number on the wire.
     #[must_use]
     pub const fn from_code(code: u16) -> Self {
         match code {
@@ -53,35 +53,35 @@ impl Command {
 pub struct Request {
     /// `COMMAND_*` bits.
     pub flags: u16,
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// Repeated in the reply.
+    /// The client's identifier of the request.
     pub cookie: Cookie,
-    /// First byte of the range.
+    /// Start of the range, in bytes.
     pub offset: u64,
-    /// Bytes of the range; of a write also those of the payload that follows.
+    /// Length of the range in bytes; for a write, also of the payload that follows.
     pub len: u32,
 }
 
-/// Why a request's header cannot be understood.
+/// The error of parsing a request's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Fewer bytes than a header.
-    #[error("{got} bytes where a request has {REQUEST_BYTES}")]
+    /// There are fewer bytes than in a header.
+    #[error("a request header of {got} instead of {REQUEST_BYTES} bytes")]
     Short {
-        /// Bytes there are.
+        /// The number of bytes.
         got: usize,
     },
-    /// Wrong first word.
-    #[error("request magic {found:#010x}")]
+    /// The first word is not [`REQUEST_MAGIC`].
+    #[error("wrong request magic {found:#010x}")]
     Magic {
-        /// The word.
+        /// The first word.
         found: u32,
     },
 }
 
 impl Request {
-    /// Parses the header at the start of `bytes`; what follows is left alone.
+    /// Parses the header at the start of `bytes`; the bytes after it are ignored.
     ///
     /// # Errors
     /// [`RequestError`].

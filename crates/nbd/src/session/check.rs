@@ -1,10 +1,10 @@
-//! Whether a request is in order, and if not, what its client is told.
+//! Checks requests; a refused request gets an error number and a message.
 
 use crate::errno::NbdErrno;
 use crate::protocol::{COMMAND_DF, COMMAND_FAST_ZERO, COMMAND_FUA, COMMAND_NO_HOLE, COMMAND_REQ_ONE, Command, Request};
 use nitro_frontend::{DiskInfo, ZeroFlags};
 
-/// A request in order: its range is not empty and lies within the export.
+/// A valid request. Its range is not empty and lies within the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Read {
@@ -36,21 +36,21 @@ pub(super) enum Action {
         len: u32,
         one: bool,
     },
-    /// A command of no bytes: it succeeds.
+    /// A request with an empty range: it succeeds.
     Nothing {
         read: bool,
     },
     Disconnect,
 }
 
-/// Why a request is refused: the error and a message for the client's log.
+/// The reply to a refused request: the error number and a message for the client's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) errno: NbdErrno,
     pub(super) message: &'static str,
 }
 
-/// What requests are checked against.
+/// The properties of a connection that decide whether a request is valid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) info: &'a DiskInfo,
@@ -72,7 +72,7 @@ impl Facts<'_> {
         let fua = flags & COMMAND_FUA != 0;
         let action = match command {
             Command::Disconnect => return Ok(Action::Disconnect),
-            Command::Flush if offset != 0 || len != 0 => return refuse(NbdErrno::Invalid, "flush takes no range"),
+            Command::Flush if offset != 0 || len != 0 => return refuse(NbdErrno::Invalid, "a flush has no range"),
             Command::Flush => return Ok(Action::Flush),
             Command::Unknown(_) => return refuse(NbdErrno::Invalid, "unknown command"),
             Command::Cache if !self.info.can_cache => return refuse(NbdErrno::Invalid, "cache is not offered"),
@@ -95,7 +95,7 @@ impl Facts<'_> {
         };
         self.check_range(request)?;
         match (len, command) {
-            (0, Command::BlockStatus) => refuse(NbdErrno::Invalid, "block status of an empty range"),
+            (0, Command::BlockStatus) => refuse(NbdErrno::Invalid, "a block status request needs a range"),
             (0, _) => Ok(Action::Nothing { read: command == Command::Read }),
             _ => Ok(action),
         }
@@ -109,7 +109,7 @@ impl Facts<'_> {
                 Command::WriteZeroes if self.info.can_fast_zero => COMMAND_NO_HOLE | COMMAND_FAST_ZERO,
                 Command::WriteZeroes => COMMAND_NO_HOLE,
                 Command::BlockStatus => COMMAND_REQ_ONE,
-                // There is nobody to answer.
+                // A disconnect has no reply, so that its flags are ignored.
                 Command::Disconnect => u16::MAX,
                 _ => 0,
             }

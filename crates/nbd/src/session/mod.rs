@@ -1,4 +1,4 @@
-//! The transmission phase: requests in, replies out, in whatever order they are done.
+//! The transmission phase: it receives requests and sends replies in the order in which requests are done.
 
 mod check;
 mod reader;
@@ -22,24 +22,24 @@ use state::Session;
 use std::future::Future;
 use std::pin::Pin;
 
-/// How a connection ended, if not by an error.
+/// How a connection ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     /// The client aborted the handshake (`NBD_OPT_ABORT`).
     Aborted,
-    /// The client took its leave (`NBD_CMD_DISC`).
+    /// The client disconnected (`NBD_CMD_DISC`).
     Disconnected,
     /// The client closed the stream between two messages.
     HungUp,
-    /// The server was told to stop.
+    /// The server was stopped.
     Stopped,
 }
 
-/// Step in bytes of a request to cache a range.
+/// Bytes of a step of `NBD_CMD_CACHE`.
 const CACHE_STEP_BYTES: u64 = 4 << 20;
 
-/// Serves requests until the client leaves or `stop` fires; then finishes those in flight, and sends their replies as
-/// long as the client takes them.
+/// Serves requests until the client disconnects or `stop` completes; then finishes those in flight, and sends their
+/// replies as long as the client receives them.
 pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     link: Link<R, W>,
     negotiated: &Negotiated<E>,
@@ -53,8 +53,8 @@ pub(crate) async fn transmit<E: Disk, R: ReadHalf, W: WriteHalf>(
     drive(&session, reader, &tasks, writer, stop).await
 }
 
-/// Runs one request and queues its reply. What reads do not need is in an allocation of its own, since a future takes the room of
-/// the largest step that it may take.
+/// Runs one request and queues its reply. Requests other than reads run in a boxed future: unboxed, the largest of them
+/// would determine the size of this future, also for reads.
 fn execute<E: Disk>(session: &Session<'_, E>, started: Started) -> impl Future<Output = ()> {
     match started.action {
         Action::Read { .. } => Either::Left(read(session, started.request, started.cost)),
@@ -63,7 +63,7 @@ fn execute<E: Disk>(session: &Session<'_, E>, started: Started) -> impl Future<O
 }
 
 /// Runs a read and queues its reply.
-#[expect(clippy::manual_async_fn, reason = "the arguments of an async fn take room in its future twice")]
+#[expect(clippy::manual_async_fn, reason = "the future of an async fn contains its arguments twice")]
 fn read<E: Disk>(session: &Session<'_, E>, request: Request, cost: Cost) -> impl Future<Output = ()> {
     async move {
         let Negotiated { disk, requester, .. } = session.negotiated;
@@ -91,14 +91,14 @@ async fn change<E: Disk>(session: &Session<'_, E>, started: Started) {
     session.reply_done(cost, request.cookie, result.map_err(NbdErrno::from));
 }
 
-/// Has the export cache a range, step by step: for a client that has left, no further step is begun.
+/// Caches a range in steps. After the client has disconnected, no further step begins.
 async fn cache<E: Disk>(session: &Session<'_, E>, offset: u64, len: u32) -> Result<(), NbdErrno> {
     let (mut at, end) = (offset, offset + u64::from(len));
     while at < end {
         if session.connection.is_leaving() {
             return Err(NbdErrno::Shutdown);
         }
-        // Steps end where extents do, so that none is read twice.
+        // Steps end at multiples of `CACHE_STEP_BYTES`, which are extent boundaries: no extent is read twice.
         let next = (at / CACHE_STEP_BYTES + 1).saturating_mul(CACHE_STEP_BYTES).min(end);
         session.negotiated.disk.cache(session.negotiated.requester, at, (next - at) as u32).await?;
         at = next;
@@ -121,7 +121,7 @@ mod tests {
     const READ_BYTES: usize = 432;
     type Done = Result<(), DiskError>;
 
-    /// A future with so many words in it.
+    /// A future that contains an array of `WORDS` words.
     async fn of_words<const WORDS: usize, T>(result: T) -> T {
         let words = [0_u64; WORDS];
         ready(()).await;
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// A future of that very size.
+    /// A future of [`READ_BYTES`] bytes.
     struct Fixed([u64; READ_BYTES / 8]);
 
     impl Future for Fixed {

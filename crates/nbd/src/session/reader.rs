@@ -1,4 +1,4 @@
-//! Receives requests, answers at once what can be, and starts the rest.
+//! Receives requests, answers at once those that need no I/O, and starts the others.
 
 use super::check::{Action, Refusal};
 use super::state::Session;
@@ -11,10 +11,11 @@ use crate::transport::ReadHalf;
 use bytes::Bytes;
 use nitro_frontend::{Cost, Disk, Turn};
 
-/// So much of a payload must be there before there is memory for it: announced alone, it costs nothing.
+/// Bytes of a payload that must have arrived before memory is taken for it. A payload that is announced but not sent
+/// takes no memory.
 const PAYLOAD_BEGUN_BYTES: usize = 4096;
 
-/// A request that takes a while.
+/// A request that cannot be answered at once.
 pub(super) struct Started {
     pub(super) request: Request,
     pub(super) action: Action,
@@ -22,7 +23,8 @@ pub(super) struct Started {
     pub(super) cost: Cost,
 }
 
-/// Runs until the client leaves or fails. `start` gets each request that cannot be answered at once.
+/// Receives requests until the client disconnects or an error occurs. Passes each request that cannot be answered at
+/// once to `start`.
 pub(super) async fn read_requests<E: Disk, R: ReadHalf>(
     session: &Session<'_, E>,
     mut receiver: Receiver<R>,
@@ -97,7 +99,7 @@ fn cost<E>(session: &Session<'_, E>, action: &Action) -> Cost {
     }
 }
 
-/// Bytes of the whole units that a range touches: an export holds those for it.
+/// Bytes of the units that a range touches. The disk may hold these units in memory as a whole until the reply is sent.
 fn touched_bytes(offset: u64, len: u64, unit: u64) -> u64 {
     let unit = unit.max(1);
     (offset % unit + len).div_ceil(unit) * unit

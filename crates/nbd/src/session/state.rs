@@ -1,4 +1,4 @@
-//! What the reader, the requests and the writer of one connection share.
+//! The state that the reader, the requests and the writer of one connection share.
 
 use super::End;
 use super::check::{Facts, Refusal};
@@ -37,13 +37,13 @@ impl<'a, E> Session<'a, E> {
         Facts { info, structured: *structured, has_contexts: !contexts.is_empty() }
     }
 
-    /// Waits until another request may be begun in this poll, or in the next one.
+    /// Waits until the connection's pace permits another request, in this poll or a later one.
     pub(super) async fn turn(&self) {
         poll_fn(|_| if self.connection.pace.may_begin() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// Waits until the limits leave room for a request, and there is memory for it, and takes both. The reply gives them back
-    /// when it is sent.
+    /// Waits until the limits admit a request and there is memory for it, and takes both. They are released when the
+    /// reply has been sent.
     pub(super) async fn admit(&self, cost: Cost) {
         poll_fn(|_| if self.try_admit(cost) { Poll::Ready(()) } else { Poll::Pending }).await;
         self.connection.share.take(cost.bytes).await;
@@ -53,7 +53,7 @@ impl<'a, E> Session<'a, E> {
         let now = self.in_flight.get();
         let sum = now + cost;
         let fits = sum.requests <= self.limits.in_flight_requests_max && sum.bytes <= self.limits.in_flight_bytes_max;
-        // A single request always fits, or it would wait forever.
+        // If none is in flight, a request is admitted whatever its size; otherwise it would wait forever.
         if fits || now.requests == 0 {
             self.in_flight.set(sum);
             self.connection.counts.requests.add(1);
@@ -77,7 +77,7 @@ impl<'a, E> Session<'a, E> {
         }
     }
 
-    /// Answers a read of no bytes, to which structured replies allow no simple answer.
+    /// Answers a read of 0 bytes. Once structured replies are negotiated, simple replies to reads are not allowed.
     pub(super) fn reply_empty_read(&self, cost: Cost, cookie: Cookie) {
         self.connection.reply(cost, |queue| match self.negotiated.structured {
             true => put_none(queue.headers(), cookie),
@@ -94,7 +94,7 @@ impl<'a, E> Session<'a, E> {
         };
         let got: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         if got != u64::from(len) {
-            // Sending it would put the stream out of step.
+            // Data of another length than announced would desynchronize the stream.
             tracing::error!(offset, len, got, "the export returned the wrong number of bytes");
             return self.reply_error(cost, cookie, NbdErrno::Io.into());
         }

@@ -8,17 +8,17 @@ use bytes::BytesMut;
 use nitro_frontend::Cost;
 use nitro_frontend::{Disk, Run};
 
-/// Runs in one chunk; the client asks again for what is left out. Bounds a reply's memory.
+/// Most runs in one chunk, which bounds a reply's memory. The client sends another request for the rest of its range.
 const RUNS_MAX: usize = 8192;
-/// Bytes that a run takes in memory and, at most, on the wire.
+/// Bytes of a run in memory and on the wire.
 const RUN_BYTES: u64 = 8;
 
-/// What a request is counted for while in flight.
+/// The cost of a request while it is in flight: that of the longest possible reply.
 pub(super) fn cost(contexts: usize) -> Cost {
     Cost::request(contexts as u64 * RUNS_MAX as u64 * RUN_BYTES)
 }
 
-/// Asks the export for each context and answers, with one chunk a context.
+/// Requests the status in each context from the disk, and answers with one chunk per context.
 pub(super) async fn block_status<E: Disk>(session: &Session<'_, E>, cost: Cost, request: &Request, one: bool) {
     let negotiated = session.negotiated;
     let Request { offset, len, cookie, .. } = *request;
@@ -38,7 +38,8 @@ pub(super) async fn block_status<E: Disk>(session: &Session<'_, E>, cost: Cost, 
     session.connection.reply(cost, |queue| queue.push(chunks.freeze()));
 }
 
-/// Merges neighbours of equal flags, cuts off what lies past `len` bytes, and keeps at most `max` runs.
+/// Merges adjacent runs with equal flags, cuts off the part beyond `len` bytes, and keeps at most `max` runs. Returns
+/// (length in bytes, flags) of each run.
 fn normalize(context: Context, given: &[Run], len: u32, max: usize) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut left = len;

@@ -9,14 +9,15 @@ use rustls::{RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the server's identity and the authority of its clients are.
+/// Paths of the server's certificate and key, and of the certificate authorities of its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, followed by those between it and the authority's.
+    /// The server's certificate, followed by the intermediate certificates.
     pub certificate: PathBuf,
     /// The certificate's private key, unencrypted.
     pub key: PathBuf,
-    /// Certificates of the authorities that sign clients' certificates. If given, clients must have one.
+    /// Certificates of the authorities that sign clients' certificates. If it is given, each client must present a
+    /// certificate of one of them.
     pub client_authority: Option<PathBuf>,
 }
 
@@ -24,8 +25,8 @@ impl TlsFiles {
     /// Reads the files. TLS 1.2 and 1.3 are offered, with the `ring` provider.
     ///
     /// # Errors
-    /// [`NbdError::TlsFile`] names the file that cannot be read or parsed, [`NbdError::TlsConfig`] tells that the files do not
-    /// fit together.
+    /// [`NbdError::TlsFile`]: a file cannot be read or parsed. [`NbdError::TlsConfig`]: the TLS library rejects the
+    /// configuration, for example because the key does not belong to the certificate.
     pub fn load(&self) -> Result<Arc<ServerConfig>, NbdError> {
         let certificates = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key)

@@ -1,5 +1,5 @@
-//! TLS as a pair of halves over a pair of halves. The two share the connection's state, which is never borrowed across
-//! an await; so reading that waits does not hold up writing.
+//! A [`ReadHalf`] and a [`WriteHalf`] that encrypt the stream of two others. They share the state of the TLS
+//! connection, which is never borrowed across an await, so that a waiting read does not block writes.
 
 use crate::transport::{ReadHalf, WriteHalf};
 use bytes::{Bytes, BytesMut};
@@ -9,14 +9,14 @@ use std::cell::RefCell;
 use std::io::{self, Read as _, Write as _};
 use std::rc::Rc;
 
-/// Bytes of ciphertext asked for in one receive: some records of the largest kind.
+/// Bytes of ciphertext requested in one receive: several records of the maximum size.
 const RECEIVE_BYTES: usize = 64 << 10;
-/// Bytes of plaintext encrypted before they are sent.
+/// Most bytes of plaintext that are encrypted before the ciphertext is sent.
 const SEND_BYTES: usize = 256 << 10;
 
 type Shared = Rc<RefCell<ServerConnection>>;
 
-/// Decrypts what the client sends.
+/// Decrypts the data from the client.
 pub(crate) struct TlsReader<R> {
     connection: Shared,
     raw: R,
@@ -25,7 +25,7 @@ pub(crate) struct TlsReader<R> {
     end: usize,
 }
 
-/// Encrypts what the client is sent.
+/// Encrypts the data to the client.
 pub(crate) struct TlsWriter<W> {
     connection: Shared,
     raw: W,
@@ -60,20 +60,20 @@ impl<R: ReadHalf> TlsReader<R> {
         Ok(true)
     }
 
-    /// Feeds the connection some of the ciphertext that is here.
+    /// Passes received ciphertext to the TLS connection, which may take only a part of it.
     fn process(&mut self) -> io::Result<()> {
         let mut connection = self.connection.borrow_mut();
         let taken = connection.read_tls(&mut &self.ciphertext[self.start..self.end])?;
         self.start += taken;
         connection.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         if taken == 0 {
-            // After its end the connection takes no more, and what follows the end means nothing.
+            // After `close_notify` the connection takes no more bytes; those that follow it are ignored.
             self.start = self.end;
         }
         Ok(())
     }
 
-    /// Takes plaintext that is here. `None`: there is none yet.
+    /// Takes decrypted plaintext; returns its length, which is 0 at the end of the stream. `None`: there is none yet.
     fn take_plaintext(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self.connection.borrow_mut().reader().read(into) {
             Ok(count) => Ok(Some(count)),
@@ -82,12 +82,13 @@ impl<R: ReadHalf> TlsReader<R> {
         }
     }
 
-    /// Decrypts into `into` as much as fits of what is here.
+    /// Decrypts received ciphertext into `into`, as far as it fits; returns the length of the plaintext. `None`: more
+    /// ciphertext is needed.
     fn decrypt(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let mut filled = 0;
         loop {
             match self.take_plaintext(&mut into[filled..])? {
-                // The end is seen again on the next call.
+                // If there was plaintext before the end of the stream, the next call returns the end.
                 Some(0) => return Ok(Some(filled)),
                 Some(count) => filled += count,
                 None if self.start < self.end => self.process()?,
@@ -110,7 +111,7 @@ impl<R: ReadHalf> ReadHalf for TlsReader<R> {
             }
             match self.advance().await {
                 Ok(true) => {}
-                // Without a notice of the end somebody may have cut the stream.
+                // Without `close_notify`, an attacker may have truncated the stream.
                 Ok(false) => return (Err(io::ErrorKind::UnexpectedEof.into()), buf),
                 Err(error) => return (Err(error), buf),
             }
@@ -119,7 +120,7 @@ impl<R: ReadHalf> ReadHalf for TlsReader<R> {
 }
 
 impl<W: WriteHalf> TlsWriter<W> {
-    /// Sends what the connection has to send.
+    /// Sends the ciphertext that the TLS connection has produced.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         let bytes = self.take_ciphertext()?;
         if bytes.is_empty() {
@@ -161,13 +162,13 @@ impl<W: WriteHalf> WriteHalf for TlsWriter<W> {
 
     async fn shutdown(&mut self) {
         self.connection.borrow_mut().send_close_notify();
-        // The client may be gone already.
+        // The client may have closed the stream already.
         let _ = self.flush().await;
         self.raw.shutdown().await;
     }
 }
 
-/// Collects ciphertext.
+/// A writer that collects ciphertext.
 struct Sink<'a>(&'a mut BytesMut);
 
 impl io::Write for Sink<'_> {

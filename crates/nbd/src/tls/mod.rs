@@ -1,4 +1,4 @@
-//! TLS: what `NBD_OPT_STARTTLS` turns a plain stream into ("TLS support" in proto.md).
+//! TLS, which `NBD_OPT_STARTTLS` starts on a plaintext stream ("TLS support" in proto.md).
 
 mod config;
 mod halves;
@@ -19,25 +19,25 @@ pub enum TlsPolicy {
     /// Plaintext only.
     #[default]
     Disabled,
-    /// As the client likes. Does not protect from somebody between the two who hides the offer.
+    /// The client decides. An attacker on the network can hide the offer from it (downgrade attack).
     Optional(Arc<ServerConfig>),
-    /// Nothing is told or served in plaintext.
+    /// Required: in plaintext, all options but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT` are refused.
     Required(Arc<ServerConfig>),
 }
 
-/// Does the TLS handshake. Nothing that was received in plaintext survives it.
+/// Performs the TLS handshake. Received plaintext is discarded.
 pub(crate) async fn accept<R: ReadHalf, W: WriteHalf>(
     config: Arc<ServerConfig>,
     link: Link<R, W>,
 ) -> Result<Link<TlsReader<R>, TlsWriter<W>>, NbdError> {
     let mut connection = ServerConnection::new(config).map_err(|error| NbdError::TlsConfig(Box::new(error)))?;
-    // The writer itself bounds what it hands over; a limit here would lose the rest.
+    // `TlsWriter` itself limits the plaintext that it passes on; with a limit here, its writes would be incomplete.
     connection.set_buffer_limit(None);
     let (mut reader, mut writer) = halves(connection, link.receiver.into_reader(), link.writer);
     match handshake(&mut reader, &mut writer).await {
         Ok(()) => Ok(Link::new(reader, writer)),
         Err(source) => {
-            // Sends the alert that says why.
+            // Sends the TLS alert with the reason.
             writer.shutdown().await;
             Err(NbdError::Io { phase: Phase::Tls, source })
         }

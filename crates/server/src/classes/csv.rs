@@ -15,13 +15,13 @@ const SECTOR_BYTES: u64 = 512;
 const PRIORITY_MAX: u16 = 255;
 /// Conditions that cannot be evaluated for a block device, and their replacements.
 const UNKNOWN: [(&str, &str); 10] = [
-    ("direct", "how a file was opened is not told to a block device"),
+    ("direct", "a block device does not know how a file was opened"),
     ("directory", "paths are not known here; use file_size, or a volume of its own with class = N"),
     ("extension", "names of files are not known here; use file_size"),
     ("file_name_prefix", "names of files are not known here; use file_size"),
     ("file_offset", "only the size of a block's file is known here; use file_size"),
-    ("io_class", "rules are joined by their order; write the conditions of that class out"),
-    ("core_id", "a table is for all volumes of its cache; give the volume a class = N"),
+    ("io_class", "a rule cannot refer to another class; repeat the conditions of that class"),
+    ("core_id", "a table applies to all volumes of its cache; set class = N of the volume"),
     ("pid", "processes of clients are not known here"),
     ("process_name", "processes of clients are not known here"),
     ("wlth", "lifetime hints do not reach a server over NBD"),
@@ -49,7 +49,7 @@ pub(super) fn parse(text: &str) -> Result<ClassTable, ConfigError> {
     for (number, line) in rest {
         let read = parse_line(line).map_err(|fault| fault.in_line(number + 1, line))?;
         if lines.iter().any(|known| known.class == read.class) {
-            let fault = Fault::new(line, format!("id {} is there twice", read.class), "each class has one line");
+            let fault = Fault::new(line, format!("id {} occurs twice", read.class), "each class has one line");
             return Err(fault.in_line(number + 1, line));
         }
         lines.push(read);
@@ -117,20 +117,26 @@ fn parse_line(line: &str) -> Result<Line, Fault> {
     let class = id.parse().ok().and_then(ClassId::new).ok_or_else(|| {
         Fault::new(
             id,
-            format!("{id:?} is no class"),
-            "classes are 0 to 31 here; Open-CAS has a 32 that SCSI's group numbers have not",
+            format!("{id:?} is not a class"),
+            "classes are 0 to 31; the class 32 of Open-CAS is not supported",
         )
     })?;
     if (name == "unclassified") == class.is_classified() {
-        return Err(Fault::new(name, "class 0 is \"unclassified\", and no other is", "give the class another number"));
+        return Err(Fault::new(
+            name,
+            "class 0 is \"unclassified\", and no other class has this name",
+            "give the class another number",
+        ));
     }
-    let number: u16 = priority
-        .parse()
-        .ok()
-        .filter(|number| *number <= PRIORITY_MAX)
-        .ok_or_else(|| Fault::new(priority, format!("{priority:?} is no priority"), "0, evicted last, to 255"))?;
+    let number: u16 = priority.parse().ok().filter(|number| *number <= PRIORITY_MAX).ok_or_else(|| {
+        Fault::new(priority, format!("{priority:?} is not a priority"), "priorities are 0 (evicted last) to 255")
+    })?;
     let share: f64 = allocation.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| {
-        Fault::new(allocation, format!("{allocation:?} is no share of the cache"), "0, which is never cached, to 1")
+        Fault::new(
+            allocation,
+            format!("{allocation:?} is not a share of the cache"),
+            "shares are 0 (never cached) to 1",
+        )
     })?;
     let (conditions, is_last) = if class.is_classified() { parse_rule(name)? } else { (Vec::new(), false) };
     let max_percent = (share * 100.0).ceil() as u8;
@@ -169,11 +175,11 @@ fn parse_condition(text: &str) -> Result<Condition, Fault> {
             "gt" => Comparison::Gt,
             "le" => Comparison::Le,
             "ge" => Comparison::Ge,
-            _ => return Err(Fault::new(text, format!("{operator:?} compares nothing"), "eq, ne, lt, gt, le, ge")),
+            _ => return Err(Fault::new(text, format!("{operator:?} is not a comparison"), "eq, ne, lt, gt, le, ge")),
         };
-        let number = number
-            .parse()
-            .map_err(|_| Fault::new(text, format!("{number:?} is no number"), format!("as in {name}:le:4096")))?;
+        let number = number.parse().map_err(|_| {
+            Fault::new(text, format!("{number:?} is not a number"), format!("write it as in {name}:le:4096"))
+        })?;
         Ok((comparison, number))
     };
     match name {
@@ -190,7 +196,7 @@ fn parse_condition(text: &str) -> Result<Condition, Fault> {
         "io_direction" => match value.strip_prefix("eq:").unwrap_or(value) {
             "read" => Ok(Condition::Direction(Source::Read)),
             "write" => Ok(Condition::Direction(Source::Write)),
-            _ => Err(Fault::new(text, format!("{value:?} is no direction"), "read or write")),
+            _ => Err(Fault::new(text, format!("{value:?} is not a direction"), "read or write")),
         },
         _ => Err(Fault::new(
             text,

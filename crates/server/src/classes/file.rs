@@ -223,7 +223,7 @@ fn number(table: &ClassTable, name: &str, id: Option<u8>) -> Result<ClassId, Err
             Err(Error::new(format_args!("{what}.id = {id}"), format_args!("{name:?} is class {class}"))
                 .or("leave the id out, or choose another name"))
         }
-        (None, None) => Err(Error::new(what, "it is not built in, and has no number").or("give an id of 15 to 31")),
+        (None, None) => Err(Error::new(what, "it is not a built-in class and has no id").or("give an id of 15 to 31")),
         (None, Some(id)) => {
             let class = ClassId::new(id).filter(|class| class.is_classified()).ok_or_else(|| {
                 Error::new(format_args!("{what}.id = {id}"), "classes are 1 to 31").or("choose one that is free")
@@ -247,8 +247,8 @@ pub(super) fn to_toml(table: &ClassTable) -> Result<String, Error> {
     }
     for rule in &table.rules.0 {
         let text = RuleText::of(rule, table.name(rule.class)).ok_or_else(|| {
-            Error::new(format_args!("a rule of class {}", table.name(rule.class)), "TOML has no words for it")
-                .or("keep the CSV file, and name it as classes = in the configuration")
+            Error::new(format_args!("a rule of class {}", table.name(rule.class)), "it cannot be expressed in TOML")
+                .or("keep the CSV file, and set classes to its path in the configuration")
         })?;
         file.rules.push(text);
     }

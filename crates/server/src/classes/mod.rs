@@ -61,7 +61,7 @@ impl ClassTable {
             if let Some(before) = self.rules.0[..number].iter().position(|before| rule.is_covered_by(before)) {
                 let (first, second) = (self.name(self.rules.0[before].class), self.name(rule.class));
                 let problem =
-                    format!("a rule for class {second} never applies: one for class {first} takes all of it before");
+                    format!("a rule for class {second} never applies: an earlier one for class {first} covers it");
                 return Err(ConfigError::of(problem, "put the narrower rule first, or remove one"));
             }
         }

@@ -35,23 +35,23 @@ fn open_cas_tables_are_read_as_they_are() {
     assert_eq!(content(Found::File(4097)), Some(class(12)));
     assert_eq!((content(Found::Metadata), content(Found::File(1 << 20))), (Some(class(1)), None));
     let refused = table.to_toml().unwrap_err().to_string();
-    assert!(refused.contains("TOML has no words for it"), "{refused}");
+    assert!(refused.contains("cannot be expressed in TOML"), "{refused}");
 }
 
 #[test]
 fn faults_of_open_cas_tables_are_told_by_line_and_column() {
     for (line, told) in [
         ("1,metdata&done,0,1", "line 2: column 3: there is no condition \"metdata\""),
-        ("1,file_size:lower:4&done,0,1", "line 2: column 3: \"lower\" compares nothing; eq, ne"),
-        ("1,lba:ge:x,0,1", "line 2: column 3: \"x\" is no number; as in lba:le:4096"),
-        ("32,metadata,0,1", "line 2: column 1: \"32\" is no class; classes are 0 to 31"),
-        ("1,metadata,256,1", "line 2: column 12: \"256\" is no priority"),
-        ("1,metadata,0,1.5", "line 2: column 14: \"1.5\" is no share"),
+        ("1,file_size:lower:4&done,0,1", "line 2: column 3: \"lower\" is not a comparison; eq, ne"),
+        ("1,lba:ge:x,0,1", "line 2: column 3: \"x\" is not a number; write it as in lba:le:4096"),
+        ("32,metadata,0,1", "line 2: column 1: \"32\" is not a class; classes are 0 to 31"),
+        ("1,metadata,256,1", "line 2: column 12: \"256\" is not a priority"),
+        ("1,metadata,0,1.5", "line 2: column 14: \"1.5\" is not a share"),
         ("1,metadata,0", "line 2: column 1: 3 values where there must be 4"),
         ("1,extension:jpg,0,1", "line 2: column 3: the condition \"extension\" cannot be used; names of files"),
         ("1,wlth:eq:2,0,1", "line 2: column 3: the condition \"wlth\" cannot be used"),
         ("0,metadata,0,1", "line 2: column 3: class 0 is \"unclassified\""),
-        ("1,metadata,0,1\n1,lba:ge:4,0,1", "line 3: column 1: id 1 is there twice"),
+        ("1,metadata,0,1\n1,lba:ge:4,0,1", "line 3: column 1: id 1 occurs twice"),
     ] {
         let text = format!("IO class id,IO class name,Eviction priority,Allocation\n{line}\n");
         let refused = ClassTable::parse(&text).unwrap_err().to_string();
@@ -103,7 +103,7 @@ fn tables_in_toml_that_cannot_be_used_are_refused() {
             "[class.metadata]\npriority = \"urgent\"",
             "class.metadata: priority = \"urgent\": there is no such priority; low",
         ),
-        ("[class.redo]\nmax = 5", "class.redo: it is not built in, and has no number"),
+        ("[class.redo]\nmax = 5", "class.redo: it is not a built-in class and has no id"),
         ("[class.redo]\nid = 77", "class.redo.id = 77: classes are 1 to 31"),
         ("[class.redo]\nid = 1", "class.redo.id = 1: that is class \"metadata\""),
         ("[class.metadata]\nid = 2", "class.metadata.id = 2: \"metadata\" is class 1"),
@@ -111,7 +111,7 @@ fn tables_in_toml_that_cannot_be_used_are_refused() {
         ("[[rule]]\nclass = \"logs\"", "class logs: there is no such class"),
         (
             "[[rule]]\nclass = \"1\"\nmetadata = true\n[[rule]]\nclass = \"2\"\nmetadata = true\ndirection = \"read\"",
-            "a rule for class journal never applies: one for class metadata takes all of it before; put the narrower rule first",
+            "a rule for class journal never applies: an earlier one for class metadata covers it; put the narrower rule first",
         ),
     ] {
         let refused = ClassTable::parse(text).unwrap_err().to_string();

@@ -25,7 +25,7 @@ pub struct ModeError(String);
 
 impl fmt::Display for ModeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no mode of a socket: write octal digits from 0600 to 0777, such as 0660", self.0)
+        write!(f, "{:?} is not a socket's mode: write octal digits from 0600 to 0777, such as 0660", self.0)
     }
 }
 

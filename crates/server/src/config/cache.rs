@@ -156,8 +156,8 @@ pub enum CompressionName {
 }
 
 /// Why caches with SHA-1 fingerprints are not served.
-pub const SHA1_REFUSED: &str = "anybody can make two contents of one SHA-1: a client could put a block of its choice in the place of \
-                                       another volume's";
+pub const SHA1_REFUSED: &str =
+    "SHA-1 collisions can be computed: a client could replace a block of another volume by one of its choice";
 
 /// The hash function of fingerprints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]

@@ -62,8 +62,8 @@ impl Config {
         }
         match kept.into_iter().find(|(_, percent)| *percent > 100) {
             Some((cache, percent)) => {
-                let why = format!("the volumes of cache {cache} ask for {percent} percent of one room");
-                Err(Error::new("dirty_share_min", why).or("ask for 100 percent in all at most"))
+                let why = format!("the volumes of cache {cache} reserve {percent} percent of its room for dirty data");
+                Err(Error::new("dirty_share_min", why).or("reserve at most 100 percent in total"))
             }
             None => Ok(()),
         }
@@ -120,29 +120,24 @@ fn check_name(name: &str) -> Result<(), Error> {
 impl CacheConfig {
     fn check(&self) -> Result<(), Error> {
         if self.path == CacheStore::None && self.mode == Mode::WriteBack {
-            return Err(Error::new("mode", "without a cache there is nothing to write back from").or("name a cache"));
+            return Err(Error::new("mode", "write-back requires a cache").or("name a cache"));
         }
         self.check_dirty()?;
         self.check_fingerprint()?;
         if self.path == CacheStore::None && self.write_log.is_some() {
-            return Err(
-                Error::new("write_log", "there is no cache to keep a write log for").or("leave it out, or name a path")
-            );
+            return Err(Error::new("write_log", "a write log requires a cache").or("leave it out, or name a path"));
         }
         if self.write_log.is_none() && self.write_log_size.is_some() {
-            return Err(
-                Error::new("write_log_size", "there is no write log to have a size").or("name its device: write_log")
-            );
+            return Err(Error::new("write_log_size", "it requires a write log").or("name its device: write_log"));
         }
         if self.endurance.is_none() && self.drive_size.is_some() {
-            return Err(Error::new("drive_size", "nothing goes by it").or("say what the drive endures: endurance"));
+            return Err(Error::new("drive_size", "it has no effect without an endurance").or("set endurance"));
         }
         if self.path == CacheStore::None && self.classes.is_some() {
-            return Err(Error::new("classes", "there is no cache for which they could compete")
-                .or("leave it out, or name a path"));
+            return Err(Error::new("classes", "classes require a cache").or("leave it out, or name a path"));
         }
         if self.path == CacheStore::None && self.size.is_some_and(|size| size.0 > 0) {
-            return Err(Error::new("size", "there is no cache to have a size").or("leave it out, or name a path"));
+            return Err(Error::new("size", "a size requires a cache").or("leave it out, or name a path"));
         }
         let refuse = |error: nitro_cache::SettingError| {
             let (what, value, nearest) = (error.name, error.value, error.nearest);
@@ -175,7 +170,7 @@ impl CacheConfig {
         let (start, max) = (defaults.dirty_start_percent, defaults.dirty_max_percent);
         if !(1..=DIRTY_PERCENT_MAX).contains(&max) {
             let why = format!("must be 1 to {DIRTY_PERCENT_MAX} percent");
-            return Err(Error::new(format_args!("dirty_max = {max}"), why).or("the rest is for what is clean"));
+            return Err(Error::new(format_args!("dirty_max = {max}"), why).or("the rest is for clean data"));
         }
         if start > max {
             let why = format!("is above dirty_max = {max}");
@@ -200,7 +195,7 @@ impl VolumeConfig {
         }
         if self.read_only && self.mode == Some(Mode::WriteBack) {
             let what = format!("volume.{name}.mode");
-            return Err(Error::new(what, "a read-only volume has nothing to write back").or("leave out one of the two"));
+            return Err(Error::new(what, "a read-only volume cannot be in write-back").or("leave out one of the two"));
         }
         check_share(self.dirty_share()).map_err(|e| e.within(format_args!("volume.{name}")))
     }
@@ -233,7 +228,7 @@ pub fn check_scan(rate: Option<Size>, detects: bool) -> Result<(), Error> {
         return Err(Error::new(format_args!("detect_scan = {rate}"), why).or("leave it out to scan nothing"));
     }
     if !detects {
-        let why = "nobody looks at the blocks of this volume";
+        let why = "the cache of this volume does not detect classes";
         return Err(Error::new("detect_scan", why).or("name a cache with detect = true, or leave it out"));
     }
     Ok(())
@@ -258,7 +253,7 @@ impl ServerConfig {
         if let Some(size) = self.request_memory.filter(|size| size.0 < REQUEST_MEMORY_MIN) {
             let why = format!("must be {} or more", Size(REQUEST_MEMORY_MIN));
             return Err(
-                Error::new(format_args!("request_memory = {size}"), why).or("the largest requests need as much")
+                Error::new(format_args!("request_memory = {size}"), why).or("the largest requests need that much")
             );
         }
         if self.handshake_timeout.is_some_and(|span| span.0.is_zero()) {

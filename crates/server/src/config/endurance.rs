@@ -44,7 +44,7 @@ impl fmt::Display for DriveEnduranceError {
         let text = &self.0;
         write!(
             f,
-            "{text:?} is no endurance: write drive writes per day, such as 0.5dwpd, or terabytes written, such as 600TBW"
+            "{text:?} is not an endurance: write drive writes per day, such as 0.5dwpd, or terabytes written, such as 600TBW"
         )
     }
 }

@@ -20,7 +20,7 @@ impl fmt::Display for SpanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no span of time: write seconds, or a number with s, m or h, such as 30s (a week at most)",
+            "{:?} is not a time span: write seconds, or a number with s, m or h, such as 30s (a week at most)",
             self.0
         )
     }

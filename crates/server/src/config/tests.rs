@@ -55,7 +55,7 @@ fn faults_are_told_with_their_line_and_the_nearest_key() {
     assert!(wrong("dedup = false", "dirty_max = 99").contains("must be 1 to 90 percent"));
     assert!(wrong("dedup = false", "dirty_start = 70").contains("is above dirty_max = 60"));
     assert!(wrong("\"5m\"", "\"1d\"").contains("30s"));
-    assert!(wrong("read_only = true", "read_only = true\nmode = \"write-back\"").contains("nothing to write back"));
+    assert!(wrong("read_only = true", "read_only = true\nmode = \"write-back\"").contains("cannot be in write-back"));
     assert!(wrong("tls = \"off\"", "tls = \"required\"").contains("needs a certificate"));
     assert!(wrong("7200:4", "5400").contains("write 7200 or 15000"));
     assert!(wrong("tcp:127.0.0.1:0", "127.0.0.1:0").contains("none of unix:, tcp:, iscsi: and vhost:"));

@@ -115,7 +115,11 @@ pub struct EmulationError(String);
 
 impl fmt::Display for EmulationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no disk: write 7200 or 15000, or 7200:8 for eight of them (at most {SPINDLES_MAX})", self.0)
+        write!(
+            f,
+            "{:?} is not a disk: write 7200 or 15000, or 7200:8 for eight of them (at most {SPINDLES_MAX})",
+            self.0
+        )
     }
 }
 

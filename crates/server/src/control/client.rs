@@ -73,7 +73,7 @@ impl Client {
         line.clear();
         (&mut self.stream).take(RESPONSE_BYTES_MAX).read_line(&mut line).map_err(|e| broken(&e))?;
         if line.is_empty() {
-            return Err(broken(&"the server has hung up"));
+            return Err(broken(&"the server has closed the connection"));
         }
         let response: Response = serde_json::from_str(&line)
             .map_err(|e| Error::new(&self.what, e).or("use the version of nitro that the server has"))?;

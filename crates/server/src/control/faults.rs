@@ -57,14 +57,14 @@ fn of_server(status: &Status) -> Vec<Fault> {
     let mut faults = Vec::new();
     if server.log_lines_left_out > 0 {
         let what = format!(
-            "{} lines of the log were left out: nobody reads standard error fast enough",
+            "{} lines of the log were dropped: standard error is not read fast enough",
             server.log_lines_left_out
         );
-        faults.push(fault(what, "See what reads the server's standard error."));
+        faults.push(fault(what, "Check the process that reads the server's standard error."));
     }
     if let Some(recording) = server.recording.as_ref().filter(|recording| recording.dropped > 0) {
         let what = format!("the recording {} lacks {} requests", recording.path, recording.dropped);
-        faults.push(fault(what, "See that its disk has room and is fast enough."));
+        faults.push(fault(what, "Check that its disk has space and is fast enough."));
     }
     if status.ram.resident_bytes > status.ram.need_bytes {
         let (takes, need) = (Size(status.ram.resident_bytes), Size(status.ram.need_bytes));
@@ -85,17 +85,17 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
     match cache.health.as_str() {
         "failed" => add(
             Critical,
-            format!("the SSD was given up, and with it data that the origins have not got{why}"),
-            "Stop the clients. See the log and the SSD; nitro cache salvage reads what it still holds.",
+            format!("the SSD failed, and with it data that are not in the origins{why}"),
+            "Stop the clients. Check the log and the SSD; nitro cache salvage extracts the readable data.",
         ),
         "pass-through" => add(
             Critical,
-            format!("the SSD was given up; the origins serve alone{why}"),
-            "Volumes are slower, but whole. Check the SSD (dmesg, smartctl), replace it, and restart with a new cache.",
+            format!("the SSD failed and is not used; all requests go to the origins{why}"),
+            "No data are lost, but volumes are slower. Check the SSD (dmesg, smartctl), replace it, and restart with a new cache.",
         ),
         _ if cache.failed.is_some() => add(
             Critical,
-            format!("nothing can be made durable on the SSD any more{why}"),
+            format!("the SSD cannot make data durable any more{why}"),
             "Check the SSD (dmesg, smartctl) and restart the server.",
         ),
         _ => {}
@@ -104,7 +104,7 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
         add(
             Warning,
             format!("the write log is not in use any more: {reason}"),
-            "Writes are durable at the next FLUSH only. Check the write log's device and restart with it or a new one.",
+            "Writes are durable only after the next FLUSH. Check the write log's device, and restart with it or a new one.",
         );
     }
     if cache.space.retired_bytes > 0 || cache.ssd_write_errors > 0 {
@@ -117,15 +117,15 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
     }
     if cache.corrupt_extents > 0 || cache.ssd_read_errors > 0 {
         let what = format!(
-            "{} reads of the SSD failed and {} extents were corrupt; the origins made up for them",
+            "{} reads of the SSD failed and {} extents were corrupt; the origins were used instead",
             cache.ssd_read_errors, cache.corrupt_extents
         );
-        add(Warning, what, "Check the SSD (dmesg, smartctl), and who else writes to it.");
+        add(Warning, what, "Check the SSD (dmesg, smartctl), and whether another program writes to it.");
     }
     if cache.flash_index.as_ref().is_some_and(|index| index.errors + index.corrupt_pages > 0) {
         add(
             Warning,
-            "the index of fingerprints on the SSD had faults; fewer duplicates are found".to_owned(),
+            "the fingerprint index on the SSD had errors; fewer duplicates are found".to_owned(),
             "Check the SSD (dmesg, smartctl).",
         );
     }
@@ -137,19 +137,18 @@ fn of_cache(cache: &Cache) -> Vec<Fault> {
         add(
             Notice,
             what,
-            "Less is admitted until that is made up for. If it stays so, a larger SSD or RAM cache writes less.",
+            "Less content is admitted until the budget is kept again. A larger SSD or RAM cache reduces the writes.",
         );
     }
     if let Some(years) = cache.endurance.years.filter(|years| *years < YEARS_MIN) {
-        let what =
-            format!("at this rate the SSD will have been written to its rated limit in {:.0} days", years * 365.0);
-        add(Warning, what, "Give --endurance what the vendor rates, so that Nitro keeps to it, or plan for a new SSD.");
+        let what = format!("at this rate, the rated endurance of the SSD will be used up in {:.0} days", years * 365.0);
+        add(Warning, what, "Set --endurance to the vendor's rating, so that Nitro keeps it, or plan for a new SSD.");
     }
     if cache.loading {
         add(
             Notice,
-            "clean contents are still coming back after the start".to_owned(),
-            "Nothing: misses become fewer by themselves.",
+            "clean contents are still being restored after the start".to_owned(),
+            "No action is needed: the number of misses will decrease.",
         );
     }
     faults
@@ -161,42 +160,49 @@ fn of_volume(volume: &Volume) -> Vec<Fault> {
         faults.push(Fault { severity, subject: format!("volume {}", volume.name), what, remedy: remedy.to_owned() });
     };
     if volume.lost_bytes > 0 {
-        let what = format!("{} that only the cache had cannot be read any more", Size(volume.lost_bytes));
+        let what = format!("{} of dirty data cannot be read from the cache any more", Size(volume.lost_bytes));
         add(
             Critical,
             what,
-            "nitro status lists the ranges: overwrite them, restore them from a backup, or give them up with nitro volume remove --force-discard-dirty.",
+            "nitro status lists the ranges: overwrite them, restore them from a backup, or discard them with nitro volume remove --force-discard-dirty.",
         );
     }
     if let Some(reason) = &volume.poisoned {
         add(
             Critical,
             format!("writes are refused: {reason}"),
-            "See the log; restart the server once the cause is gone.",
+            "See the log; restart the server after the cause is removed.",
         );
     }
     if let Some(error) = &volume.destage_error {
         let what = format!(
-            "destage has failed for {:.0} s: {error}; {} are in the cache alone",
+            "destage has been failing for {:.0} s: {error}; {} are only in the cache",
             volume.destage_failing_seconds,
             Size(volume.dirty_bytes)
         );
-        add(Critical, what, "See that the origin takes writes (room, permissions, network). Nitro goes on trying.");
+        add(
+            Critical,
+            what,
+            "Check that the origin accepts writes (space, permissions, network). Nitro continues to try.",
+        );
     }
     if volume.origin_owes_seconds >= SILENCE_SECONDS {
         let what = format!("the origin has not answered for {:.0} s", volume.origin_owes_seconds);
-        add(Critical, what, "Check the origin and the way to it. --origin-timeout bounds how long requests wait.");
+        add(
+            Critical,
+            what,
+            "Check the origin and the connection to it. --origin-timeout limits how long requests wait.",
+        );
     }
     if volume.origin_timeouts > 0 {
-        let what =
-            format!("{} requests were given up, since the origin did not answer in time", volume.origin_timeouts);
-        add(Warning, what, "Check the origin and the way to it.");
+        let what = format!("the origin did not answer {} requests in time", volume.origin_timeouts);
+        add(Warning, what, "Check the origin and the connection to it.");
     }
     if !volume.attached {
         add(
             Notice,
-            "it is detached from its cache; the origin serves alone".to_owned(),
-            "nitro cache attach undoes that.",
+            "it is detached from its cache; all requests go to the origin".to_owned(),
+            "nitro cache attach attaches it again.",
         );
     }
     faults

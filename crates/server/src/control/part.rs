@@ -10,7 +10,7 @@ use std::ops::Range;
 pub fn part_of_volume(name: &str, size_bytes: u64, offset: u64, length: Option<u64>) -> Result<Range<u64>, Error> {
     let end = length.map_or(size_bytes, |length| offset.saturating_add(length));
     if offset >= end || end > size_bytes {
-        let why = format!("it has {size_bytes} bytes: there is nothing from {offset} to {end}");
+        let why = format!("it has {size_bytes} bytes, which do not contain {offset} to {end}");
         return Err(Error::new(format_args!("volume {name}"), why).or("give an offset and a length within it"));
     }
     Ok(offset..end)

@@ -39,7 +39,7 @@ pub async fn serve(listener: &Listener, served: &Arc<Served>) {
             }
             Ok(_) => {
                 if let Some(left_out) = refused.next() {
-                    tracing::warn!("refused a control client: too many are connected{left_out}");
+                    tracing::warn!("refused a control client: too many clients are connected{left_out}");
                 }
             }
             Err(error) => {
@@ -99,7 +99,7 @@ async fn answer(line: &[u8], served: &Arc<Served>) -> Response {
             Err(error) => refuse(error.to_string()),
         },
         Ok(request) => {
-            refuse(format!("version {} of the control protocol is not known, only {VERSION}", request.version))
+            refuse(format!("version {} of the control protocol is not supported, only {VERSION}", request.version))
         }
         Err(error) => refuse(format!("malformed request: {error}")),
     }

@@ -32,7 +32,7 @@ pub fn list(store: &CosStore, format: Format) -> Result<String, Error> {
     let mut table = Table::new(["name", "kind", "size", "chunk", "state"]);
     for object in &objects {
         let state = match object.incomplete_at {
-            Some(at) => format!("import broken off at {}", Size(at)),
+            Some(at) => format!("import interrupted at {}", Size(at)),
             None if object.read_only => "read-only".to_owned(),
             None => "-".to_owned(),
         };

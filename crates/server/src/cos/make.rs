@@ -72,9 +72,7 @@ fn room(path: &Path, is_device: bool) -> Result<u64, Error> {
 fn open_empty_device(path: &Path, force: bool) -> Result<AnyDevice, Error> {
     let device = FileOptions::new(path).open().map_err(|e| Error::with_sources(path.display(), &e))?;
     if !force {
-        return Err(
-            Error::new(path.display(), "all that the device holds would be lost").or("add --force if that is meant")
-        );
+        return Err(Error::new(path.display(), "all data on the device would be lost").or("add --force to confirm"));
     }
     Ok(device.into())
 }
@@ -86,7 +84,7 @@ fn make_file(folder: &Path, size_bytes: u64, force: bool) -> Result<AnyDevice, E
     let is_there = fs::symlink_metadata(&path).is_ok();
     if is_there && !force {
         return Err(Error::new(folder.display(), "there is a store already")
-            .or("choose another folder, or add --force to begin anew"));
+            .or("choose another folder, or add --force to replace it"));
     }
     if is_there {
         // Refused while somebody has it open.

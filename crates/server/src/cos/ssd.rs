@@ -93,11 +93,11 @@ impl SsdConfig {
         };
         let have = device.geometry().size_bytes;
         if let Some(size) = size.filter(|size| size.0.abs_diff(have) >= 4096) {
-            let why = format!("it has {} and {size} are wanted", Size(have));
+            let why = format!("it has {}, not the requested {size}", Size(have));
             return Err(Error::new(self.path.display(), why).or("give no size to use all of it, or remove it first"));
         }
         if is_there && !force && !is_free(&self.path).map_err(|e| Error::new(self.path.display(), e))? {
-            return Err(Error::new(self.path.display(), "it is not empty, and no store's SSD")
+            return Err(Error::new(self.path.display(), "it is not empty, and not the SSD of a store")
                 .or("choose another path, or add --force to overwrite it"));
         }
         Ok(SsdSource::new(device, self.options()))

@@ -47,7 +47,7 @@ pub fn try_open_device(store: &Path) -> Result<Option<AnyDevice>, Error> {
 
 /// Opens the device of a store exclusively.
 pub fn open_device(store: &Path) -> Result<AnyDevice, Error> {
-    let in_use = || Error::new(store.display(), "another program has it open").or("end that one first");
+    let in_use = || Error::new(store.display(), "another program has it open").or("stop that program first");
     try_open_device(store)?.ok_or_else(in_use)
 }
 

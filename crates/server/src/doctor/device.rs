@@ -38,7 +38,7 @@ pub fn look(path: &Path) -> Vec<Finding> {
             .or("the unit's user is nitro, in group disk; chgrp or chmod the file, or name the partition nitro-..."),
     });
     let Some(disk) = Disk::of(major(number), minor(number)) else {
-        all.push(of("disk", State::Unknown, "the kernel does not say which disk it is on".to_owned()));
+        all.push(of("disk", State::Unknown, "the kernel does not report its disk".to_owned()));
         return all;
     };
     all.extend(disk.look().map(|(check, state, found, remedy)| of(check, state, found).or(remedy)));
@@ -78,8 +78,8 @@ impl Disk {
         let name = self.whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let model = self.text("device/model").unwrap_or_default();
         let kind = match self.number("queue/rotational") {
-            Some(0) => "no spinning disk",
-            Some(_) => "a spinning disk, or one that says so: fit for volumes, not for a cache",
+            Some(0) => "not a rotating disk",
+            Some(_) => "a rotating disk, or reported as one: suitable for volumes, not for a cache",
             None => "of unknown kind",
         };
         ("disk", State::Ok, format!("{name} {model}, {kind}").replace(" ,", ","), "")
@@ -94,14 +94,14 @@ impl Disk {
         let is_aligned = start_bytes.is_multiple_of(grain);
         let state = if is_aligned { State::Ok } else { State::Warn };
         let found = format!("begins at byte {start_bytes}; sectors of {block} bytes, best in {}", Size(grain));
-        ("alignment", state, found, "make the partition anew, beginning at a multiple of 1 MiB")
+        ("alignment", state, found, "create the partition again, beginning at a multiple of 1 MiB")
     }
 
     fn trim(&self) -> Look {
         let max = self.number("queue/discard_max_bytes").unwrap_or(0);
         let remedy = "an SSD behind a RAID controller or hypervisor often hides TRIM: pass it through (discard=unmap)";
         match (max, self.number("queue/rotational")) {
-            (0, Some(1)) => ("TRIM", State::Ok, "none, and a spinning disk needs none".to_owned(), ""),
+            (0, Some(1)) => ("TRIM", State::Ok, "none, and a rotating disk needs none".to_owned(), ""),
             (0, _) => {
                 ("TRIM", State::Warn, "not supported: the SSD copies what the cache has evicted".to_owned(), remedy)
             }
@@ -113,7 +113,8 @@ impl Disk {
         // A device without a volatile cache, or with one that power loss does not empty, says "write through".
         match self.text("queue/write_cache").as_deref() {
             Some("write through") => {
-                let found = "says that what it acknowledges is durable: power-loss protection, or no cache".to_owned();
+                let found =
+                    "reports that acknowledged writes are durable: power-loss protection, or no cache".to_owned();
                 ("power loss", State::Ok, found, "")
             }
             Some(_) => {
@@ -121,7 +122,7 @@ impl Disk {
                 let remedy = "an SSD with power-loss protection, or a write log on one (write_log)";
                 ("power loss", State::Warn, found, remedy)
             }
-            None => ("power loss", State::Unknown, "the kernel does not say".to_owned(), ""),
+            None => ("power loss", State::Unknown, "the kernel does not report it".to_owned(), ""),
         }
     }
 
@@ -130,11 +131,11 @@ impl Disk {
         let chosen = text.split(['[', ']']).nth(1).unwrap_or(&text).to_owned();
         let spins = self.number("queue/rotational") == Some(1);
         match chosen.as_str() {
-            "" => ("scheduler", State::Unknown, "the kernel does not say".to_owned(), ""),
+            "" => ("scheduler", State::Unknown, "the kernel does not report it".to_owned(), ""),
             "bfq" | "cfq" if !spins => (
                 "scheduler",
                 State::Warn,
-                format!("{chosen} costs an SSD much of its speed"),
+                format!("{chosen} makes an SSD much slower"),
                 "echo none > /sys/block/DISK/queue/scheduler",
             ),
             _ => ("scheduler", State::Ok, chosen, ""),

@@ -50,7 +50,7 @@ fn io_uring() -> Finding {
         Ok(_) => {
             let why =
                 if matches!(disabled.trim(), "1" | "2") { "forbidden by kernel.io_uring_disabled" } else { "refused" };
-            of("io_uring", State::Warn, format!("{why}: requests go through slower helper threads")).or(remedy)
+            of("io_uring", State::Warn, format!("{why}: requests use slower helper threads")).or(remedy)
         }
         Err(error) => of("io_uring", State::Fail, error).or(remedy),
     }
@@ -78,7 +78,7 @@ fn memory() -> Finding {
         Some(bytes) if bytes >= RAM_MIN => of("available RAM", State::Ok, Size(bytes)),
         Some(bytes) => of("available RAM", State::Warn, Size(bytes))
             .or("smaller --ram, --request-memory and --fingerprint-index-ratio, or an index on the SSD (--fingerprint-index)"),
-        None => of("available RAM", State::Unknown, "/proc/meminfo does not say"),
+        None => of("available RAM", State::Unknown, "/proc/meminfo does not contain it"),
     }
 }
 
@@ -87,7 +87,7 @@ fn huge_pages() -> Finding {
     let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let chosen = text.split(['[', ']']).nth(1).unwrap_or_default().to_owned();
     match chosen.as_str() {
-        "" => of("huge pages", State::Unknown, "the kernel does not say"),
+        "" => of("huge pages", State::Unknown, "the kernel does not report it"),
         "never" => of("huge pages", State::Warn, "never: look-ups in large indexes miss the TLB")
             .or("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
         chosen => of("huge pages", State::Ok, chosen),
@@ -98,9 +98,9 @@ fn clock() -> Finding {
     let source =
         fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
     match source.trim() {
-        "" => of("clock", State::Unknown, "the kernel does not say"),
+        "" => of("clock", State::Unknown, "the kernel does not report it"),
         slow @ ("hpet" | "acpi_pm" | "jiffies") => {
-            of("clock", State::Warn, format!("{slow}: each look at it takes microseconds"))
+            of("clock", State::Warn, format!("{slow}: each read of it takes microseconds"))
                 .or("clocksource=tsc on the kernel's command line, or the hypervisor's own clock")
         }
         fine => of("clock", State::Ok, fine),

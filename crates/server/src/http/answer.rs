@@ -80,7 +80,7 @@ impl Site {
 
     fn decide(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Answer {
         if method != Method::GET && method != Method::HEAD {
-            return Answer::Refused(StatusCode::METHOD_NOT_ALLOWED, "this is read-only: GET and HEAD\n");
+            return Answer::Refused(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
         }
         // A page of another site whose name was made to mean this machine could read all this (DNS rebinding).
         if !self.any_host && !names_loopback(uri, headers) {

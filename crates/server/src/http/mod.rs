@@ -108,7 +108,7 @@ impl Http {
         drop(self.sockets);
         if self.thread.join().is_err() {
             tracing::warn!(
-                "the thread that served {} had ended by a panic",
+                "the thread that served {} has panicked",
                 if self.is_tcp { "HTTP" } else { "HTTP's socket" }
             );
         }
@@ -130,8 +130,8 @@ fn announce(address: &ListenAddress, is_open: bool) {
     tracing::info!("page and metrics: {place}");
     if is_open {
         tracing::warn!(
-            "{place}: whoever reaches this address can read names, sizes and counters, without a password or TLS; \
-             give --http 127.0.0.1:PORT or unix:PATH, and put a proxy in front that asks who it is"
+            "{place}: every host that reaches this address can read names, sizes and counters, without a password or \
+             TLS; give --http 127.0.0.1:PORT or unix:PATH, and use a proxy that authenticates its clients"
         );
     }
 }

@@ -138,7 +138,7 @@ async fn open(origin: &CosOrigin, config: &VolumeConfig) -> Result<Volume<AnyDev
     let store = match stores.get(&path).and_then(|(store, emulation)| Some((store.upgrade()?, *emulation))) {
         Some((store, emulation)) if emulation == emulate_disk => store,
         Some(_) => {
-            let why = "volumes of one store have the same disk beneath";
+            let why = "the volumes of a store must have the same emulated disk";
             return Err(Error::new(origin.store.display(), why).or("give all of them the same emulate_disk"));
         }
         None => {

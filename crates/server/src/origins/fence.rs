@@ -76,7 +76,7 @@ impl Fence {
     pub(crate) fn find(&self) -> Result<Vec<Found>, Error> {
         let unreadable = |place: &str, why: &io::Error| {
             let what = format!("origin {}", self.origin.display());
-            let why = format!("it bears a mark of unwritten data that cannot be read, {place}: {why}");
+            let why = format!("its mark of unwritten data cannot be read, {place}: {why}");
             Error::new(what, why).or("serve it with the cache that has its newest data, or --force-discard-dirty")
         };
         let mut marks = Vec::new();

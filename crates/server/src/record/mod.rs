@@ -108,7 +108,7 @@ fn write(mut scribe: Scribe, receiver: &Receiver<Message>) -> Result<(), nitro_t
             Ok(Message::End) | Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return scribe.finish(),
         };
         if let Err(error) = written {
-            tracing::error!("the recording ends here, the volumes go on: {error}");
+            tracing::error!("the recording was stopped, the volumes are still served: {error}");
             scribe.fail();
             return Err(error);
         }

@@ -181,16 +181,16 @@ async fn restart(
     let anew = match recovered.open_regions {
         0 => String::new(),
         count if recovered.outlived => {
-            format!("; {count} regions of 16 MiB were being written to: what was under way there is read anew")
+            format!("; {count} regions of 16 MiB were being written to: extents with writes in progress are read again")
         }
-        count => format!("; {count} regions of 16 MiB were being written to, and are read anew"),
+        count => format!("; {count} regions of 16 MiB were being written to, and are read again"),
     };
     let logged = match recovered.replayed_extents {
         0 => String::new(),
-        count => format!(", {} came back from the write log", Size(count * extent)),
+        count => format!(", {} were recovered from the write log", Size(count * extent)),
     };
     tracing::info!(
-        "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data come back while it serves",
+        "cache {name}: opened with its contents (volumes known: {}; {dirty}{logged}{anew}); clean data are restored while it serves",
         cache.volumes().len(),
     );
     Ok(CacheEntry { recovered: Some(recovered), ..CacheEntry::new(name, cache, uuid) })
@@ -244,14 +244,14 @@ async fn reopen(
 ) -> Result<(Arc<ServedCache>, Recovered, Uuid), Refusal> {
     let device_bytes = device.geometry().size_bytes;
     let damaged = |e: nitro_engine::Error| {
-        Error::with_sources(what, &e).or("nitro cache fsck tells what is damaged, nitro cache salvage saves dirty data")
+        Error::with_sources(what, &e).or("nitro cache fsck lists the damage, nitro cache salvage extracts dirty data")
     };
     let superblock = ServedCache::probe(&device).await.map_err(damaged)?;
     let mut settings = plan::existing(what, config, &superblock, device_bytes)?;
     settings.manager.seed = seed;
     let uuid = Uuid(superblock.uuid);
     if witness::is_noted(uuid) {
-        tracing::warn!("{what}: it failed while volumes went on without it: clean contents are left out");
+        tracing::warn!("{what}: it had failed while its volumes were served without it: clean contents are not used");
         settings.distrust_clean = true;
     }
     prepare(&mut settings, uuid)?;
@@ -299,7 +299,7 @@ pub async fn create_alone(path: &Path, config: &CacheConfig, discard_dirty: bool
     let what = format!("cache {}", path.display());
     if !config.format && path.exists() && look_at(path).await.is_ok() {
         return Err(Error::new(what, "it is a cache already")
-            .or("use it as it is, or give --format to start it anew: what it holds is lost"));
+            .or("use it as it is, or give --format to format it again: its contents are lost"));
     }
     open(&path.display().to_string(), config, None, discard_dirty).await
 }
@@ -356,7 +356,7 @@ async fn create(
             false => Error::with_sources(what, &error).or("check the cache device"),
         })?;
     witness::install(&cache, Uuid(random.uuid));
-    tracing::info!("cache {name}: made anew");
+    tracing::info!("cache {name}: formatted");
     Ok(CacheEntry::new(name, cache, Uuid(random.uuid)))
 }
 
@@ -367,7 +367,7 @@ fn no_cache(name: &str, config: &CacheConfig) -> Result<CacheEntry, Error> {
     let mut settings = plain.engine_settings(size_bytes);
     settings.manager.streams.threshold_bytes = config.sequential_threshold.map_or(0, |size| size.0);
     settings.ram_cache_bytes = config.ram.map_or(0, |size| size.0);
-    nitro_console::output::note!("cache {name}: none; the origin is served alone");
+    nitro_console::output::note!("cache {name}: none; all requests go to the origin");
     let nothing = CacheDevice::from(AnyDevice::from(RamDevice::new(0, 1)));
     let cache = ServedCache::pass_through(nothing, CompioClock::new(), settings).map_err(|e| Error::new(name, e))?;
     Ok(CacheEntry::new(name, cache, Uuid([0; 16])))

@@ -86,7 +86,7 @@ impl CacheEntry {
                     .map_err(|error| Error::new(file.display(), error).or("nothing was changed"))?;
                 format!("; kept in {}", file.display())
             }
-            None => "; until the server ends: name a file as classes = in the configuration to keep it".to_owned(),
+            None => "; until the server ends: set classes to a file in the configuration to keep it".to_owned(),
         };
         self.cache.set_classes(table.classes);
         self.classes.set(table);

@@ -193,10 +193,10 @@ impl Connections {
         let mut members = self.members.lock();
         let of_peer = members.all.iter().filter(|member| member.peer == peer).count();
         if of_peer >= self.per_peer_max.load(Ordering::Relaxed) && !members.make_room(Some(peer)) {
-            return Err("too many of its process or host are connected");
+            return Err("too many clients of its process or host are connected");
         }
         if members.all.len() >= self.max.load(Ordering::Relaxed) && !members.make_room(None) {
-            return Err("too many are connected");
+            return Err("too many clients are connected");
         }
         let (number, dismissed) = (members.next, Arc::<Latch>::default());
         members.next += 1;
@@ -266,8 +266,8 @@ pub(super) async fn serve(
     match select(pin!(serving), select(select(all_cut, this_cut), pin!(dawdling))).await {
         Either::Left((Ok(()), _)) => {}
         Either::Left((Err(error), _)) => connections.log_cut(&peer, error),
-        Either::Right(_) if !list.has_begun() => connections.log_cut(&peer, "it chose no export"),
-        Either::Right(_) => connections.log_cut(&peer, "it did not let go"),
+        Either::Right(_) if !list.has_begun() => connections.log_cut(&peer, "it did not choose an export"),
+        Either::Right(_) => connections.log_cut(&peer, "it did not disconnect in time"),
     }
 }
 
@@ -282,7 +282,7 @@ async fn serve_nbd(
     let served = nitro_nbd::serve(reader, writer, list, options, stop).await;
     let nitro_nbd::ConnectionSummary { end, export, tls, requests, bytes_read, bytes_written } =
         served.map_err(|error| Error::with_sources("NBD", &error))?;
-    tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client left");
+    tracing::debug!(peer, ?end, export, tls, requests, bytes_read, bytes_written, "a client disconnected");
     Ok(())
 }
 
@@ -298,7 +298,7 @@ async fn serve_iscsi(
     let served = nitro_iscsi::serve(reader, writer, ends, list, options, stop).await;
     let nitro_iscsi::ConnectionSummary { end, initiator, target, commands, bytes_read, bytes_written } =
         served.map_err(|error| Error::with_sources("iSCSI", &error))?;
-    tracing::debug!(peer, ?end, initiator, target, commands, bytes_read, bytes_written, "an initiator left");
+    tracing::debug!(peer, ?end, initiator, target, commands, bytes_read, bytes_written, "an initiator disconnected");
     Ok(())
 }
 
@@ -355,7 +355,7 @@ mod tests {
         other.begin();
         stalled[1].begin();
         next.begin();
-        assert_eq!(connections.admit(process(5)).unwrap_err(), "too many are connected");
+        assert_eq!(connections.admit(process(5)).unwrap_err(), "too many clients are connected");
         assert_eq!(connections.now(), 5, "one has yet to leave");
         drop(stalled);
         assert!(connections.admit(process(5)).is_ok());

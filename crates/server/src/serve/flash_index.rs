@@ -212,8 +212,9 @@ impl FlashFingerprints {
         }
         let Some(area) = cache.index_area() else { return Ok(None) };
         let name = format!("cache {name}: fingerprint index");
-        let part = SliceDevice::new(CacheFlash(Arc::clone(cache)), area.offset, area.len)
-            .map_err(|e| Error::with_sources(&name, &e).or("give --format (format = true) to start the cache anew"))?;
+        let part = SliceDevice::new(CacheFlash(Arc::clone(cache)), area.offset, area.len).map_err(|e| {
+            Error::with_sources(&name, &e).or("give --format (format = true) to format the cache again")
+        })?;
         let kind = match config.fingerprint_index.and_then(kind) {
             Some(wanted) => wanted,
             // As it was made.
@@ -286,7 +287,7 @@ impl FlashFingerprints {
             Ok(index) if index.fits(&self.plan) => return Ok(index.leaving_out_stale(&self.cache)),
             Ok(_) | Err(nitro_index::Error::NotAnIndex(_)) => {}
             Err(error @ nitro_index::Error::Device(_)) => return Err(error),
-            Err(error) => tracing::warn!("{}", Error::with_sources(&self.name, &error).or("it is made anew")),
+            Err(error) => tracing::warn!("{}", Error::with_sources(&self.name, &error).or("a new index is created")),
         }
         match self.plan {
             Plan::BufferHash(plan) => {
@@ -317,7 +318,7 @@ impl FlashFingerprints {
 
     fn failed(&self, error: &nitro_index::Error) {
         if self.errors.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!("{}; contents that it knows are stored again", Error::with_sources(&self.name, error));
+            tracing::warn!("{}; duplicates of contents in it are stored again", Error::with_sources(&self.name, error));
         }
     }
 }

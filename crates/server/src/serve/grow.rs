@@ -19,15 +19,15 @@ impl Served {
         let before = export.volume.size_bytes();
         let named = origin_of(&export.origin)?;
         let Some(device) = named.open_again(export.volume.read_only(), export.emulate_disk)? else {
-            return Err(Error::new(what, "objects of a store do not grow").or("copy it to a larger one: nitro cos"));
+            return Err(Error::new(what, "objects of a store cannot grow").or("copy it to a larger one: nitro cos"));
         };
         let size_bytes = nitro_port::Device::geometry(&device).size_bytes;
         if size_bytes < before {
             let why = format!("its origin had {before} bytes and has {size_bytes}");
-            return Err(Error::new(what, why).or("give it back what was cut off"));
+            return Err(Error::new(what, why).or("restore the part that was cut off"));
         }
         if size_bytes == before {
-            let message = format!("{what}: its origin has {} as before", Size(before));
+            let message = format!("{what}: its origin still has {}", Size(before));
             return Ok(Outcome { message, dirty_bytes: export.dirty_bytes(), ..Outcome::default() });
         }
         let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("see nitro status");

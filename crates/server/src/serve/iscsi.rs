@@ -44,11 +44,11 @@ fn access(config: &IscsiConfig) -> Result<Access, Error> {
     });
     let own = own.transpose()?;
     if own.is_some() && accounts.is_empty() {
-        let why = "without accounts of initiators nobody is asked for CHAP";
+        let why = "mutual CHAP requires accounts of initiators";
         return Err(Error::new("server.iscsi.mutual_chap", why).or("set chap, too"));
     }
     if own.as_ref().is_some_and(|own| accounts.iter().any(|account| account.secret == own.secret)) {
-        let why = "its secret is also that of an initiator, which could then pose as the server";
+        let why = "its secret is also that of an initiator, which could impersonate the server";
         return Err(Error::new("server.iscsi.mutual_chap", why).or("use another secret"));
     }
     Ok(Access {
@@ -65,7 +65,7 @@ fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
     let mode = fs::metadata(path).map_err(|e| refuse(&e))?.mode();
     if mode & 0o077 != 0 {
         let way_out = format!("chmod go= {}", path.display());
-        return Err(refuse(&"its secrets are open to others than its owner").or(way_out));
+        return Err(refuse(&"its secrets are accessible to others than its owner").or(way_out));
     }
     let text = files::read_text(path, Links::Followed, FILE_BYTES_MAX).map_err(|e| refuse(&e))?;
     let text = text.ok_or_else(|| refuse(&"there is no such file"))?;
@@ -74,7 +74,7 @@ fn accounts(path: &Path) -> Result<Vec<Account>, Error> {
     {
         let at = |why: &str| Error::new(format_args!("{}, line {number}", path.display()), why);
         let Some((name, secret)) = line.trim().split_once(char::is_whitespace) else {
-            return Err(at("it is no name and secret").or("write NAME SECRET"));
+            return Err(at("it is not a name and a secret").or("write NAME SECRET"));
         };
         let secret = secret.trim().as_bytes().to_vec();
         if secret.len() < SECRET_BYTES_MIN {
@@ -171,7 +171,7 @@ mod tests {
         };
         let account = Account { name: "me".into(), secret: b"twelve bytes".to_vec() };
         assert_eq!(read("# who\n\nme twelve bytes\n", 0o600), Ok(vec![account]));
-        assert!(read("me twelve bytes\n", 0o640).unwrap_err().contains("open to others"));
+        assert!(read("me twelve bytes\n", 0o640).unwrap_err().contains("accessible to others"));
         for wrong in ["me\n", "me short\n", "", "# none\n"] {
             let told = read(wrong, 0o600).unwrap_err();
             assert!(!told.contains("short"), "{told}");

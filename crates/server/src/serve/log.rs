@@ -34,7 +34,7 @@ pub(super) fn check(config: &CacheConfig) -> Result<(), Error> {
     };
     let least = LABEL_BYTES as u64 + RING_BYTES_MIN;
     if size_bytes < least {
-        return Err(Error::new(what, format_args!("{} are too little for a write log", Size(size_bytes)))
+        return Err(Error::new(what, format_args!("{} is too small for a write log", Size(size_bytes)))
             .or(format_args!("give at least {}", Size(least))));
     }
     Ok(())
@@ -98,15 +98,15 @@ pub(super) fn is_about(error: &nitro_engine::Error) -> bool {
 /// The error message for it.
 pub(super) fn error(what: &str, error: &nitro_engine::Error) -> Error {
     use nitro_engine::Error as E;
-    let discard = "--force-discard-dirty starts without it, and loses them";
+    let discard = "--force-discard-dirty starts without it, and loses its data";
     let way_out = match error {
         E::LogMissing { another: false, .. } => {
             format!("give its device: --write-log PATH (write_log = PATH); {discard}")
         }
         E::LogMissing { another: true, .. } => format!("give the device that was used last; {discard}"),
-        E::LogForeign { .. } => "use another device; --force-discard-dirty uses it all the same".to_owned(),
+        E::LogForeign { .. } => "use another device; --force-discard-dirty uses this one anyway".to_owned(),
         E::LogDamaged | E::LogFormat(_) => {
-            format!("nitro cache salvage --write-log gets out what can be read; {discard}")
+            format!("nitro cache salvage --write-log extracts the readable data; {discard}")
         }
         E::Setting(setting) => format!("the nearest valid value is {}", setting.nearest),
         _ => format!("check the log device; {discard}"),

@@ -104,13 +104,13 @@ fn serve_for(config: Config, source: Option<Source>, errand: Option<&Errand>) ->
     let tls = tls_policy(&config)?;
     let reactor = Reactor::new().map_err(|e| Error::with_sources("reactor", &e))?;
     if !reactor.is_io_uring() {
-        tracing::warn!("io_uring is not available here; requests go through slower helper threads");
+        tracing::warn!("io_uring is not available; requests use slower helper threads");
     }
     reactor.block_on(async {
         // Nothing is served yet: what is given up here is what a crash would leave.
         let prepared = match select(pin!(signals.wait(Urgency::InOrder)), pin!(open::prepare(&config))).await {
             Either::Left((name, _)) => {
-                tracing::info!("{name}: the server ends before it has served anything");
+                tracing::info!("{name}: the server ends before it serves volumes");
                 return Ok(());
             }
             Either::Right((prepared, _)) => prepared?,
@@ -141,7 +141,7 @@ fn tls_policy(config: &Config) -> Result<TlsPolicy, Error> {
     };
     // Whoever can read the key can pose as the server.
     if std::fs::metadata(&key).is_ok_and(|found| found.mode() & 0o007 != 0) {
-        tracing::warn!("TLS: the key {0} is open to every user of this machine; chmod o= {0}", key.display());
+        tracing::warn!("TLS: every user of this machine can read the key {0}; chmod o= {0}", key.display());
     }
     let files = TlsFiles { certificate, key, client_authority: server.tls_client_ca.clone() };
     let loaded = files.load().map_err(|e| {
@@ -252,7 +252,7 @@ async fn accept(
     });
     match select(select(stop, done), accepting).await {
         Either::Left((Either::Left((name, _)), _)) => {
-            tracing::info!("{name}: finishing what clients have asked for");
+            tracing::info!("{name}: finishing the requests of clients");
             Ok(())
         }
         Either::Left(_) => Ok(()),

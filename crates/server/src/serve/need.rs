@@ -89,8 +89,8 @@ pub(super) fn announce(served: &Served) {
     nitro_console::output::note!("{}", text(&need).trim_end());
     if let Some(available) = available_ram_bytes().filter(|&available| available < need.need_bytes) {
         tracing::warn!(
-            "the server may come to take {} of RAM, and {} are available: fewer connections, less request memory, a smaller \
-             cache, larger extents, a lower fingerprint index ratio or a smaller RAM cache take less",
+            "the server may need up to {} of RAM, and {} are available: use fewer connections, less request memory, a \
+             smaller cache, larger extents, a lower fingerprint index ratio or a smaller RAM cache",
             Size(need.need_bytes),
             Size(available)
         );

@@ -110,8 +110,8 @@ impl Served {
                 self.all().into_iter().filter(|other| other.entry.name == export.entry.name && other.name != name);
             let kept: u32 = others.filter_map(|other| other.volume.dirty_share().min_percent).map(u32::from).sum();
             if kept + u32::from(share.min_percent.unwrap_or(0)) > 100 {
-                let why = format!("{kept} percent of the room are kept for the cache's other volumes");
-                return Err(Error::new(format_args!("volume {name}: dirty_share_min"), why).or("ask for less"));
+                let why = format!("{kept} percent of the room are reserved for other volumes of the cache");
+                return Err(Error::new(format_args!("volume {name}: dirty_share_min"), why).or("reserve less"));
             }
             export.volume.set_dirty_share(share);
         }
@@ -140,10 +140,13 @@ impl Served {
     pub fn pause_fill(&self, name: &str, paused: bool) -> Result<Outcome, Error> {
         let export = self.named(name)?;
         export.volume.set_fill_paused(paused);
-        let what =
-            if paused { "is not cached, until it is switched on again or the server ends" } else { "is cached again" };
-        tracing::info!("volume {name}: what reads bring {what}");
-        Ok(outcome(&export, format_args!("volume {name}: what reads bring {what}")))
+        let what = if paused {
+            "are not cached, until this is switched on again or the server ends"
+        } else {
+            "are cached again"
+        };
+        tracing::info!("volume {name}: data of read misses {what}");
+        Ok(outcome(&export, format_args!("volume {name}: data of read misses {what}")))
     }
 
     /// Changes the mode of a volume; a change to write-through ends when its origin is up to date.
@@ -155,10 +158,10 @@ impl Served {
             return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
         };
         if export.volume.read_only() && mode == WriteMode::WriteBack {
-            return Err(Error::new(what, "it is read-only, and has nothing to write back").or("serve it for writing"));
+            return Err(Error::new(what, "it is read-only and cannot be in write-back").or("serve it for writing"));
         }
         if mode == WriteMode::WriteBack && export.entry.cache.status().health != Health::Caching {
-            return Err(Error::new(what, "its cache's device was given up").or("replace the device, and start again"));
+            return Err(Error::new(what, "its cache's device failed").or("replace the device, and restart the server"));
         }
         if !export.volume.is_attached() && mode == WriteMode::WriteBack {
             return Err(Error::new(what, "it is detached from its cache").or("attach it first: nitro cache attach"));
@@ -184,8 +187,8 @@ impl Served {
         let (entry, export) = (self.cache(cache)?, self.named(volume)?);
         let what = format!("volume {volume}");
         if export.entry.name != entry.name {
-            return Err(Error::new(what, format_args!("it is not behind cache {cache}"))
-                .or(format_args!("it is behind cache {}", export.entry.name)));
+            return Err(Error::new(what, format_args!("it does not use cache {cache}"))
+                .or(format_args!("it uses cache {}", export.entry.name)));
         }
         if export.guard.is_none() {
             return Err(Error::new(what, "it is served without a cache").or("serve it with one"));
@@ -211,7 +214,10 @@ impl Served {
         export.volume.detach().await.map_err(|e| export.left_behind(&e))?;
         export.unmark().await?;
         tracing::info!("volume {volume}: detached from cache {cache}");
-        Ok(outcome(&export, format_args!("volume {volume}: its origin is up to date, and serves alone from now on")))
+        Ok(outcome(
+            &export,
+            format_args!("volume {volume}: its origin is up to date; all requests go to it from now on"),
+        ))
     }
 
     /// Serves a detached volume through its cache again, in its former mode.
@@ -228,7 +234,7 @@ impl Served {
             self.set_mode(volume, WriteMode::WriteBack).await?;
         }
         let mode = export.volume.mode();
-        Ok(outcome(&export, format_args!("volume {volume}: goes through cache {cache} again, in {mode}")))
+        Ok(outcome(&export, format_args!("volume {volume}: uses cache {cache} again, in {mode}")))
     }
 
     /// Changes a cache's size.
@@ -242,8 +248,8 @@ impl Served {
         entry.resizing.store(false, Ordering::SeqCst);
         resized?;
         let capacity = Size(entry.cache.status().manager.weus * u64::from(entry.cache.settings().manager.weu_bytes));
-        tracing::info!("cache {cache}: {} in all from now on", Size(size_bytes));
-        let message = format!("cache {cache}: {} in all from now on, {capacity} of them for data", Size(size_bytes));
+        tracing::info!("cache {cache}: {} in total from now on", Size(size_bytes));
+        let message = format!("cache {cache}: {} in total from now on, {capacity} of them for data", Size(size_bytes));
         let outlasts = self.in_force.source.as_ref().map(|source| source.file.clone());
         Ok(Outcome { message, config_file: outlasts, ..Outcome::default() })
     }
@@ -292,7 +298,7 @@ impl Served {
         let name = wanted.volume.clone();
         if self.volume(&name).is_some() {
             let what = format!("volume {name}");
-            return Err(Error::new(what, "there is one of that name already").or("choose another name"));
+            return Err(Error::new(what, "a volume with that name exists already").or("choose another name"));
         }
         let entry = self.cache_of(&wanted)?;
         let config = VolumeConfig {
@@ -344,7 +350,8 @@ impl Served {
     pub fn cache(&self, name: &str) -> Result<Arc<super::CacheEntry>, Error> {
         self.caches.get(name).cloned().ok_or_else(|| {
             let names = self.caches.keys().cloned().collect::<Vec<_>>().join(", ");
-            Error::new(format_args!("cache {name}"), "there is none of that name").or(format!("there is: {names}"))
+            Error::new(format_args!("cache {name}"), "there is no cache with that name")
+                .or(format!("there is: {names}"))
         })
     }
 
@@ -361,7 +368,7 @@ impl Served {
         export.gone.set();
         if export.clients.drain(sleep(DRAIN_MAX), &export.cut).await == Drain::Cut {
             tracing::warn!(
-                "volume {name}: some clients did not let go within {} s and were cut off",
+                "volume {name}: some clients did not disconnect within {} s; their connections were closed",
                 DRAIN_MAX.as_secs()
             );
         }
@@ -380,7 +387,7 @@ impl Served {
         tracing::info!("volume {name}: removed");
         let message = match discarded.0 {
             0 => format!("volume {name}: removed; its origin is up to date"),
-            _ => format!("volume {name}: removed; {discarded} that its origin has not got are discarded"),
+            _ => format!("volume {name}: removed; {discarded} of dirty data are discarded"),
         };
         Ok(outcome(&export, message))
     }
@@ -400,7 +407,8 @@ impl Served {
             volume.discard_dirty().await.map_err(|e| failed(export, &e))?;
         }
         if volume.dirty_extents() > 0 {
-            let why = format!("{} of its dirty data cannot be read in the cache any more", Size(export.dirty_bytes()));
+            let why =
+                format!("{} of its dirty data cannot be read from the cache any more", Size(export.dirty_bytes()));
             return Err(Error::new(format_args!("volume {}", export.name), why)
                 .or("overwrite those ranges (nitro status lists them), or give --force-discard-dirty"));
         }
@@ -422,9 +430,7 @@ impl Served {
         let what = format!("volume {name}");
         let found = self.caches.values().find_map(|entry| Some((entry, entry.known(name)?)));
         let Some((entry, (object, known))) = found else {
-            return Err(
-                Error::new(what, "neither is it served here nor does a cache know it").or("see nitro volume list")
-            );
+            return Err(Error::new(what, "it is not served here, and no cache knows it").or("see nitro volume list"));
         };
         let dirty_bytes = entry.dirty_bytes(object, &known);
         if dirty_bytes > 0 && !discard_dirty {

@@ -89,7 +89,7 @@ pub(super) fn memory(uuid: Uuid, machine: Option<Machine>) -> Option<CrashMemory
         Ok(words) => Some(CrashMemory { words, identity }),
         Err(error) => {
             tracing::warn!(
-                "{}: {error}: after a crash of the program, regions of 16 MiB that were being written to will be read anew",
+                "{}: {error}: after a crash of the program, regions of 16 MiB that were being written to will be read again",
                 place.display()
             );
             None

@@ -50,7 +50,7 @@ impl Served {
         let capacity_bytes = u64::from(entry.cache.settings().manager.weu_bytes) * entry.cache.status().manager.weus;
         if pinned && end - offset > capacity_bytes {
             let why = format!(
-                "{} are to be pinned, and cache {} holds {}",
+                "{} cannot be pinned, since cache {} has only {}",
                 Size(end - offset),
                 entry.name,
                 Size(capacity_bytes)
@@ -69,7 +69,7 @@ impl Served {
         let message = format!(
             "{what}: {} from {offset} {}; cache {} has {} of {} that are pinned",
             Size(end - offset),
-            if pinned { "stay in the cache once they are there" } else { "are not pinned any more" },
+            if pinned { "stay in the cache as soon as they are cached" } else { "are not pinned any more" },
             entry.name,
             Size(cached * extent_bytes),
             Size(all * extent_bytes),

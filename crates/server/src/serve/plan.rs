@@ -58,8 +58,9 @@ pub(super) fn existing(
     device_bytes: u64,
 ) -> Result<EngineSettings, Error> {
     let differs = |name: &str, wanted: &dyn Display, has: &dyn Display| {
-        Error::new(what, format_args!("it was made with {name} = {has}, and {wanted} is wanted"))
-            .or(format_args!("leave {name} out to use it as it is, or give --format (format = true) to start it anew"))
+        Error::new(what, format_args!("it was made with {name} = {has}, not {wanted}")).or(format_args!(
+            "leave {name} out to use it as it is, or give --format (format = true) to format it again"
+        ))
     };
     let sizes = [
         ("extent_size", config.extent_size, superblock.extent_bytes),
@@ -84,8 +85,9 @@ pub(super) fn existing(
     let cache_bytes = u64::from(superblock.weu_count) * u64::from(superblock.weu_bytes);
     let end = superblock.data_end() + SUPERBLOCK_BYTES as u64;
     if end > device_bytes {
-        let why = format!("it is {} long and has been cut to {}", Size(end), Size(device_bytes));
-        return Err(Error::new(what, why).or("restore the device's size; nitro cache salvage saves what is left"));
+        let why = format!("it had {} and was cut to {}", Size(end), Size(device_bytes));
+        return Err(Error::new(what, why)
+            .or("restore the device's size; nitro cache salvage extracts the remaining dirty data"));
     }
     let mut settings = config.engine_settings(cache_bytes);
     settings.manager.extent_bytes = superblock.extent_bytes;
@@ -97,7 +99,7 @@ pub(super) fn existing(
         settings.manager.fingerprint_index_percent = config.fingerprint_index_ratio.unwrap_or(FLASH_INDEX_RATIO);
     }
     check_wanted_size(what, config, &settings, end)?;
-    settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to start it anew"))?;
+    settings.manager.check().map_err(|e| Error::new(what, e).or("give --format (format = true) to format it again"))?;
     Ok(settings)
 }
 
@@ -108,7 +110,7 @@ pub(super) fn check_served(what: &str, settings: &EngineSettings) -> Result<(), 
         FingerprintHash::Sha1 => {
             let why = format!("it was made with fingerprint = sha1: {SHA1_REFUSED}");
             let way_out =
-                "give --format (format = true) to start it anew; what is dirty in it, nitro cache salvage gets out";
+                "give --format (format = true) to format it again; nitro cache salvage extracts its dirty data";
             Err(Error::new(what, why).or(way_out))
         }
     }
@@ -121,7 +123,7 @@ fn check_wanted_size(what: &str, config: &CacheConfig, settings: &EngineSettings
     if wanted >= end && wanted - end <= slack {
         return Ok(());
     }
-    let why = format!("the cache on it takes {}, and {} are wanted", Size(end), Size(wanted));
+    let why = format!("the cache on it takes {}, not the requested {}", Size(end), Size(wanted));
     Err(Error::new(what, why).or("leave the size out to use it as it is; nitro cache resize changes it"))
 }
 

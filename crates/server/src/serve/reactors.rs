@@ -114,7 +114,7 @@ impl Reactors {
         desk.clients.fetch_add(1, Ordering::Relaxed);
         let guard = ClientGuard(Arc::clone(&desk.clients));
         if desk.assign.unbounded_send(job(index, guard)).is_err() {
-            tracing::error!("a reactor thread has ended; a client is turned away");
+            tracing::error!("a reactor thread has ended; a client is refused");
         }
     }
 
@@ -126,7 +126,9 @@ impl Reactors {
             let (asked_all, answers) = (asked.len() == self.desks.len(), join_all(asked));
             match select(pin!(answers), pin!(sleep(every))).await {
                 Either::Left((answers, _)) if asked_all && answers.iter().all(Result::is_ok) => notify::alive(),
-                _ => tracing::error!("not all threads that serve clients answer: systemd is not told that all is well"),
+                _ => tracing::error!(
+                    "some threads that serve clients do not answer: the watchdog of systemd is not notified"
+                ),
             }
             sleep(every).await;
         }

@@ -97,7 +97,7 @@ impl Served {
         match path.setting.effect {
             Effect::Live => {}
             Effect::Restart => return needs_restart(path, "it is read when the server starts"),
-            Effect::Made => return needs_restart(path, "a cache keeps what it was made with; format makes it anew"),
+            Effect::Made => return needs_restart(path, "a cache keeps the value with which it was formatted"),
         }
         match Box::pin(self.apply(path, config)).await {
             Ok(()) => {
@@ -194,7 +194,7 @@ impl Served {
             }
             // RAM for more was not set aside.
             "max_connections" if server.connections_max() > self.limits.connections => {
-                Err(Refused::Restart("RAM is set aside for the clients that there may be when the server starts"))
+                Err(Refused::Restart("RAM for the maximum number of clients is reserved when the server starts"))
             }
             _ => {
                 self.connections.set_limits(server);
@@ -287,7 +287,7 @@ impl CacheEntry {
             "dirty_wait" => live.dirty_wait = other.dirty_wait,
             "origin_timeout" => live.origin_timeout = other.origin_timeout,
             "endurance" | "drive_size" => live.endurance = other.endurance,
-            _ => return Err(Error::new(key, "it cannot be changed while it is in force").or("restart the server")),
+            _ => return Err(Error::new(key, "it cannot be changed while the server runs").or("restart the server")),
         }
         let classes = self.classes.table().classes;
         let checked = classes.check(&settings.manager, live.dirty_max_percent);

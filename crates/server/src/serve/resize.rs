@@ -20,7 +20,7 @@ impl CacheEntry {
     pub(super) async fn resize(&self, size_bytes: u64) -> Result<(), Error> {
         let what = format!("cache {}", self.name);
         let Some(path) = &self.path else {
-            return Err(Error::new(what, "there is none to resize").or("serve the volume with a cache"));
+            return Err(Error::new(what, "there is no cache to resize").or("serve the volume with a cache"));
         };
         let size_bytes = size_bytes / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
         let fail = |e: nitro_engine::Error| Error::with_sources(&what, &e).or("check the size and the cache device");
@@ -30,7 +30,7 @@ impl CacheEntry {
         let least = nitro_cache::settings::WEU_COUNT_MIN * u64::from(superblock.weu_bytes);
         if cache_bytes < least {
             let why = format!(
-                "{} are too little for write-evict units of {}",
+                "{} is too small for write-evict units of {}",
                 Size(size_bytes),
                 Size(superblock.weu_bytes.into())
             );
@@ -40,14 +40,14 @@ impl CacheEntry {
         let resized = nitro_cache::Settings { cache_bytes, ..settings.manager };
         let classes = self.classes.table().classes;
         classes.check_with_pins(&resized, settings.dirty_max_percent, self.cache.pinned_extents().0).map_err(
-            |error| Error::new(&what, error).or("give it more, or unpin something: nitro pins, nitro unpin"),
+            |error| Error::new(&what, error).or("choose a larger size, or unpin data: nitro pins, nitro unpin"),
         )?;
         let before = self.make_room(&what, path, size_bytes)?;
         let resized = self.cache.resize(cache_bytes).await.map_err(|error| match error {
             nitro_engine::Error::Setting(setting) => {
                 let nearest = setting.nearest + others;
                 Error::new(&what, format_args!("{}: {}", Size(size_bytes), setting.reason))
-                    .or(format_args!("the nearest size that can be had is {nearest} bytes"))
+                    .or(format_args!("the nearest valid size is {nearest} bytes"))
             }
             error => fail(error),
         });
@@ -69,7 +69,7 @@ impl CacheEntry {
         let mut device = reopen(what, path)?;
         let have = device.geometry().size_bytes;
         if have < size_bytes && device.medium() == Medium::Block {
-            let why = format!("{} are wanted and the device has only {}", Size(size_bytes), Size(have));
+            let why = format!("{} is requested, and the device has only {}", Size(size_bytes), Size(have));
             return Err(Error::new(what, why).or("make the device larger first"));
         }
         if have < size_bytes {

@@ -46,7 +46,10 @@ async fn leave_in_order(served: &Served, reactors: Reactors, destage: bool, hurr
         select(pin!(sleep(DRAIN_MAX)), pin!(hurry.wait())).await;
     };
     if served.connections.drain(patience).await == Drain::Cut {
-        tracing::warn!("some clients did not let go within {} s and were cut off", DRAIN_MAX.as_secs());
+        tracing::warn!(
+            "some clients did not disconnect within {} s; their connections were closed",
+            DRAIN_MAX.as_secs()
+        );
     }
     let volumes = served.all();
     let brought = match destage && !hurry.is_set() {
@@ -140,7 +143,7 @@ async fn keep(export: &VolumeExport, hurry: &Latch) -> Result<(), Error> {
         }
         Either::Left((None, _)) => {}
         Either::Right(_) => {
-            let why = "it did not end; what clients did not flush may be lost";
+            let why = "it did not end in time; writes that were not flushed may be lost";
             return Err(Error::new(format_args!("{what}: the last flush"), why).or("check the cache device"));
         }
     }
@@ -161,7 +164,7 @@ async fn settle(export: &VolumeExport, answers: bool) -> Result<(), Error> {
     }
     let settled = if answers { unless_silent(export, settle_origin(export)).await } else { None };
     settled.unwrap_or_else(|| {
-        tracing::warn!("volume {}: its origin does not answer, and is left as it is", export.name);
+        tracing::warn!("volume {}: its origin does not answer, and is not flushed", export.name);
         Ok(())
     })
 }
@@ -174,11 +177,11 @@ async fn settle_origin(export: &VolumeExport) -> Result<(), Error> {
             .or("check the origin before using it again")
     })?;
     if let Err(error) = volume.close_regions(true).await {
-        tracing::warn!("{}", Error::with_sources(format_args!("{what}: what is cached of it is read anew"), &error));
+        tracing::warn!("{}", Error::with_sources(format_args!("{what}: its cached data will be read again"), &error));
     }
     let Some(lease) = volume.origin().lease() else { return Ok(()) };
     if let Err(error) = lease.rest().await {
-        tracing::warn!("{what}: cannot note how its origin was left: {error}");
+        tracing::warn!("{what}: cannot record the state of its origin: {error}");
     }
     if export.entry.cache.sync().await.is_ok()
         && let Some(guard) = &export.guard

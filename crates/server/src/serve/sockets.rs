@@ -101,7 +101,7 @@ pub(super) fn bind(address: &ListenAddress, access: Access) -> Result<Listener, 
     let listener = Listener::bind(address).map_err(|e| {
         let way_out = match e.kind {
             ErrorKind::InUse => "another server answers there: stop it, or use another address",
-            ErrorKind::Exists => "the file there is no socket: remove it, or use another path",
+            ErrorKind::Exists => "the file there is not a socket: remove it, or use another path",
             _ => "use another address",
         };
         Error::with_sources(format_args!("socket {address}"), &e).or(way_out)
@@ -119,7 +119,7 @@ pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, 
         if let (Protocol::Iscsi, ListenAddress::Tcp(host)) = (protocol, address) {
             if !host.ip().is_loopback() && !needs_chap {
                 tracing::warn!(
-                    "{address}: whoever reaches this address can read and write the volumes over iSCSI; \
+                    "{address}: every host that reaches this address can read and write the volumes over iSCSI; \
                      set chap and addresses in [server.iscsi], or listen on 127.0.0.1"
                 );
             }
@@ -130,7 +130,7 @@ pub(super) fn warn_of(addresses: &[(Protocol, ListenAddress)], needs_tls: bool, 
             && !needs_tls
         {
             tracing::warn!(
-                "{address}: whoever reaches this address can read and write the volumes; \
+                "{address}: every host that reaches this address can read and write the volumes; \
                  give --tls required with --tls-client-ca, or listen on 127.0.0.1 or a unix socket"
             );
         }

@@ -83,7 +83,7 @@ pub(super) fn check_room(what: &str, place: &Path, size_bytes: u64) -> Result<()
     if free_bytes >= size_bytes {
         return Ok(());
     }
-    let why = format!("{} are wanted and the filesystem has only {} left", Size(size_bytes), Size(free_bytes));
+    let why = format!("{} is requested, and the filesystem has only {} left", Size(size_bytes), Size(free_bytes));
     Err(Error::new(what, why).or("make the cache smaller, or put it elsewhere"))
 }
 
@@ -99,14 +99,14 @@ fn reuse(what: &str, path: &Path, config: &CacheConfig, found: &Metadata) -> Res
     let have = device.geometry().size_bytes;
     let size_bytes = match config.size.map(|size| size.0) {
         Some(wanted) if wanted > have => {
-            let why = format!("{} are wanted and it has only {}", Size(wanted), Size(have));
+            let why = format!("{} is requested, and it has only {}", Size(wanted), Size(have));
             return Err(Error::new(what, format_args!("the cache would be larger than the device: {why}"))
                 .or(format_args!("give at most {have} bytes, or no size to use all of it")));
         }
         Some(wanted) if device.medium() == Medium::File && have - wanted >= ALIGNMENT_BYTES => {
-            let why = format!("it exists with {} and {} are wanted", Size(have), Size(wanted));
+            let why = format!("it exists with {}, not the requested {}", Size(have), Size(wanted));
             let way_out =
-                "give no size to use it as it is (nitro cache resize changes it), or remove it to create it anew";
+                "give no size to use it as it is (nitro cache resize changes it), or remove it to create it again";
             return Err(Error::new(what, why).or(way_out));
         }
         Some(wanted) => wanted,
@@ -136,19 +136,19 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
     match Superblock::decode(&start[..SUPERBLOCK_BYTES.min(start.len())]) {
         Ok(_) => return Ok(true),
         Err(error @ FormatError::Version { .. }) => {
-            let way_out = "use the version of Nitro that made it, or give --format (format = true) to start it anew";
+            let way_out = "use the version of Nitro that made it, or give --format (format = true) to format it again";
             return Err(Error::new(what, error).or(way_out));
         }
         // What has taken the device over since it was a cache's is not overwritten.
         Err(error) if copy.is_some() && recognise(&start).is_none() => {
             tracing::warn!(
-                "{what}: the first superblock is damaged ({error}); the one at the end counts, and replaces it"
+                "{what}: the first superblock is damaged ({error}); the copy at the end is used, and replaces it"
             );
             return Ok(true);
         }
         Err(error @ FormatError::Checksum { .. }) => {
             let way_out =
-                "nitro cache salvage PATH --list tells what can be saved; --format (format = true) starts it anew";
+                "nitro cache salvage PATH --list lists the readable data; --format (format = true) formats it again";
             return Err(Error::new(what, format_args!("it is a damaged cache: {error}")).or(way_out));
         }
         Err(_) => {}
@@ -157,7 +157,7 @@ fn check_content(what: &str, path: &Path, found: &Metadata, size_bytes: u64) -> 
     if let Some(content) = recognise(&start) {
         if copy.is_some() {
             let why = format!("it was a cache, and its start holds {content} instead of the superblock");
-            let way_out = "nitro cache salvage PATH gets dirty data out; if the cache is still wanted, overwrite the first \
+            let way_out = "nitro cache salvage PATH extracts dirty data; if the cache is still wanted, overwrite the first \
                            4096 bytes with zeroes: the superblock's copy at the end is used then";
             return Err(Error::new(what, why).or(way_out));
         }

@@ -158,7 +158,7 @@ pub(super) async fn serve(
     };
     let ended = match select(ended, select(pin!(stop), pin!(dawdling))).await {
         Either::Left((result, _)) => return note_end(served, &peer, result),
-        Either::Right((Either::Right(_), _)) => return connections.log_cut(&peer, "it said nothing"),
+        Either::Right((Either::Right(_), _)) => return connections.log_cut(&peer, "it sent no message"),
         Either::Right((Either::Left(_), ended)) => ended,
     };
     control.stop();
@@ -167,13 +167,13 @@ pub(super) async fn serve(
     };
     match select(ended, pin!(cut)).await {
         Either::Left((result, _)) => note_end(served, &peer, result),
-        Either::Right(_) => connections.log_cut(&peer, "its requests did not end"),
+        Either::Right(_) => connections.log_cut(&peer, "its requests did not end in time"),
     }
 }
 
 fn note_end(served: &Served, peer: &str, result: Result<Result<(), VhostError>, oneshot::Canceled>) {
     match result {
-        Ok(Ok(())) => tracing::debug!(peer, "a virtual machine left"),
+        Ok(Ok(())) => tracing::debug!(peer, "a virtual machine disconnected"),
         Ok(Err(error)) => served.connections.log_cut(peer, Error::with_sources("vhost-user", &error)),
         Err(oneshot::Canceled) => served.connections.log_cut(peer, "its thread failed"),
     }

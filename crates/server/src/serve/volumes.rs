@@ -39,17 +39,20 @@ pub(super) async fn judge(
     let unmark = judge_marks(entry, name, &what, origin, discard_dirty).await?;
     let Some((object, known)) = entry.known(name) else {
         if entry.cache.volumes().len() >= VOLUMES_MAX {
-            let why = format!("cache {} knows {VOLUMES_MAX} volumes, which is as many as it can", entry.name);
-            return Err(Error::new(what, why).or("have it forget one: nitro volume remove NAME"));
+            let why = format!("cache {} knows {VOLUMES_MAX} volumes, which is the maximum", entry.name);
+            return Err(Error::new(what, why).or("remove one: nitro volume remove NAME"));
         }
         return Ok(Verdict { void: None, unmark });
     };
     let dirty = Size(entry.dirty_bytes(object, &known));
     let void = Stamp::decode(known.stamp).change(known.origin_bytes, origin.look);
     if let Some(change) = void.as_ref().filter(|_| dirty.0 > 0 && !discard_dirty) {
-        let why =
-            format!("cache {} holds {dirty} of dirty data of it, and others have changed it: {change}", entry.name);
-        let way_out = "put it back as it was, or give --force-discard-dirty to use it as it is and lose those data";
+        let why = format!(
+            "cache {} holds {dirty} of dirty data of it, and another program has changed it: {change}",
+            entry.name
+        );
+        let way_out =
+            "restore its former content, or give --force-discard-dirty to use it as it is and lose those data";
         return Err(Error::new(what, why).or(way_out));
     }
     if config.read_only && dirty.0 > 0 && void.is_none() {
@@ -160,7 +163,7 @@ async fn prepare(entry: &CacheEntry, name: &str, origin: &OpenOrigin, verdict: &
         entry.discard(object, &known).await?;
         return lower(origin.fence.clone()).await;
     }
-    tracing::info!("volume {name}: others have changed its origin ({change}): what was cached of it is forgotten");
+    tracing::info!("volume {name}: another program has changed its origin ({change}): its cached data are dropped");
     let fail = |e| Error::with_sources(format_args!("cache {}", entry.name), &e).or("check the cache device");
     entry.cache.forget_volume(object).await.map_err(fail)
 }

@@ -20,13 +20,13 @@ impl Served {
             return Err(Error::new(what, "it is detached from its cache").or("attach it: nitro cache attach"));
         }
         if volume.fill_paused() {
-            let remedy = format!("let it: nitro volume set {name} --pause-fill off");
+            let remedy = format!("resume that: nitro volume set {name} --pause-fill off");
             return Err(Error::new(what, "reads do not fill its cache at present").or(remedy));
         }
         part_of_volume(name, volume.size_bytes(), offset, Some(length))?;
         if length > WARM_BYTES_MAX {
-            let why = format!("{} at once are more than {}", Size(length), Size(WARM_BYTES_MAX));
-            return Err(Error::new(what, why).or("ask for it in parts"));
+            let why = format!("{} is more than the maximum of {} per command", Size(length), Size(WARM_BYTES_MAX));
+            return Err(Error::new(what, why).or("warm it in parts"));
         }
         volume.warm(offset, length).await.map_err(|e| Error::with_sources(&what, &e).or("check the origin"))?;
         let message = format!("{what}: {} from {offset} are cached or on their way into the cache", Size(length));

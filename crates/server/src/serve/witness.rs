@@ -31,7 +31,7 @@ pub(super) fn install(cache: &ServedCache, uuid: Uuid) {
         Err(error) => {
             let place = place(uuid);
             tracing::error!(
-                "{}: {error}: volumes refuse writes, since a restart would not know of them",
+                "{}: {error}: volumes refuse writes, since the cache's failure cannot be recorded for the next start",
                 place.display()
             );
             false
@@ -59,9 +59,9 @@ pub(super) async fn take_back(entry: &CacheEntry) {
     }
     let place = place(entry.uuid);
     match files::remove_durably(&place, Links::Followed) {
-        Ok(()) => tracing::info!("cache {}: what it held clean is forgotten; it is believed again", entry.name),
+        Ok(()) => tracing::info!("cache {}: its clean contents were dropped; it is trusted again", entry.name),
         Err(error) => {
-            tracing::warn!("{}: {error}: the next start will forget clean contents once more", place.display())
+            tracing::warn!("{}: {error}: the next start will drop clean contents again", place.display())
         }
     }
     // It may have failed since: that note must not be lost.

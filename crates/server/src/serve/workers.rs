@@ -22,7 +22,7 @@ fn started<T>(result: Result<T, nitro_device::Error>) -> Result<T, Error> {
 }
 
 pub(super) fn ended<T>(thread: ReactorThread<T>) -> Result<T, Error> {
-    thread.join().map_err(|_| Error::new("threads", "one ended by a panic").or("see the log; please report it"))
+    thread.join().map_err(|_| Error::new("threads", "a thread panicked").or("see the log; please report it"))
 }
 
 /// How long insertion may take to end.
@@ -78,7 +78,7 @@ impl CacheWorkers {
         let begun = Instant::now();
         while !self.thread.is_finished() {
             if begun.elapsed() > FINISH_MAX {
-                let why = "insertion does not end; what clients did not flush may be lost";
+                let why = "insertion does not end; writes that were not flushed may be lost";
                 return Err(Error::new("caches", why).or("check the cache devices"));
             }
             std::thread::sleep(FINISH_LOOK);

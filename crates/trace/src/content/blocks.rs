@@ -1,26 +1,26 @@
-//! What blocks hold, kept by extent: an entry of a hash table for each extent rather than for each block, in tables small enough
-//! that one of them growing is not felt.
+//! The contents of blocks, stored by extent: one entry of a hash table per extent instead of per block, in many small
+//! tables, so that the growth of one of them takes little time.
 
 use hashbrown::HashMap;
 
-/// Bytes kept of a block's fingerprint: all of an MD5 digest.
+/// Bytes that are kept of a block's fingerprint: those of an MD5 digest.
 pub(super) const PRINT_BYTES: usize = 16;
 
 /// A block's fingerprint.
 pub(super) type Print = [u8; PRINT_BYTES];
 
-/// Of a block that nothing is known of. As a fingerprint it does not occur.
+/// The mark of a block with unknown content. No fingerprint has this value.
 const UNKNOWN: Print = [0; PRINT_BYTES];
-/// Extents of a region: each has a table of its own.
+/// Binary logarithm of the extents of a region. Each region has a table of its own.
 const REGION_BITS: u32 = 18;
-/// Extents whose prints lie in one allocation.
+/// Extents whose prints are in one allocation.
 const CHUNK_EXTENTS: usize = 1024;
 
-/// Prints of the blocks of all objects; 9 to 21 bytes an extent, and 16 a block of it.
+/// Prints of the blocks of all objects. Memory: 9 to 21 bytes per known extent, and 16 per block of it.
 pub(super) struct Blocks {
     /// Blocks of an extent.
     extent_blocks: u64,
-    /// By object and the upper part of the extent's number: by its lower part, where its prints are.
+    /// Tables by object and upper part of the extent's number. A table maps the lower part to the place of the prints.
     regions: HashMap<(u32, u64), HashMap<u32, u32>>,
     chunks: Vec<Box<[Print]>>,
     extents: usize,
@@ -39,13 +39,13 @@ impl Blocks {
         self.chunks.get(place / CHUNK_EXTENTS)?.get(first..first + blocks)
     }
 
-    /// What a block holds, if that is known.
+    /// The content of a block, if it is known.
     pub(super) fn get(&self, object: u32, block: u64) -> Option<&Print> {
         let prints = self.extent(object, block / self.extent_blocks)?;
         prints.get((block % self.extent_blocks) as usize).filter(|print| **print != UNKNOWN)
     }
 
-    /// Notes what a block holds.
+    /// Sets the content of a block.
     pub(super) fn set(&mut self, object: u32, block: u64, print: Print) {
         let extent = block / self.extent_blocks;
         let blocks = self.extent_blocks as usize;
@@ -62,7 +62,7 @@ impl Blocks {
         self.chunks[place / CHUNK_EXTENTS][at] = print;
     }
 
-    /// Forgets what an object's blocks of a range hold.
+    /// Makes the contents of a range of an object's blocks unknown.
     pub(super) fn forget(&mut self, object: u32, range: std::ops::Range<u64>) {
         let blocks = self.extent_blocks;
         let (first, last) = (range.start / blocks, range.end.div_ceil(blocks));

@@ -1,17 +1,17 @@
-//! How well an extent compresses.
+//! The compressibility of extents.
 
 use crate::rng::{hash, unit};
 use nitro_units::Fingerprint;
 
-/// Compression ratios, normally distributed and cut off below 1 (Nitro §5.2), each a function of the fingerprint: equal
-/// extents compress alike, in every run with the same seed.
+/// Compression ratios, normally distributed and not less than 1 (Nitro §5.2). Each is a function of fingerprint and
+/// seed: equal extents have equal ratios, in every run with the same seed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compressibility {
-    /// Bytes per compressed byte on average, before the cut.
+    /// Mean of the bytes per compressed byte, before ratios below 1 are raised to 1.
     pub mean: f64,
-    /// The variance of that.
+    /// The variance of the ratios, likewise.
     pub variance: f64,
-    /// Another seed gives other ratios to the same fingerprints.
+    /// The seed: with another one, the same fingerprints have other ratios.
     pub seed: u64,
 }
 
@@ -22,8 +22,8 @@ impl Default for Compressibility {
     }
 }
 
-/// A size, before it is rounded, that is this close to the middle between two whole numbers is computed with functions that give the
-/// same on every machine.
+/// If an unrounded size is this close to the middle between two whole numbers, it is computed again with functions that
+/// return the same on every machine.
 const UNSURE: f64 = 1e-6;
 
 impl Compressibility {
@@ -33,21 +33,22 @@ impl Compressibility {
         self.ratio_by(fingerprint, libm::log, libm::cos)
     }
 
-    /// As [`ratio`](Self::ratio), by these functions.
+    /// As [`ratio`](Self::ratio), computed with these functions.
     fn ratio_by(&self, fingerprint: &Fingerprint, log: impl Fn(f64) -> f64, cos: impl Fn(f64) -> f64) -> f64 {
         let (words, _) = fingerprint.0.as_chunks::<8>();
         let content = hash(u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]));
         let radius = libm::sqrt(-2.0 * log(1.0 - unit(hash(self.seed, content))));
         let angle = std::f64::consts::TAU * unit(hash(!self.seed, content));
-        // Box and Muller: two uniform numbers make a normal one.
+        // Box-Muller transform: a normally distributed number from two uniformly distributed ones.
         let ratio = self.mean + libm::sqrt(self.variance) * radius * cos(angle);
         ratio.max(1.0)
     }
 
-    /// What `len` bytes with that fingerprint take when compressed, at most `len`.
+    /// The compressed size in bytes of `len` bytes with this fingerprint; at most `len`.
     #[must_use]
     pub fn compressed_bytes(&self, fingerprint: &Fingerprint, len: u32) -> u32 {
-        // The machine's own functions are faster, but differ from machine to machine by some 2⁻⁵² of a value.
+        // The standard library's functions are faster, but their results differ between machines by a fraction of about
+        // 2⁻⁵².
         let quick = f64::from(len) / self.ratio_by(fingerprint, f64::ln, f64::cos);
         if (quick.fract() - 0.5).abs() > UNSURE {
             return (quick + 0.5) as u32;

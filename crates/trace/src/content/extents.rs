@@ -1,4 +1,4 @@
-//! Fingerprints of extents, from those of blocks.
+//! Fingerprints of extents, computed from those of blocks.
 
 use super::blocks::{Blocks, PRINT_BYTES, Print};
 use crate::rng::hash;
@@ -6,26 +6,26 @@ use crate::{Op, Reader, Request, Skipped, Split, TraceError};
 use nitro_units::{ExtentIndex, Fingerprint};
 use sha1::{Digest, Sha1};
 
-/// The unit in which contents are kept: the block size of nearly all traces with content.
+/// Bytes of a block, the unit of contents: the block size of nearly all traces with fingerprints.
 const BLOCK_BYTES: u64 = 4096;
-/// The largest extent.
+/// Bytes of the largest extent.
 const EXTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// What every block of a trace's objects holds at a moment of the trace; 16 bytes a block of the extents that are known, and some 9
-/// to 21 an extent.
+/// The contents of all blocks of a trace's objects at one point of the trace. Memory: about 9 to 21 bytes per known
+/// extent, and 16 per block of it.
 ///
-/// Nitro's multi-pass algorithm (§5.2): a first pass over the trace takes the content of blocks that are read before they
-/// are written for their state at the beginning ([`prepare`](Self::prepare)); a second one follows the writes and hashes
-/// each touched extent's block fingerprints with SHA-1 ([`apply`](Self::apply)). Blocks that the trace says nothing of
-/// count as unique.
+/// Nitro's multi-pass algorithm (§5.2): the first pass over the trace takes the content of blocks that are read before
+/// they are written as their initial content ([`prepare`](Self::prepare)). The second one follows the writes, and
+/// hashes the block fingerprints of each touched extent with SHA-1 ([`apply`](Self::apply)). Blocks whose content the
+/// trace does not contain are assumed to be unique.
 pub struct Contents {
     extent_bytes: u64,
     blocks: Blocks,
-    /// Requests applied so far: makes content unique where a trace has no fingerprints.
+    /// Requests applied so far; makes written content unique if a trace has no fingerprints.
     clock: u64,
 }
 
-/// Unspecified content.
+/// The print of unknown content, which is unique to object, block and version.
 fn unique(object: u32, block: u64, version: u64) -> Print {
     let seed = hash(version, object.into());
     let mut print = [0; PRINT_BYTES];
@@ -34,7 +34,7 @@ fn unique(object: u32, block: u64, version: u64) -> Print {
     print
 }
 
-/// The fingerprint of a block that is written in smaller parts, or in part: `start` bytes from its beginning.
+/// The print of a block that is written in smaller parts; or in part, from `start` bytes after its beginning on.
 fn combined(old: Option<&Print>, start: u64, parts: &[Fingerprint]) -> Print {
     let mut hasher = Sha1::new();
     if let Some(old) = old {
@@ -51,7 +51,8 @@ fn cut(print: &[u8; 20]) -> Print {
     cut
 }
 
-/// The fingerprints that begin within a block, and whether they say all of it.
+/// The fingerprints that begin within a block: offset of the first in the block, fingerprints, and whether they cover
+/// the block.
 fn parts(request: &Request, block: u64) -> (u64, &[Fingerprint], bool) {
     let step = u64::from(request.block_bytes);
     let (start, end) = (block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
@@ -63,7 +64,7 @@ fn parts(request: &Request, block: u64) -> (u64, &[Fingerprint], bool) {
     (at.saturating_sub(start), parts, whole)
 }
 
-/// The block's content after a request with fingerprints, if that says anything of it.
+/// The block's content after a request with fingerprints, if the request determines it.
 fn content(request: &Request, block: u64, old: Option<&Print>) -> Option<Print> {
     match parts(request, block) {
         (_, [print], true) => Some(cut(&print.0)),
@@ -74,18 +75,19 @@ fn content(request: &Request, block: u64, old: Option<&Print>) -> Option<Print> 
 }
 
 impl Contents {
-    /// Nothing is known yet.
+    /// Contents of which none is known yet.
     ///
     /// # Errors
     /// `extent_bytes` is not a power of two from 4 KiB to 1 MiB.
     pub fn new(extent_bytes: u64) -> Result<Self, TraceError> {
         if !extent_bytes.is_power_of_two() || !(BLOCK_BYTES..=EXTENT_BYTES_MAX).contains(&extent_bytes) {
-            return Err(TraceError::setting("an extent has 4 KiB to 1 MiB, a power of two"));
+            return Err(TraceError::setting("the size of an extent is not a power of two from 4 KiB to 1 MiB"));
         }
         Ok(Self { extent_bytes, blocks: Blocks::new(extent_bytes / BLOCK_BYTES), clock: 0 })
     }
 
-    /// The first pass: reads a trace to its end. Blocks that it reads before it writes them hold that at the beginning.
+    /// The first pass: reads a trace to its end. The content of a block that is read before it is written is its
+    /// initial content.
     ///
     /// # Errors
     /// The reader's.
@@ -107,7 +109,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Follows a request, and calls `extent` with each extent that it reads or writes and what that holds afterwards.
+    /// Applies a request, and calls `extent` with each extent that it reads or writes, and the extent's fingerprint
+    /// afterwards.
     pub fn apply(&mut self, request: &Request, mut extent: impl FnMut(ExtentIndex, Fingerprint)) {
         self.clock += 1;
         let object = request.object;
@@ -143,23 +146,23 @@ impl Contents {
     }
 }
 
-/// The second pass as a reader: a request for each extent that a request of the trace touches. It keeps its offset and
-/// length, which may be less than the extent; its one fingerprint is that of the whole extent around it.
+/// The second pass as a reader: one request for each extent that a request of the trace touches. Its offset and length
+/// are those of the part of the extent that is touched; its only fingerprint is that of the whole extent.
 pub struct Extents<R> {
     pieces: Split<WholeRequests<R>>,
 }
 
-/// Follows the contents request by request, and keeps the fingerprints for the pieces.
+/// Applies each request to the contents, and keeps the fingerprints for the pieces.
 struct WholeRequests<R> {
     reader: R,
     contents: Contents,
     prints: Vec<Fingerprint>,
-    /// How many of `prints` were given.
+    /// The number of `prints` that were returned.
     given: usize,
 }
 
 impl<R: Reader> Extents<R> {
-    /// The requests of `reader`, with `contents` as they are before them.
+    /// The requests of `reader`; `contents` are those before the first request.
     pub fn new(reader: R, contents: Contents) -> Self {
         let extent_bytes = contents.extent_bytes;
         let whole = WholeRequests { reader, contents, prints: Vec::new(), given: 0 };

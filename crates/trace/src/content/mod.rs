@@ -1,5 +1,5 @@
-//! What traces lack, made as Nitro's authors made it (Nitro, USENIX ATC 2014, §5.2): fingerprints of extents of any size
-//! from those of blocks, compressibility, and bytes that compress as they should.
+//! Data that traces lack, generated as in the Nitro paper (USENIX ATC 2014, §5.2): fingerprints of extents of any size,
+//! from those of blocks; compressibility; and bytes with a given compression ratio.
 
 mod blocks;
 mod bytes;

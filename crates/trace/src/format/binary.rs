@@ -1,14 +1,14 @@
-//! Traces of binary records.
+//! Readers of traces of binary records.
 
 use crate::source::Window;
 use crate::{BadRecords, ErrorKind, Place, Problem, Reader, Request, Skipped, TraceError};
 use std::io;
 
-/// What a record turned out to be.
+/// A decoded record.
 pub struct Decoded {
-    /// It is a request; otherwise it is right, but none.
+    /// Whether the record is a request. A record that is not is valid, but skipped.
     pub is_request: bool,
-    /// Bytes of the record behind its fixed part.
+    /// Bytes of the record after its fixed part.
     pub payload_bytes: usize,
 }
 
@@ -19,24 +19,25 @@ impl Decoded {
     }
 }
 
-/// What the records of a format say.
+/// The decoder of a format's records.
 pub trait Decoder: Send {
     /// Bytes of a record's fixed part.
     fn record_bytes(&self) -> usize;
 
-    /// Fills `request`, which was cleared, from a record's fixed part.
+    /// Fills a cleared `request` from the fixed part of a record.
     ///
     /// # Errors
-    /// The record is not of the format.
+    /// The record does not conform to the format.
     fn decode(&mut self, record: &[u8], request: &mut Request) -> Result<Decoded, Problem>;
 
-    /// Where records differ in length: the bytes that each begins with, to be looked for behind a damaged one.
+    /// If records differ in length: the bytes with which each begins. After a damaged record, the reader searches for
+    /// them.
     fn magic(&self) -> Option<[u8; 4]> {
         None
     }
 }
 
-/// Reads the records of a trace.
+/// A reader of binary records.
 pub struct BinaryReader<D> {
     window: Window,
     decoder: D,
@@ -47,7 +48,7 @@ pub struct BinaryReader<D> {
 }
 
 impl<D: Decoder> BinaryReader<D> {
-    /// A reader of the records that `window` stands before.
+    /// A reader of the records from the window's position on.
     pub fn new(window: Window, decoder: D, policy: BadRecords) -> Self {
         Self { window, decoder, policy, skipped: Skipped::default(), record: 0, ended: false }
     }
@@ -91,7 +92,7 @@ impl<D: Decoder> BinaryReader<D> {
         }
     }
 
-    /// Takes bytes up to the next `magic`, or all.
+    /// Takes the bytes before the next `magic`, or all bytes if there is none.
     fn seek(&mut self, magic: [u8; 4]) -> Result<(), TraceError> {
         loop {
             let bytes =
@@ -123,7 +124,7 @@ impl<D: Decoder> Reader for BinaryReader<D> {
     }
 }
 
-/// `N` bytes of a record at a place that its length was checked for; zeroes past its end.
+/// `N` bytes of a record from `at` on; zeroes if the record is too short.
 pub fn array<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
     record.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }

@@ -1,4 +1,4 @@
-//! Text of `blkparse` in its default format: `major,minor cpu sequence time_s pid event rwbs sector + sectors [process]`.
+//! The default text format of `blkparse`: `major,minor cpu sequence time_s pid event rwbs sector + sectors [process]`.
 
 use super::fields::{self, Fields};
 use super::text::LineParser;
@@ -7,15 +7,15 @@ use crate::{Op, Problem, Request};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Which of a request's events in Linux's block layer stands for it; the others are left out.
+/// The event of Linux's block layer that is taken as the request. Other events are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockEvent {
-    /// `Q`: as it was asked for, before the scheduler merged anything.
+    /// `Q`: the request is queued, before the scheduler merges requests.
     #[default]
     Queued,
-    /// `D`: as the device got it.
+    /// `D`: the request is issued to the device.
     Issued,
-    /// `C`: when the device had done it.
+    /// `C`: the device has completed the request.
     Completed,
 }
 
@@ -29,7 +29,7 @@ impl BlockEvent {
     }
 }
 
-/// A device number as Linux packs it: 12 bits of major, 20 of minor.
+/// A device number in Linux's encoding: 12 bits of major number, 20 of minor number.
 pub fn device(major: u64, minor: u64) -> Result<u32, Problem> {
     if major >= 1 << 12 || minor >= 1 << 20 {
         return Err(Problem::new("device", "too large"));
@@ -37,7 +37,7 @@ pub fn device(major: u64, minor: u64) -> Result<u32, Problem> {
     Ok((major << 20 | minor) as u32)
 }
 
-/// What the letters of `rwbs` ask for.
+/// The operation of the letters `rwbs`.
 fn op(letters: &[u8], sectors: u64) -> Option<Op> {
     match letters {
         [b'F', ..] if sectors == 0 => Some(Op::Flush),
@@ -49,15 +49,15 @@ fn op(letters: &[u8], sectors: u64) -> Option<Op> {
     }
 }
 
-/// Parses a line.
+/// The parser of lines.
 pub struct Blkparse {
     event: BlockEvent,
-    /// The summary that ends the text has begun.
+    /// Whether the summary at the end of the text has begun.
     summary: bool,
 }
 
 impl Blkparse {
-    /// A parser that takes `event` for the request.
+    /// A parser that takes `event` as the request.
     pub const fn new(event: BlockEvent) -> Self {
         Self { event, summary: false }
     }
@@ -94,7 +94,7 @@ impl LineParser for Blkparse {
     }
 }
 
-/// `sector + sectors`, or `sector` alone, or nothing: an empty flush.
+/// Parses `sector + sectors`, or `sector` alone, or nothing (an empty flush).
 fn extent(fields: &mut Fields<'_>) -> Result<(u64, u64), Problem> {
     let Some(sector) = fields.next().filter(|field| !field.starts_with(b"[")) else { return Ok((0, 0)) };
     let sector = fields::number(sector, "offset")?;

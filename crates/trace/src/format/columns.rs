@@ -1,4 +1,4 @@
-//! Lines of columns that the user describes: `time=0:s,op=3,offset=4:sectors,len=5:sectors,object=1`.
+//! Text with columns that the user describes: `time=0:s,op=3,offset=4:sectors,len=5:sectors,object=1`.
 
 use super::fields::{self, Fields, MD5_DIGITS, Separator};
 use super::names::Names;
@@ -7,59 +7,60 @@ use super::volumes::{filetime_ns, scsi_op};
 use crate::{Op, Problem, Request, TraceError};
 use std::str::FromStr;
 
-/// Columns are numbered below this.
+/// Upper limit of the number of columns.
 const COLUMNS_MAX: usize = 64;
-/// Hexadecimal digits of a fingerprint of our own.
+/// Hexadecimal digits of a fingerprint of 160 bits.
 const FINGERPRINT_DIGITS: usize = 40;
-/// Objects named by words are numbered from here on.
+/// The first number for objects that are named by words.
 const FIRST_NAME: u32 = 1 << 31;
 
-/// What a column says.
+/// The meaning of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Nothing,
-    /// A time in units of so many nanoseconds.
+    /// A time; the unit in nanoseconds.
     Time(u64),
-    /// A time in Windows' units.
+    /// A Windows file time.
     Filetime,
     Op(OpCoding),
-    /// An offset in units of so many bytes.
+    /// An offset; the unit in bytes.
     Offset(u64),
-    /// A length in units of so many bytes.
+    /// A length; the unit in bytes.
     Len(u64),
     Object,
-    /// Digests of so many hexadecimal digits.
+    /// Digests; the hexadecimal digits of each.
     Fingerprint(usize),
     Compressed(u64),
 }
 
-/// How operations are written.
+/// The notation of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpCoding {
-    /// As words: `R`, `read`, `Write`, ….
+    /// Words: `R`, `read`, `Write`, ….
     Words,
     /// 0 is a read, 1 a write.
     ReadIs0,
     /// 0 is a write, 1 a read.
     ReadIs1,
-    /// As SCSI operation codes, hexadecimal.
+    /// SCSI operation codes, hexadecimal.
     Scsi,
 }
 
-/// A description of columns. As text: `role=column[:unit]`, separated by commas, columns counted from 0:
+/// A description of columns. Its text consists of items `role=column[:unit]`, separated by commas; columns are counted
+/// from 0:
 ///
 /// | role | units |
 /// |---|---|
 /// | `time` | `s` (default), `ms`, `us`, `ns`, `filetime` |
-/// | `op` | `words` (default: R, read, W, …), `read0` (0 reads, 1 writes), `read1`, `scsi` (hexadecimal); reads, if missing |
-/// | `offset` | `bytes` (default), `sectors`, `kib`, `4kib`, or a number of bytes; must be there |
-/// | `len` | the same; 512 bytes, if missing |
-/// | `object` | a number, or a name; 0, if missing |
-/// | `fingerprint` | `md5` (default), `160`: digests in hexadecimal, one or more |
+/// | `op` | `words` (R, read, W, …; default), `read0` (0 is a read), `read1`, `scsi` (hexadecimal); if missing: read |
+/// | `offset` | `bytes` (default), `sectors`, `kib`, `4kib`, or a number of bytes; required |
+/// | `len` | as `offset`; if missing: 512 bytes |
+/// | `object` | a number or a name; if missing: 0 |
+/// | `fingerprint` | `md5` (default), `160`: one or more hexadecimal digests |
 /// | `compressed` | as `offset` |
 ///
-/// and `sep=comma` (default), `tab`, `space` (any blanks), `semicolon`, `pipe`; `skip=N`: lines at the beginning to pass over.
-/// A first line of names is passed over anyway.
+/// Other items are `sep=comma` (default), `tab`, `space` (any blanks), `semicolon`, `pipe`; and `skip=N`, the number of
+/// lines to skip at the beginning. Without `skip`, a first line without digits is skipped as a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns {
     roles: Vec<Role>,
@@ -116,7 +117,7 @@ impl FromStr for Columns {
 }
 
 impl Columns {
-    /// Adds `name=value`; `None` if it makes no sense, or is there twice.
+    /// Adds the item `name=value`; `None` if it is invalid, or its role or column was given before.
     fn add(&mut self, item: &str) -> Option<()> {
         let (name, value) = item.split_once('=')?;
         match name {
@@ -150,22 +151,22 @@ impl Columns {
         Some(())
     }
 
-    /// A parser of such lines.
+    /// A parser of lines with these columns.
     #[must_use]
     pub fn parser(&self) -> ColumnParser {
         ColumnParser { columns: self.clone(), names: Names::default(), lines: 0 }
     }
 }
 
-/// Parses a line.
+/// The parser of lines.
 pub struct ColumnParser {
     columns: Columns,
     names: Names,
-    /// Lines passed over so far.
+    /// Lines skipped so far.
     lines: u64,
 }
 
-/// Numbers that make sense only together.
+/// Offset and length with their units.
 struct Extent {
     offset: u64,
     offset_unit: u64,
@@ -241,7 +242,7 @@ impl LineParser for ColumnParser {
     }
 
     fn is_header(&self, line: &[u8]) -> bool {
-        // Objects may be named by words, so that a line's beginning does not tell: a header has no number at all.
+        // A line of requests may begin with a letter, since objects may be named by words; but it contains a digit.
         self.columns.skip == 0 && !line.iter().any(u8::is_ascii_digit)
     }
 }

@@ -1,4 +1,4 @@
-//! Recognises a format by how a trace begins.
+//! Recognises a format by the beginning of a trace.
 
 use super::binary::{Decoder, array};
 use super::records::{Blktrace, OracleGeneral, Vscsi};
@@ -6,11 +6,11 @@ use super::text::is_blank;
 use super::{Format, Options};
 use crate::Request;
 
-/// What a Parquet file begins and ends with.
+/// The magic at the beginning and the end of a Parquet file.
 pub const PARQUET_MAGIC: &[u8] = b"PAR1";
-/// Bytes that are looked at.
+/// Most bytes that are examined.
 pub const BEGINNING_BYTES: usize = 1 << 16;
-/// Lines and records that are looked at.
+/// Most lines or records that are examined.
 const RECORDS_MAX: usize = 100;
 
 /// The format that fits `beginning`, the first [`BEGINNING_BYTES`] of a trace, or all of it.
@@ -33,7 +33,7 @@ fn is_text(beginning: &[u8]) -> bool {
     beginning.iter().all(|&byte| byte >= b' ' && byte != 0x7F || byte.is_ascii_whitespace())
 }
 
-/// The text format that most lines are of, if that is more than half of them: one bad line hides nothing.
+/// The text format that can parse the most lines, if these are more than half: a bad line does not prevent recognition.
 fn text(beginning: &[u8], options: &Options) -> Option<Format> {
     let whole = beginning.len() < BEGINNING_BYTES;
     let mut lines: Vec<&[u8]> =
@@ -76,8 +76,8 @@ fn fits(decoder: &mut impl Decoder, beginning: &[u8]) -> bool {
     right > wrong
 }
 
-/// Any 24 bytes decode as a record of oracleGeneral; those of a trace have times that hardly go back, sizes, and next
-/// accesses that lie ahead, or none (-1, or the largest number).
+/// Any 24 bytes can be decoded as a record of oracleGeneral. In a trace, times rarely decrease, sizes are not 0, and
+/// next accesses are later records or absent (negative, 0, or the largest number).
 fn is_oracle(beginning: &[u8]) -> bool {
     let (mut right, mut wrong) = (0, 0);
     let mut before = 0;

@@ -1,4 +1,4 @@
-//! Traces with blanks between the fields.
+//! Text formats with blanks between the fields.
 
 use super::fields::{self, Fields};
 use super::text::LineParser;
@@ -10,8 +10,8 @@ const MICROSECOND_NS: u64 = 1_000;
 /// DiskSim's flag for reads.
 const READ: u64 = 1;
 
-/// DiskSim's ASCII format: `time device sector sectors flags`. Times with a decimal point are milliseconds, as the manual
-/// has it; whole numbers are microseconds, as in the traces that circulate (DTRS, TPC-C).
+/// DiskSim's ASCII format: `time device sector sectors flags`. Times with a decimal point are milliseconds, as in the
+/// manual; whole numbers are microseconds, as in the published traces (DTRS, TPC-C).
 pub struct DiskSim;
 
 impl LineParser for DiskSim {
@@ -31,8 +31,8 @@ impl LineParser for DiskSim {
     }
 }
 
-/// The ARC paper's (Megiddo and Modha, FAST 2003) `.lis`: `sector sectors ignored number`; reads without times. A line
-/// stands for each of its blocks: see [`Split`](crate::Split).
+/// The `.lis` format of the ARC paper (Megiddo and Modha, FAST 2003): `sector sectors ignored number`; reads without
+/// times. A line stands for one request per block; see [`Split`](crate::Split).
 pub struct Arc;
 
 impl LineParser for Arc {

@@ -1,4 +1,4 @@
-//! Fields of a line and what they say. Nothing here allocates.
+//! The fields of a line and their parsers, which do not allocate (except for lists of fingerprints).
 
 use crate::Problem;
 use nitro_units::Fingerprint;
@@ -6,16 +6,16 @@ use nitro_units::Fingerprint;
 /// Hexadecimal digits of an MD5 digest.
 pub const MD5_DIGITS: usize = 32;
 
-/// What stands between fields.
+/// The separator between fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Separator {
-    /// This byte, once.
+    /// A single byte.
     Byte(u8),
-    /// Spaces and tabs, any number of them.
+    /// Any number of spaces and tabs.
     Blanks,
 }
 
-/// The fields of a line, one after the other.
+/// An iterator over the fields of a line.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: Option<&'a [u8]>,
@@ -41,34 +41,34 @@ impl<'a> Fields<'a> {
         Self::new(line, Separator::Blanks)
     }
 
-    /// The next field, which the problem is named after if there is none.
+    /// The next field; the error has its `name`.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no field left.
     pub fn field(&mut self, name: &'static str) -> Result<&'a [u8], Problem> {
         self.next().ok_or(Problem::new(name, "missing"))
     }
 
-    /// The next field, a number.
+    /// The next field, as a number.
     ///
     /// # Errors
-    /// There is none, or it is not a number.
+    /// There is no field left, or it is not a number of at most 64 bits.
     pub fn number(&mut self, name: &'static str) -> Result<u64, Problem> {
         number(self.field(name)?, name)
     }
 
-    /// The next field, a number of 32 bits.
+    /// The next field, as a number of at most 32 bits.
     ///
     /// # Errors
-    /// There is none, or it is not a number or too large.
+    /// There is no field left, or it is not a number, or too large.
     pub fn number_u32(&mut self, name: &'static str) -> Result<u32, Problem> {
         u32::try_from(self.number(name)?).map_err(|_| Problem::new(name, "too large"))
     }
 
-    /// That no field is left.
+    /// Checks that no field is left.
     ///
     /// # Errors
-    /// There is one.
+    /// There is another field.
     pub fn end(&mut self) -> Result<(), Problem> {
         match self.next() {
             None | Some([]) => Ok(()),
@@ -111,10 +111,10 @@ const fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A number of decimal digits.
+/// Parses a decimal number.
 ///
 /// # Errors
-/// It is not, or has more than 64 bits.
+/// The field is not such a number, or has more than 64 bits.
 pub fn number(field: &[u8], name: &'static str) -> Result<u64, Problem> {
     if field.is_empty() {
         return Err(Problem::new(name, "empty"));
@@ -133,10 +133,10 @@ pub fn number(field: &[u8], name: &'static str) -> Result<u64, Problem> {
     Ok(value)
 }
 
-/// A number of hexadecimal digits, with or without `0x`.
+/// Parses a hexadecimal number, with or without `0x`.
 ///
 /// # Errors
-/// It is not, or has more than 64 bits.
+/// The field is not such a number, or has more than 64 bits.
 pub fn hexadecimal(field: &[u8], name: &'static str) -> Result<u64, Problem> {
     let digits = field.strip_prefix(b"0x").unwrap_or(field);
     if digits.is_empty() || digits.len() > 16 {
@@ -148,10 +148,10 @@ pub fn hexadecimal(field: &[u8], name: &'static str) -> Result<u64, Problem> {
     })
 }
 
-/// A time with or without a decimal point, in units of `unit_ns` (a power of ten), as nanoseconds.
+/// Parses a time with or without a decimal point, in units of `unit_ns` (a power of ten). Returns nanoseconds.
 ///
 /// # Errors
-/// It is not a time, or lies past 2⁶⁴ ns.
+/// The field is not a time, or 2⁶⁴ ns or more.
 pub fn time_ns(field: &[u8], unit_ns: u64) -> Result<u64, Problem> {
     const NAME: &str = "time";
     let point = field.iter().position(|&byte| byte == b'.').unwrap_or(field.len());
@@ -173,10 +173,11 @@ pub fn time_ns(field: &[u8], unit_ns: u64) -> Result<u64, Problem> {
     Ok(time)
 }
 
-/// Adds the digests of `digits` hexadecimal digits each that `field` is made of, cut or padded to a fingerprint.
+/// Parses a sequence of digests of `digits` hexadecimal digits each, and adds them to `prints`, truncated or padded
+/// with zeroes to the length of a fingerprint.
 ///
 /// # Errors
-/// It is not made of such.
+/// The field is not such a sequence.
 pub fn digests(field: &[u8], digits: usize, prints: &mut Vec<Fingerprint>) -> Result<(), Problem> {
     const NAME: &str = "fingerprint";
     if field.is_empty() || !field.len().is_multiple_of(digits) {

@@ -1,5 +1,5 @@
 //! FIU IODedup (Koller and Rangaswami, FAST 2010): `time_ns pid process sector sectors R|W major minor md5…`, with one
-//! MD5 per 4 KiB or per sector; or the same behind a column of indices, with tabs.
+//! MD5 per 4 KiB or per sector. In the variant with tabs, a column of indices precedes.
 
 use super::blkparse::device;
 use super::fields::{self, Fields, MD5_DIGITS, Separator};
@@ -9,13 +9,13 @@ use crate::{Op, Problem, Request};
 use memchr::{memchr, memrchr};
 
 const BLOCK_BYTES: u64 = 4096;
-/// A line with tabs has the first of them within this: behind the index.
+/// Bytes of a line within which the variant with tabs has the first tab, after the index.
 const INDEX_BYTES_MAX: usize = 24;
 
-/// Parses a line.
+/// The parser of lines.
 pub struct Fiu;
 
-/// Takes the last field off `line`.
+/// Removes the last field of `line` and returns it.
 fn last<'a>(line: &mut &'a [u8], separator: u8, name: &'static str) -> Result<&'a [u8], Problem> {
     let at = memrchr(separator, line).ok_or(Problem::new(name, "missing"))?;
     let field = &line[at + 1..];
@@ -27,7 +27,7 @@ impl LineParser for Fiu {
     fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem> {
         let tabs = memchr(b'\t', &line[..line.len().min(INDEX_BYTES_MAX)]).is_some();
         let separator = if tabs { b'\t' } else { b' ' };
-        // From the right, since the name of a process may have blanks in it.
+        // Parsed from the right, since the name of a process may contain blanks.
         let mut rest = line.trim_ascii_end();
         let digest = last(&mut rest, separator, "fingerprint")?;
         let minor = fields::number(last(&mut rest, separator, "minor")?, "minor")?;

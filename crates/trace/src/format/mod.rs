@@ -1,4 +1,4 @@
-//! The formats of others, and how one is recognised.
+//! The formats of traces, and their recognition.
 
 mod binary;
 mod blkparse;
@@ -31,7 +31,7 @@ use text::{LineParser, TextReader};
 /// A format of traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Our own.
+    /// Nitro's own format.
     Parquet,
     /// FIU IODedup, text or `.tsv`, with MD5 digests per sector or per 4 KiB.
     Fiu,
@@ -41,7 +41,7 @@ pub enum Format {
     Systor,
     /// CloudPhysics, binary, versions 1 and 2.
     Vscsi,
-    /// CloudPhysics as text.
+    /// CloudPhysics, as text.
     CloudPhysicsCsv,
     /// libCacheSim's binary format.
     OracleGeneral,
@@ -62,7 +62,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 14] = [
         Self::Parquet,
         Self::Fiu,
@@ -101,7 +101,7 @@ impl Format {
         }
     }
 
-    /// The parser of its lines, if it has lines.
+    /// The parser of the format's lines, if it is a text format.
     fn parser(self, options: &Options) -> Option<Box<dyn LineParser>> {
         Some(match self {
             Self::Fiu => Box::new(fiu::Fiu),
@@ -131,39 +131,39 @@ impl FromStr for Format {
     }
 }
 
-/// How a trace is to be read.
+/// Options of reading a trace.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The format; recognised by the content if `None`.
+    /// The format; if `None`, it is recognised by the content.
     pub format: Option<Format>,
     /// Columns that the user describes, instead of a format.
     pub columns: Option<Columns>,
-    /// What becomes of bad records.
+    /// The treatment of bad records.
     pub bad_records: BadRecords,
-    /// For blktrace and blkparse: the event that stands for a request.
+    /// For blktrace and blkparse: the event that is taken as the request.
     pub event: BlockEvent,
-    /// Where to note how many of the file's bytes have been read, for those who wait.
+    /// A counter of the file's bytes that have been read, for displays of the progress.
     pub position: Option<Position>,
 }
 
-/// How many bytes of a file have been read, as it is before decompression.
+/// The number of bytes of a file that have been read, counted before decompression.
 #[derive(Debug, Clone, Default)]
 pub struct Position(Arc<AtomicU64>);
 
 impl Position {
-    /// Bytes so far.
+    /// The number of bytes so far.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// More bytes were read.
+    /// Adds bytes that were read.
     pub(crate) fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// Notes what is read of `input`.
+/// Counts the bytes that are read from `input`.
 struct Noted<R> {
     input: R,
     position: Option<Position>,
@@ -182,7 +182,7 @@ impl<R: Read> Read for Noted<R> {
 /// Reads the trace in `path`, compressed with gzip, zstd, bzip2, xz or not at all.
 ///
 /// # Errors
-/// The file cannot be read, or is of no known format. Errors of the reader name `path` too.
+/// The file cannot be read, or has no known format. Errors of the reader also name `path`.
 pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceError> {
     let named = |error: TraceError| error.in_file(path);
     let io = |error| named(TraceError::io(error, Place::Whole));
@@ -204,10 +204,11 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Reader>, TraceErro
     Ok(Box::new(InFile { reader, path: path.to_owned() }))
 }
 
-/// Reads a trace from a stream, such as standard input; not Parquet, which must be read from its end.
+/// Reads a trace from a stream, such as standard input. Parquet cannot be read from a stream, since its index is at the
+/// end.
 ///
 /// # Errors
-/// The stream cannot be read, or is of no known format.
+/// The stream cannot be read, or has no known format.
 pub fn open_stream(input: impl Read + Send + 'static, options: &Options) -> Result<Box<dyn Reader>, TraceError> {
     let io = |error| TraceError::io(error, Place::Whole);
     let input = Noted { input, position: options.position.clone() };
@@ -248,7 +249,7 @@ fn of_beginning(beginning: &[u8], options: &Options) -> Result<Format, TraceErro
 /// The format in which [`open`] would read `path`; `None` for columns that the user describes.
 ///
 /// # Errors
-/// The file cannot be read, or is of no known format.
+/// The file cannot be read, or has no known format.
 pub fn recognise(path: &Path, options: &Options) -> Result<Option<Format>, TraceError> {
     if options.columns.is_some() {
         return Ok(None);
@@ -259,7 +260,7 @@ pub fn recognise(path: &Path, options: &Options) -> Result<Option<Format>, Trace
     of_beginning(beginning, options).map(Some).map_err(|error| error.in_file(path))
 }
 
-/// Names the file in errors.
+/// A reader that adds the file's path to errors.
 struct InFile {
     reader: Box<dyn Reader>,
     path: PathBuf,

@@ -1,26 +1,26 @@
-//! Numbers for objects that a trace names by words.
+//! Numbers of objects that a trace names by words.
 
 use crate::Problem;
 use hashbrown::HashMap;
 
-/// A trace with more names than this is damaged, or not one of block devices.
+/// Most names of a trace. A trace with more is damaged, or not a trace of block devices.
 const NAMES_MAX: usize = 1 << 16;
-/// Longer names are taken for damage.
+/// Bytes of the longest name; longer names are errors.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The names seen, numbered as they come.
+/// The names so far, numbered in the order of their first occurrence.
 #[derive(Default)]
 pub struct Names {
     numbers: HashMap<Box<[u8]>, u32>,
-    /// The last name and its number: most requests are for the same object as the one before.
+    /// The last name and its number, since most requests have the same object as the request before.
     last: (Box<[u8]>, u32),
 }
 
 impl Names {
-    /// The number of `name`.
+    /// Returns the number of `name`.
     ///
     /// # Errors
-    /// There are too many names.
+    /// There are too many names, or the name is empty or too long.
     pub fn number(&mut self, name: &[u8]) -> Result<u32, Problem> {
         if !self.numbers.is_empty() && *self.last.0 == *name {
             return Ok(self.last.1);

@@ -1,4 +1,4 @@
-//! Binary formats, a decoder each.
+//! The decoders of binary formats.
 
 use super::binary::{Decoded, Decoder, array};
 use super::blkparse::BlockEvent;
@@ -9,7 +9,7 @@ use crate::{Op, Problem, Request};
 const SECOND_NS: u64 = 1_000_000_000;
 const MICROSECOND_NS: u64 = 1_000;
 
-/// CloudPhysics' vscsi traces (Waldspurger et al., FAST 2015): 32 bytes in version 1, 40 in version 2.
+/// CloudPhysics' vscsi traces (Waldspurger et al., FAST 2015): records of 32 bytes in version 1, of 40 in version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vscsi {
     /// `u32 serial, len, segments; u16 command, version; u64 sector, time_us`
@@ -19,7 +19,7 @@ pub enum Vscsi {
 }
 
 impl Vscsi {
-    /// The version of a trace whose first record begins so.
+    /// The version of a trace with this beginning.
     #[must_use]
     pub fn of(beginning: &[u8]) -> Option<Self> {
         if array(beginning, 14) == [0, 1] {
@@ -62,11 +62,11 @@ impl Decoder for Vscsi {
 }
 
 /// libCacheSim's oracleGeneral: `u32 time_s; u64 object; u32 size_B; i64 next_access`, 24 bytes. It has no operations:
-/// all are reads. Its object is taken for a sector, as it is in traces of disks; what is above 54 bits of it, as where
-/// objects are hashes, goes to the request's object, so that different objects have different addresses.
+/// all requests are reads. The lower 54 bits of its object are taken as a sector, which is correct for traces of disks.
+/// The upper bits, which are used if objects are hashes, become the request's object, so that addresses stay distinct.
 pub struct OracleGeneral;
 
-/// Sectors below 2⁶³ bytes.
+/// Bits of the number of a sector below 2⁶³ bytes.
 const SECTOR_BITS: u32 = 54;
 
 impl Decoder for OracleGeneral {
@@ -86,16 +86,16 @@ impl Decoder for OracleGeneral {
     }
 }
 
-/// Linux's `struct blk_io_trace`, version 7, of either byte order: 48 bytes `u32 magic, sequence; u64 time_ns, sector; u32 bytes,
-/// action, pid, device, cpu; u16 error, payload bytes`, and the payload.
+/// Linux's `struct blk_io_trace`, version 7, in either byte order: 48 bytes `u32 magic, sequence; u64 time_ns, sector;
+/// u32 bytes, action, pid, device, cpu; u16 error, payload bytes`, and the payload.
 pub struct Blktrace {
     big_endian: bool,
     event: BlockEvent,
 }
 
-/// `0x65617400`, the magic number, and the version.
+/// The magic number `0x65617400` with the version in its low byte.
 const BLKTRACE_MAGIC: u32 = 0x6561_7407;
-/// What a request is, in the upper half of its action.
+/// Categories of a request, in the upper half of its action.
 const TC_READ: u32 = 1 << 16;
 const TC_WRITE: u32 = 1 << 17;
 const TC_FLUSH: u32 = 1 << 18;
@@ -103,7 +103,7 @@ const TC_NOTIFY: u32 = 1 << 26;
 const TC_DISCARD: u32 = 1 << 29;
 
 impl Blktrace {
-    /// A decoder for a trace that begins so, with `event` taken for the request.
+    /// A decoder for a trace with this beginning, if it is blktrace; `event` is taken as the request.
     #[must_use]
     pub fn of(beginning: &[u8], event: BlockEvent) -> Option<Self> {
         let magic = array(beginning, 0);

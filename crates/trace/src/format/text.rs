@@ -1,17 +1,17 @@
-//! Traces of one request a line.
+//! Readers of traces with one request per line.
 
 use crate::source::{Line, Window};
 use crate::{BadRecords, ErrorKind, Place, Problem, Reader, Request, Skipped, TraceError};
 
-/// What a line of a format says.
+/// The parser of a format's lines.
 pub trait LineParser: Send {
-    /// Fills `request`, which was cleared, from a line that is not blank; `false`: the line is right, but no request.
+    /// Fills a cleared `request` from a line that is not blank; `false`: the line is valid, but not a request.
     ///
     /// # Errors
-    /// The line is not of the format.
+    /// The line does not conform to the format.
     fn parse(&mut self, line: &[u8], request: &mut Request) -> Result<bool, Problem>;
 
-    /// Whether this, the first line, only names the columns.
+    /// Whether the first line is a header with the names of the columns.
     fn is_header(&self, line: &[u8]) -> bool {
         line.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(u8::is_ascii_alphabetic)
     }
@@ -27,7 +27,7 @@ impl<P: LineParser + ?Sized> LineParser for Box<P> {
     }
 }
 
-/// Reads the lines of a trace.
+/// A reader of lines.
 pub struct TextReader<P> {
     window: Window,
     parser: P,
@@ -38,7 +38,7 @@ pub struct TextReader<P> {
 }
 
 impl<P: LineParser> TextReader<P> {
-    /// A reader of the lines that `window` stands before.
+    /// A reader of the lines from the window's position on.
     pub fn new(window: Window, parser: P, policy: BadRecords) -> Self {
         Self { window, parser, policy, skipped: Skipped::default(), line: 0, ended: false }
     }
@@ -73,7 +73,7 @@ impl<P: LineParser> TextReader<P> {
     }
 }
 
-/// Lines that no format gives a meaning to.
+/// Whether a line is blank or a comment (`#`), in any format.
 pub fn is_blank(line: &[u8]) -> bool {
     line.first().is_none_or(|&first| first == b'#') || line[0].is_ascii_whitespace() && line.trim_ascii().is_empty()
 }

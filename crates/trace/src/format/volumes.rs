@@ -1,4 +1,4 @@
-//! Comma-separated traces of disks and volumes, a parser each.
+//! The parsers of comma-separated traces of disks and volumes.
 
 use super::fields::{self, Fields};
 use super::names::Names;
@@ -6,7 +6,7 @@ use super::text::LineParser;
 use crate::request::SECTOR_BYTES;
 use crate::{Op, Problem, Request};
 
-/// Windows counts 100 ns from 1601 on; this many seconds before Unix does.
+/// Seconds from 1601, when Windows file time begins (in units of 100 ns), to the Unix epoch.
 const FILETIME_UNIX_S: u64 = 11_644_473_600;
 const SECOND_NS: u64 = 1_000_000_000;
 const MICROSECOND_NS: u64 = 1_000;
@@ -18,7 +18,7 @@ fn read_or_write(field: &[u8]) -> Result<Op, Problem> {
     }
 }
 
-/// Windows file time as nanoseconds of Unix.
+/// Converts a Windows file time into nanoseconds since the Unix epoch.
 pub fn filetime_ns(ticks: u64) -> Result<u64, Problem> {
     (ticks / 10_000_000)
         .checked_sub(FILETIME_UNIX_S)
@@ -45,7 +45,7 @@ impl LineParser for Msr {
         let len = fields.number("size")?;
         fields.number("response")?;
         fields.end()?;
-        // Host and disk stand side by side in the line; together they name the object.
+        // Host and disk are adjacent in the line; together they are the name of the object.
         let time_bytes = line.iter().position(|&byte| byte == b',').map_or(0, |comma| comma + 1);
         let name = line.get(time_bytes..time_bytes + host.len() + 1 + disk.len());
         request.object = self.disks.number(name.unwrap_or(host))?;
@@ -132,7 +132,7 @@ impl LineParser for Spc {
     }
 }
 
-/// CloudPhysics as libCacheSim has it in text: `version,time_s,SCSI operation,size_B,sector`.
+/// CloudPhysics in libCacheSim's text format: `version,time_s,SCSI operation,size_B,sector`.
 pub struct CloudPhysicsCsv;
 
 impl LineParser for CloudPhysicsCsv {
@@ -153,7 +153,7 @@ impl LineParser for CloudPhysicsCsv {
     }
 }
 
-/// What a SCSI operation code (SBC-4) asks for, if it moves, drops or flushes blocks.
+/// The operation of a SCSI operation code (SBC-4), if it reads, writes, unmaps or flushes blocks.
 pub const fn scsi_op(code: u64) -> Option<Op> {
     match code {
         0x08 | 0x28 | 0x88 | 0xA8 => Some(Op::Read),

@@ -1,10 +1,10 @@
-//! Counts distinct things in bounded memory.
+//! Counts distinct items in bounded memory.
 
 use hashbrown::HashSet;
 use hashbrown::hash_set::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Keys are hashes already.
+/// The hasher of keys that are hashes already.
 #[derive(Default)]
 struct Same(u64);
 
@@ -20,22 +20,23 @@ impl Hasher for Same {
     }
 }
 
-/// Exact up to a number of things; from there on it keeps only things whose hash has so many leading zeroes, as SHARDS
-/// (Waldspurger et al., FAST 2015) does, and estimates the others from them.
+/// A count of distinct items, exact up to a maximum. Beyond it, only items whose hash has a number of zero bits are
+/// kept, as in SHARDS (Waldspurger et al., FAST 2015), and the total is estimated from them.
 pub struct Distinct {
     kept: HashSet<u64, BuildHasherDefault<Same>>,
     max: usize,
-    /// One of 2^`halvings` hashes is kept.
+    /// One of 2^`halvings` items is kept.
     halvings: u32,
 }
 
 impl Distinct {
-    /// Counts up to `max` things exactly, in 9 to 18 bytes each.
+    /// Counts up to `max` items exactly, in 9 to 18 bytes each.
     pub fn new(max: usize) -> Self {
         Self { kept: HashSet::default(), max: max.max(1), halvings: 0 }
     }
 
-    /// Counts a thing by a hash of it, all of whose bits are good; `false` if it is known to be there already.
+    /// Counts an item by its hash, whose bits must all be well mixed; `false` if it is known that the item was counted
+    /// before.
     pub fn add(&mut self, hash: u64) -> bool {
         if hash & self.mask() != 0 {
             return true;
@@ -50,12 +51,12 @@ impl Distinct {
         true
     }
 
-    /// Bits in the middle, since the table uses those at both ends.
+    /// The bits that must be zero: in the middle of the hash, since the table uses those at both ends.
     const fn mask(&self) -> u64 {
         ((1u64 << self.halvings) - 1) << 16
     }
 
-    /// How many there were.
+    /// The number of distinct items, or its estimate.
     pub fn count(&self) -> u64 {
         (self.kept.len() as u64) << self.halvings
     }

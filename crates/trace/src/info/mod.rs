@@ -1,4 +1,4 @@
-//! What a trace is like.
+//! Statistics of a trace.
 
 mod distinct;
 
@@ -10,11 +10,11 @@ use nitro_cache::pattern::{StreamDetector, StreamSettings};
 use serde::Serialize;
 use std::fmt;
 
-/// The unit in which addresses are counted.
+/// Bytes of a block, the unit in which addresses are counted.
 const BLOCK_BYTES: u64 = 4096;
-/// Distinct blocks and fingerprints are counted exactly up to so many.
+/// Distinct blocks and fingerprints are counted exactly up to this number.
 const DISTINCT_MAX: usize = 1 << 22;
-/// Streams are followed of so many objects, a kilobyte each; requests of further ones count as random.
+/// Most objects whose streams are tracked, in a kilobyte each; requests to further objects count as random.
 const STREAM_OBJECTS_MAX: usize = 1 << 16;
 /// Seeds of hashes.
 const ADDRESS: u64 = 1;
@@ -23,13 +23,13 @@ const OBJECT: u64 = 2;
 /// Requests of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Operations {
-    /// How many.
+    /// The number of requests.
     pub count: u64,
-    /// Their bytes.
+    /// The sum of their lengths in bytes.
     pub bytes: u64,
 }
 
-/// What a trace is like; see [`summarize`].
+/// Statistics of a trace; see [`summarize`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Summary {
     /// Requests of all kinds.
@@ -42,30 +42,32 @@ pub struct Summary {
     pub trims: Operations,
     /// Flushes.
     pub flushes: Operations,
-    /// Requests that the trace does not tell the kind of.
+    /// Requests whose operation is not known.
     pub others: Operations,
     /// The earliest time, in ns.
     pub first_ns: u64,
     /// The latest time, in ns.
     pub last_ns: u64,
-    /// Requests that are earlier than the one before.
+    /// Requests whose time is before that of the preceding request.
     pub out_of_order: u64,
     /// Objects (volumes, disks, files).
     pub objects: u64,
-    /// The end of the address space: the highest address behind a request.
+    /// The end of the address space in bytes: the highest end of a request.
     pub address_end: u64,
     /// Bytes of distinct 4 KiB blocks that were read or written.
     pub footprint_bytes: u64,
-    /// Those that were read.
+    /// Bytes of distinct 4 KiB blocks that were read.
     pub read_footprint_bytes: u64,
-    /// Those that were written.
+    /// Bytes of distinct 4 KiB blocks that were written.
     pub written_footprint_bytes: u64,
-    /// Bytes of distinct 4 KiB blocks that were read or written more than once: the working set, all that a cache can have
-    /// hits on.
+    /// The working set: bytes of distinct 4 KiB blocks that were read or written more than once. A cache can have hits
+    /// only on these.
     pub working_set_bytes: u64,
-    /// Reads and writes that begin where one of the object's last 32 streams of requests ended, or within 16 KiB behind it.
+    /// Reads and writes that begin at the end of one of the object's last 32 streams of requests, or within 16 KiB
+    /// after it.
     pub sequential: u64,
-    /// Reads and writes by size: element `n` counts those of at most 512 · 2ⁿ bytes, and above the one before.
+    /// Reads and writes by size: element `n` counts those of at most 512 · 2ⁿ bytes that the elements before do not
+    /// count.
     pub sizes: Vec<u64>,
     /// Blocks with fingerprints.
     pub prints: u64,
@@ -77,11 +79,12 @@ pub struct Summary {
     pub unique_written_prints: u64,
     /// Bytes of requests whose compressed size is known.
     pub compressible_bytes: u64,
-    /// Their compressed size.
+    /// The compressed size of these requests in bytes.
     pub compressed_bytes: u64,
-    /// Whether all counts are exact; the distinct ones are estimates, within about 0.1 %, if there are over 4 million.
+    /// Whether all counts are exact. Counts of distinct items above 4 million are estimates, with an error of about 0.1
+    /// %.
     pub exact: bool,
-    /// Bad records that were left out.
+    /// Bad records that were skipped.
     pub skipped: u64,
 }
 
@@ -90,44 +93,44 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 impl Summary {
-    /// From the first to the last request, in ns.
+    /// The time from the first to the last request, in ns.
     #[must_use]
     pub const fn span_ns(&self) -> u64 {
         self.last_ns - self.first_ns
     }
 
-    /// Reads and writes that continue another, from 0 to 1.
+    /// The share of reads and writes that continue a stream, from 0 to 1.
     #[must_use]
     pub fn sequential_share(&self) -> f64 {
         share(self.sequential, self.reads.count + self.writes.count)
     }
 
-    /// Reads among reads and writes, from 0 to 1.
+    /// The share of reads among reads and writes, from 0 to 1.
     #[must_use]
     pub fn read_share(&self) -> f64 {
         share(self.reads.count, self.reads.count + self.writes.count)
     }
 
-    /// Blocks whose content came before, among those with fingerprints, from 0 to 1.
+    /// The share of blocks with fingerprints whose content occurred before, from 0 to 1.
     #[must_use]
     pub fn duplicate_share(&self) -> f64 {
         share(self.prints.saturating_sub(self.unique_prints), self.prints)
     }
 
-    /// The same among written blocks.
+    /// The same share among written blocks.
     #[must_use]
     pub fn written_duplicate_share(&self) -> f64 {
         share(self.written_prints.saturating_sub(self.unique_written_prints), self.written_prints)
     }
 
-    /// Bytes per compressed byte, 0 where it is not known.
+    /// Bytes per compressed byte; 0 if it is not known.
     #[must_use]
     pub fn compression_ratio(&self) -> f64 {
         share(self.compressible_bytes, self.compressed_bytes)
     }
 }
 
-/// Counts as requests pass.
+/// The counters while a trace is read.
 struct Counter {
     summary: Summary,
     last_ns: u64,
@@ -211,7 +214,7 @@ impl Counter {
         if !self.streams.contains_key(&request.object) && self.streams.len() >= STREAM_OBJECTS_MAX {
             return;
         }
-        // A stream's first request is never sequential; with this threshold all others are.
+        // The first request of a stream is never sequential; with this threshold, all others are.
         let settings = StreamSettings { threshold_bytes: 1, ..StreamSettings::default() };
         let streams = self.streams.entry(request.object).or_insert_with(|| StreamDetector::new(settings));
         self.summary.sequential += u64::from(streams.read(request.offset, request.len).sequential);
@@ -250,7 +253,7 @@ impl Counter {
     }
 }
 
-/// Reads a trace to its end and tells what it is like, in under 700 MiB for traces of any length.
+/// Reads a trace to its end and returns its statistics. Takes less than 700 MiB of memory for traces of any length.
 ///
 /// # Errors
 /// The reader's.
@@ -263,7 +266,7 @@ pub fn summarize(reader: &mut dyn Reader) -> Result<Summary, TraceError> {
     Ok(counter.finish(reader.skipped().count))
 }
 
-/// Bytes for people.
+/// A number of bytes, formatted for people.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -296,7 +299,7 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "time          {:.3} s", self.span_ns() as f64 / 1e9)?;
         if self.out_of_order > 0 {
-            writeln!(f, "  back in time {}", self.out_of_order)?;
+            writeln!(f, "  out of order {}", self.out_of_order)?;
         }
         writeln!(f, "objects       {}", self.objects)?;
         writeln!(f, "address space {}", Bytes(self.address_end))?;

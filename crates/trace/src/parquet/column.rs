@@ -1,4 +1,4 @@
-//! A column's values of some rows, in the form that the `parquet` crate takes and gives them.
+//! The values of a column in some rows, in the form of the `parquet` crate.
 
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use ::parquet::data_type::DataType;
@@ -6,20 +6,20 @@ use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::writer::SerializedRowGroupWriter;
 use std::io::Write;
 
-/// Values, and which rows have one.
+/// The values of some rows, and which of the rows have one.
 pub struct Column<T: DataType> {
-    /// The values of those rows that have one.
+    /// The values of the rows that have one.
     values: Vec<T::T>,
-    /// For each row 1 if it has a value, else 0; empty where every row must have one.
+    /// For each row 1 if it has a value, otherwise 0. Empty if every row must have one.
     levels: Vec<i16>,
     optional: bool,
-    /// Reading: rows and values taken so far.
+    /// Rows and values taken so far, when reading.
     row: usize,
     value: usize,
 }
 
 impl<T: DataType> Column<T> {
-    /// No rows yet.
+    /// A column without rows.
     pub fn new(optional: bool) -> Self {
         Self { values: Vec::new(), levels: Vec::new(), optional, row: 0, value: 0 }
     }
@@ -42,7 +42,8 @@ impl<T: DataType> Column<T> {
     /// Writes all rows as the next column of `group`, and removes them.
     pub fn write<W: Write + Send>(&mut self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
         let column = group.next_column()?;
-        let mut column = column.ok_or_else(|| ParquetError::General("a column too many".to_owned()))?;
+        let mut column =
+            column.ok_or_else(|| ParquetError::General("the schema has fewer columns than are written".to_owned()))?;
         let levels = self.optional.then_some(&self.levels[..]);
         column.typed::<T>().write_batch(&self.values, levels, None)?;
         column.close()?;
@@ -64,12 +65,14 @@ impl<T: DataType> Column<T> {
         }
         let values = if self.optional { self.levels.iter().filter(|&&level| level == 1).count() } else { rows };
         if values != self.values.len() {
-            return Err(ParquetError::General("a column has another number of values than of rows".to_owned()));
+            return Err(ParquetError::General(
+                "a column has another number of values than its rows require".to_owned(),
+            ));
         }
         Ok(())
     }
 
-    /// Takes the next row's value; the rows were counted by [`read`](Self::read).
+    /// Takes the value of the next row. [`read`](Self::read) has checked the number of rows.
     pub fn take(&mut self) -> Option<&T::T> {
         self.row += 1;
         if self.optional && self.levels.get(self.row - 1) != Some(&1) {
@@ -79,7 +82,7 @@ impl<T: DataType> Column<T> {
         self.values.get(self.value - 1)
     }
 
-    /// `reader` as one of this type of column.
+    /// Converts `reader` to the type of the column.
     pub fn typed(reader: ColumnReader) -> Result<ColumnReaderImpl<T>> {
         T::get_column_reader(reader).ok_or_else(|| ParquetError::General("a column is of another type".to_owned()))
     }

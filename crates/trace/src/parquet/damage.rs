@@ -1,4 +1,4 @@
-//! What a damaged file must not do.
+//! Protection from damaged files.
 
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::ParquetMetaData;
@@ -8,7 +8,7 @@ fn damaged(what: &str) -> ParquetError {
     ParquetError::General(format!("damaged: {what}"))
 }
 
-/// Checks that every column lies within a file of `file_bytes`, which the `parquet` crate takes for granted.
+/// Checks that every column lies within a file of `file_bytes`. The `parquet` crate does not check that.
 pub fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<()> {
     for group in metadata.row_groups() {
         if group.num_rows() < 0 {
@@ -27,8 +27,8 @@ pub fn check(metadata: &ParquetMetaData, file_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Does `work`, and turns a panic into an error: the `parquet` crate panics on some damaged pages. What `work` changed is
-/// not to be used any more after an error.
+/// Calls `work` and converts a panic into an error, since the `parquet` crate panics on some damaged pages. After an
+/// error, state that `work` changes must not be used.
 pub fn contained<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(damaged("a page cannot be decoded")))
 }

@@ -1,6 +1,6 @@
-//! Our own format: Parquet, a row a request, that other tools read as well.
+//! Nitro's trace format: Parquet with one row per request, which other tools can read, too.
 //!
-//! | column | type | what |
+//! | column | type | meaning |
 //! |---|---|---|
 //! | `time` | INT64 | nanoseconds |
 //! | `op` | BYTE_ARRAY (STRING) | `read`, `write`, `trim`, `flush`, `other` |
@@ -8,14 +8,14 @@
 //! | `offset` | INT64 | bytes |
 //! | `length` | INT64 | bytes |
 //! | `fingerprint` | BYTE_ARRAY, optional | 20 bytes for each block of the request |
-//! | `block` | INT32 (unsigned), optional | bytes that a fingerprint stands for |
-//! | `compressed` | INT32 (unsigned), optional | bytes of the request when compressed |
-//! | `class` | INT32 (unsigned), optional | 1 to 31, of classified requests |
+//! | `block` | INT32 (unsigned), optional | bytes of a block with a fingerprint |
+//! | `compressed` | INT32 (unsigned), optional | compressed size of the request in bytes |
+//! | `class` | INT32 (unsigned), optional | 1 to 31; only of classified requests |
 //!
-//! A file that is [recoverable](ParquetWriter::recoverable) has a mark behind each row group, in a gap that other readers
-//! pass over; after its writer was killed it is read up to the last whole one.
+//! A [recoverable](ParquetWriter::recoverable) file has a mark after each row group, in a gap that other readers
+//! ignore. If its writer was killed, it can be read up to the last complete mark.
 //!
-//! The file's metadata has `nitro.trace` = `1`, the version, and whatever the writer was told of the trace.
+//! The file's metadata contain the version (`nitro.trace` = `1`) and the notes that were passed to the writer.
 
 mod column;
 mod damage;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 /// The key of the format's version in the file's metadata.
 const VERSION_KEY: &str = "nitro.trace";
-/// The version written, and the only one read.
+/// The version that is written, and the only one that can be read.
 const VERSION: &str = "1";
 
 /// Bytes of a fingerprint.

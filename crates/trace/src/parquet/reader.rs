@@ -1,4 +1,4 @@
-//! Reads our own format.
+//! The reader of Nitro's trace format.
 
 use super::column::Column;
 use super::torn::Mended;
@@ -13,12 +13,12 @@ use ::parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
 use ::parquet::file::serialized_reader::SerializedFileReader;
 use nitro_units::{ClassId, Fingerprint};
 
-/// Rows decoded at a time.
+/// Most rows that are decoded at a time.
 const BATCH_ROWS: u64 = 4096;
 
-/// A column of the file, in the row group being read.
+/// A column of the file, in the row group that is being read.
 struct Source<T: DataType> {
-    /// Its number in the file, if it is there.
+    /// The column's number in the file; `None` if the file does not have it.
     number: Option<usize>,
     reader: Option<ColumnReaderImpl<T>>,
     rows: Column<T>,
@@ -45,8 +45,8 @@ impl<T: DataType> Source<T> {
     }
 }
 
-/// Reads a Parquet file as [`ParquetWriter`](super::ParquetWriter) makes them. Columns other than its own are left
-/// alone; all but `time`, `op`, `offset` and `length` may be missing.
+/// A reader of Parquet files that [`ParquetWriter`](super::ParquetWriter) or other programs have written. Unknown
+/// columns are ignored; all columns except `time`, `op`, `offset` and `length` may be missing.
 pub struct ParquetReader {
     file: Box<dyn FileReader + Send>,
     is_torn: bool,
@@ -60,9 +60,9 @@ pub struct ParquetReader {
     compressed: Source<Int32Type>,
     class: Source<Int32Type>,
     next_group: usize,
-    /// Rows of the group that are not decoded yet.
+    /// Rows of the row group that are not decoded yet.
     group_rows: u64,
-    /// Rows decoded and not given yet.
+    /// Rows that were decoded and not returned yet.
     batch_rows: u64,
     record: u64,
     policy: BadRecords,
@@ -75,7 +75,9 @@ fn columns(file: &dyn FileReader) -> ParquetResult<Found> {
     let metadata = file.metadata().file_metadata();
     let version = metadata.key_value_metadata().into_iter().flatten().find(|item| item.key == VERSION_KEY);
     if let Some(version) = version.and_then(|item| item.value.as_deref()).filter(|&version| version != VERSION) {
-        return Err(ParquetError::General(format!("a trace of version {version}; version {VERSION} is known")));
+        return Err(ParquetError::General(format!(
+            "a trace of version {version}; only version {VERSION} is supported"
+        )));
     }
     let mut found = [(None, false); COLUMNS.len()];
     let schema = metadata.schema_descr();
@@ -91,16 +93,16 @@ fn columns(file: &dyn FileReader) -> ParquetResult<Found> {
     for needed in ["time", "op", "offset", "length"] {
         let ours = COLUMNS.iter().position(|(name, ..)| *name == needed);
         if ours.is_none_or(|ours| found[ours].0.is_none()) {
-            return Err(ParquetError::General(format!("not a trace: there is no column {needed}")));
+            return Err(ParquetError::General(format!("not a trace: it has no column {needed}")));
         }
     }
     Ok(found)
 }
 
-/// Our columns in a file: their numbers, and whether each may be missing from a row.
+/// The known columns of a file: their numbers, and whether rows may lack a value.
 type Found = [(Option<usize>, bool); COLUMNS.len()];
 
-/// Whether a file ends as Parquet does.
+/// Whether a file ends with Parquet's magic.
 fn has_end(input: &impl ChunkReader) -> ParquetResult<bool> {
     let Some(start) = input.len().checked_sub(PARQUET_MAGIC.len() as u64) else { return Ok(true) };
     Ok(input.get_bytes(start, PARQUET_MAGIC.len())? == PARQUET_MAGIC)
@@ -115,11 +117,11 @@ fn open(input: impl ChunkReader + 'static) -> ParquetResult<(Box<dyn FileReader 
 }
 
 impl ParquetReader {
-    /// A reader of `input`: a file, or `Bytes`. A file whose writer was killed is read up to its last whole row group, if
-    /// it was [recoverable](super::ParquetWriter::recoverable).
+    /// A reader of `input`: a file, or `Bytes`. A [recoverable](super::ParquetWriter::recoverable) file whose writer
+    /// was killed is read up to its last complete row group.
     ///
     /// # Errors
-    /// It is not Parquet, or lacks columns of a trace.
+    /// The input is not Parquet or damaged, or lacks required columns.
     pub fn new(input: impl ChunkReader + 'static, policy: BadRecords) -> Result<Self, TraceError> {
         let open = || {
             if has_end(&input)? {
@@ -127,7 +129,7 @@ impl ParquetReader {
             }
             match Mended::new(input)? {
                 Some(mended) => open(mended).map(|file| (file, true)),
-                None => Err(ParquetError::General("not Parquet, or without its end".to_owned())),
+                None => Err(ParquetError::General("not Parquet, or its end is missing".to_owned())),
             }
         };
         let ((file, columns), is_torn) = damage::contained(open).map_err(|error| failed(error, Place::Whole))?;
@@ -155,32 +157,32 @@ impl ParquetReader {
         })
     }
 
-    /// Whether the file has no end, since its writer was killed.
+    /// Whether the file's end is missing, since its writer was killed.
     #[must_use]
     pub const fn is_torn(&self) -> bool {
         self.is_torn
     }
 
-    /// What the file's metadata says under `key`.
+    /// The value of `key` in the file's metadata.
     #[must_use]
     pub fn note(&self, key: &str) -> Option<&str> {
         self.notes().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// What the file's metadata says besides the format's version: keys and values.
+    /// The keys and values in the file's metadata, except the format's version.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.file.metadata().file_metadata().key_value_metadata();
         let told = all.into_iter().flatten().filter(|item| item.key != VERSION_KEY);
         told.filter_map(|item| Some((item.key.as_str(), item.value.as_deref()?)))
     }
 
-    /// Tells there how much has been read, a row group at a time.
+    /// Counts the bytes that have been read in `position`, a row group at a time.
     pub(crate) fn noting(mut self, position: Option<Position>) -> Self {
         self.position = position;
         self
     }
 
-    /// Decodes the next rows; `false` behind the last.
+    /// Decodes the next rows; `false` if there are none.
     fn read_batch(&mut self) -> ParquetResult<bool> {
         while self.group_rows == 0 {
             if self.next_group >= self.file.num_row_groups() {
@@ -217,7 +219,7 @@ impl ParquetReader {
         self.class.read(rows).map(|()| true)
     }
 
-    /// Fills `request` from the next row. All columns are taken from whatever the row says, to stay in step.
+    /// Fills `request` from the next row. Takes the values of all columns even from a bad row, to stay synchronized.
     fn row(&mut self, request: &mut Request) -> Result<(), Problem> {
         let time = self.time.take().copied();
         let op = self.op.take().and_then(|word| Op::from_word(word.data()));

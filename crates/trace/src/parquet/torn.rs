@@ -1,15 +1,16 @@
-//! Files whose writer was killed. Parquet has the list of its row groups at the end of the file, so that a file without its
-//! end is of no use. Behind each row group of a recording there is a *mark*, in a gap that other readers pass over:
+//! Files whose writer was killed. Parquet has the list of its row groups at the end of the file, so that a file without
+//! its end cannot be read. After each row group of a recording there is a *mark*, in a gap that other readers ignore:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | n | a Parquet footer's metadata (Thrift), with that one row group |
-//! | 8 | where the mark before this one ends; 0: this is the first |
+//! | n | the metadata of a Parquet footer (Thrift) with only this row group |
+//! | 8 | offset of the end of the mark before this one; 0 for the first |
 //! | 4 | n |
-//! | 4 | CRC-32 (ISO-HDLC) of all of the above |
+//! | 4 | CRC-32 (ISO-HDLC) of the fields above |
 //! | 8 | `NitroGrp` |
 //!
-//! A reader that finds no end looks for the last whole mark, follows the marks back, and makes the end that is missing.
+//! If the end is missing, the reader searches for the last complete mark, follows the marks backwards, and generates
+//! the missing end.
 
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::{
@@ -24,15 +25,15 @@ use std::io::{self, Read, Write};
 const MAGIC: &[u8; 8] = b"NitroGrp";
 /// Bytes of a mark besides its metadata.
 const FRAME_BYTES: usize = 24;
-/// Metadata of one row group are a kilobyte.
+/// Most bytes of a mark's metadata. (Those of a row group take about a kilobyte.)
 const METADATA_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a Parquet footer besides its metadata: their length, and the magic.
 const FOOTER_FRAME_BYTES: usize = 8;
-/// Bytes looked through at a time.
+/// Bytes that are searched at a time.
 const LOOK_BYTES: usize = 1 << 20;
 
 fn damaged() -> ParquetError {
-    ParquetError::General("damaged: the marks of its row groups do not fit together".to_owned())
+    ParquetError::General("damaged: the marks of its row groups are inconsistent".to_owned())
 }
 
 /// A footer with its length and magic.
@@ -42,7 +43,8 @@ fn footer(metadata: &ParquetMetaData) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes the mark of the last row group; `before` is where the mark before it ends. Gives where this one does.
+/// Writes the mark of the last row group. `before` is the offset of the end of the mark before it; returns that of the
+/// end of this one.
 pub fn mark<W: Write + Send>(
     file: &mut SerializedFileWriter<W>,
     notes: Option<Vec<KeyValue>>,
@@ -59,7 +61,7 @@ pub fn mark<W: Write + Send>(
     bytes.extend_from_slice(&crc(&bytes).to_le_bytes());
     bytes.extend_from_slice(MAGIC);
     file.write_all(&bytes)?;
-    // What was written is to be found after a kill.
+    // After a kill, only flushed data are in the file.
     file.flush()?;
     Ok(file.bytes_written() as u64)
 }
@@ -70,13 +72,13 @@ fn crc(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// A mark that was found.
+/// A parsed mark.
 struct Mark {
     before: u64,
     metadata: ParquetMetaData,
 }
 
-/// The mark that ends at `end`, if there is a whole one.
+/// The mark that ends at `end`, if it is complete and its checksum is right.
 fn mark_at<R: ChunkReader>(file: &R, end: u64) -> Option<Mark> {
     let frame_start = end.checked_sub(FRAME_BYTES as u64)?;
     let frame = file.get_bytes(frame_start, FRAME_BYTES).ok()?;
@@ -95,11 +97,11 @@ fn mark_at<R: ChunkReader>(file: &R, end: u64) -> Option<Mark> {
     Some(Mark { before, metadata })
 }
 
-/// The last whole mark of a file: where it ends, and the mark.
+/// The last valid mark of a file, and the offset of its end.
 fn last_mark<R: ChunkReader>(file: &R) -> Option<(u64, Mark)> {
     let mut end = file.len();
     while end >= FRAME_BYTES as u64 {
-        // Pieces overlap by a magic that lies across their border.
+        // The parts that are searched overlap, so that a magic across their border is found.
         let start = end.saturating_sub(LOOK_BYTES as u64);
         let bytes = file.get_bytes(start, (end - start) as usize).ok()?;
         for at in memchr::memmem::rfind_iter(&bytes, MAGIC) {
@@ -116,19 +118,19 @@ fn last_mark<R: ChunkReader>(file: &R) -> Option<(u64, Mark)> {
     None
 }
 
-/// A torn file with the end that it lacks.
+/// A torn file with a generated end.
 pub struct Mended<R> {
     file: R,
-    /// Bytes of the file that count.
+    /// Bytes of the file that are used.
     kept: u64,
     end: Bytes,
 }
 
 impl<R: ChunkReader> Mended<R> {
-    /// Finds the row groups of a torn file; `None` if it has no marks.
+    /// Finds the row groups of a torn file and generates its end; `None` if it has no marks.
     ///
     /// # Errors
-    /// The marks do not fit together.
+    /// The marks are inconsistent.
     pub fn new(file: R) -> Result<Option<Self>> {
         let Some((kept, last)) = last_mark(&file) else { return Ok(None) };
         let about = last.metadata.file_metadata().clone();
@@ -154,7 +156,7 @@ impl<R: ChunkReader> Mended<R> {
     }
 }
 
-/// A piece of the file, or of its new end.
+/// A part of the file, or of its generated end.
 pub enum Piece<T> {
     File(T),
     End(Reader<Bytes>),

@@ -1,4 +1,4 @@
-//! Writes our own format.
+//! The writer of Nitro's trace format.
 
 use super::column::Column;
 use super::{VERSION, VERSION_KEY, failed, schema, torn};
@@ -16,12 +16,13 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows of a row group, at most: a file has 2¹⁵ groups at most, which makes for 4 thousand million requests.
+/// Most rows of a row group. As a file has fewer than 2¹⁵ groups, it has fewer than 2³² requests.
 const GROUP_ROWS_MAX: usize = 1 << 17;
-/// Bytes of fingerprints in a row group, roughly at most.
+/// Bytes of fingerprints at which a row group is ended.
 const GROUP_PRINT_BYTES_MAX: usize = 16 << 20;
 
-/// Writes requests into a Parquet file, a row group at a time; nothing can be read before [`finish`](Self::finish).
+/// Writes requests into a Parquet file, a row group at a time. Unless it is [recoverable](Self::recoverable), the file
+/// can be read only after [`finish`](Self::finish).
 pub struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     time: Column<Int64Type>,
@@ -33,19 +34,19 @@ pub struct ParquetWriter<W: Write + Send> {
     block: Column<Int32Type>,
     compressed: Column<Int32Type>,
     class: Column<Int32Type>,
-    /// Rows held.
+    /// Rows of the present row group.
     rows: usize,
-    /// Bytes of fingerprints held.
+    /// Bytes of fingerprints of the present row group.
     print_bytes: usize,
     requests: u64,
-    /// With marks: where the last one ends.
+    /// The offset of the end of the last mark (0: none yet); `None` if the file has no marks.
     marked: Option<u64>,
     notes: Vec<KeyValue>,
-    /// Where fingerprints are put together, to save an allocation each.
+    /// A buffer in which the fingerprints of a request are concatenated, to save allocations.
     prints: BytesMut,
 }
 
-/// The version and what the trace is said to be.
+/// The metadata: the version, and the notes.
 fn about(notes: &[(&str, &str)]) -> Vec<KeyValue> {
     let all = [(VERSION_KEY, VERSION)].into_iter().chain(notes.iter().copied());
     all.map(|(key, value)| KeyValue::new(key.to_owned(), value.to_owned())).collect()
@@ -58,7 +59,7 @@ fn properties(notes: Vec<KeyValue>) -> ParquetResult<WriterProperties> {
         .set_max_row_group_row_count(Some(GROUP_ROWS_MAX))
         .set_key_value_metadata(Some(notes))
         .set_created_by(format!("nitro-trace {}", env!("CARGO_PKG_VERSION")));
-    // Times and addresses hardly repeat: differences are short, dictionaries long.
+    // Times and addresses rarely repeat, so that differences are shorter than a dictionary.
     for name in ["time", "offset"] {
         let path = ColumnPath::from(name);
         properties = properties
@@ -69,7 +70,7 @@ fn properties(notes: Vec<KeyValue>) -> ParquetResult<WriterProperties> {
 }
 
 impl ParquetWriter<File> {
-    /// A new file, replacing what is at `path`; see [`new`](Self::new).
+    /// A writer to a new file at `path`, which replaces an existing file; see [`new`](Self::new).
     ///
     /// # Errors
     /// The file cannot be written.
@@ -108,14 +109,14 @@ impl<W: Write + Send> ParquetWriter<W> {
         })
     }
 
-    /// What has been written up to the last whole row group can be read even if this writer never finishes.
+    /// Writes a mark after each row group, so that complete row groups can be read even if the writer never finishes.
     #[must_use]
     pub fn recoverable(mut self) -> Self {
         self.marked = Some(0);
         self
     }
 
-    /// Says something of the trace, under a key that has not been used.
+    /// Adds a note to the file's metadata, under a key that was not used yet.
     pub fn note(&mut self, key: &str, value: &str) {
         let note = KeyValue::new(key.to_owned(), value.to_owned());
         self.notes.push(note.clone());
@@ -128,7 +129,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.requests
     }
 
-    /// Ends the row group, if it has any rows: more and smaller groups make for a larger file. A file has 32767 at most.
+    /// Ends the row group, if it has rows. Smaller groups make the file larger; a file can have at most 32767 groups.
     ///
     /// # Errors
     /// The output cannot be written to.
@@ -142,12 +143,12 @@ impl<W: Write + Send> ParquetWriter<W> {
     /// Adds a request.
     ///
     /// # Errors
-    /// The request breaks what [`Request`] promises, or the output cannot be written to.
+    /// The request violates the documentation of [`Request`], or the output cannot be written to.
     pub fn write(&mut self, request: &Request) -> Result<(), TraceError> {
         let place = Place::Record(self.requests + 1);
         request.check().map_err(|problem| TraceError::new(ErrorKind::BadRecord, place, problem))?;
         let time = i64::try_from(request.time_ns)
-            .map_err(|_| TraceError::new(ErrorKind::BadRecord, place, "time: past 2^63 ns"))?;
+            .map_err(|_| TraceError::new(ErrorKind::BadRecord, place, "time: 2^63 ns or more"))?;
         self.time.push(Some(time));
         self.op.push(Some(ByteArray::from(bytes::Bytes::from_static(request.op.as_str().as_bytes()))));
         self.object.push(Some(request.object as i32));
@@ -189,10 +190,10 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left, and the file's end; returns the number of requests.
+    /// Writes the last row group and the file's end; returns the number of requests.
     ///
     /// # Errors
-    /// The output cannot be written to; the file is then of no use.
+    /// The output cannot be written to; then the file cannot be read.
     pub fn finish(mut self) -> Result<u64, TraceError> {
         let mut end = || {
             if self.rows > 0 {

@@ -4,15 +4,15 @@ use std::io::{self, BufReader, Chain, Cursor, Read};
 
 /// Bytes of a compressed file read at a time.
 const READ_BYTES: usize = 1 << 17;
-/// Bytes that tell a compression.
+/// Bytes that are needed to recognise a compression.
 const MAGIC_BYTES: usize = 6;
-/// No xz stream may ask for more memory: `xz -9` takes 65 MiB.
+/// Most memory of the decompression of an xz stream in bytes. (`xz -9` takes 65 MiB.)
 const XZ_MEMORY_BYTES_MAX: u64 = 256 << 20;
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// It is not.
+    /// The file is not compressed.
     None,
     /// gzip, RFC 1952.
     Gzip,
@@ -25,7 +25,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The compression of a file that begins so.
+    /// The compression of a file with this beginning.
     #[must_use]
     pub const fn of(beginning: &[u8]) -> Self {
         match beginning {
@@ -37,10 +37,11 @@ impl Compression {
         }
     }
 
-    /// Recognises the compression of `input` and takes it off. A file of several compressed pieces is read to its end.
+    /// Recognises the compression of `input`, and returns the decompressed stream. A concatenation of compressed
+    /// streams is read to its end.
     ///
     /// # Errors
-    /// Those of `input`; damage shows when the result is read.
+    /// Those of `input` and of the decompressor's start. Damage is reported when the result is read.
     pub fn undo(mut input: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         let mut magic = [0; MAGIC_BYTES];
         let mut held = 0;

@@ -1,4 +1,4 @@
-//! Bytes of a trace: decompressed on the fly, behind a window that lines and records are cut from.
+//! The bytes of a trace: decompressed while they are read, in a window from which lines and records are taken.
 
 mod compression;
 mod window;

@@ -1,48 +1,48 @@
-//! A window on a stream, from which lines and fixed-size records are cut without copying them.
+//! A window of a stream, from which lines and records are taken without copying them.
 
 use memchr::memchr;
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Bytes read at a time.
+/// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 18;
-/// A longer line is a bad record; it is read past, not kept.
+/// Bytes of the longest line. A longer one is a bad record; it is skipped without being kept in memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A line of the window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// Where it is, without its end; see [`Window::bytes`].
+    /// The line's range in the window, without its line feed; see [`Window::bytes`].
     At(Range<usize>),
-    /// It is longer than [`LINE_BYTES_MAX`].
+    /// The line is longer than [`LINE_BYTES_MAX`].
     TooLong,
-    /// There is none left.
+    /// There is no line left.
     End,
 }
 
-/// The window.
+/// A window of a stream.
 pub struct Window {
     input: Box<dyn Read + Send>,
     bytes: Vec<u8>,
-    /// What was read and not yet taken.
+    /// The bytes that were read and not taken yet.
     held: Range<usize>,
     ended: bool,
 }
 
 impl Window {
-    /// A window on the beginning of `input`.
+    /// A window at the beginning of `input`.
     #[must_use]
     pub fn new(input: Box<dyn Read + Send>) -> Self {
         Self { input, bytes: vec![0; READ_BYTES], held: 0..0, ended: false }
     }
 
-    /// The bytes of a line or record that was the last to be taken.
+    /// The bytes of the line or record that was taken last.
     #[must_use]
     pub fn bytes(&self, range: &Range<usize>) -> &[u8] {
         &self.bytes[range.clone()]
     }
 
-    /// At least `len` bytes, not taken; fewer at the end of the stream, more where they are at hand.
+    /// Returns at least `len` bytes without taking them; fewer only at the end of the stream.
     ///
     /// # Errors
     /// The stream's.
@@ -62,7 +62,7 @@ impl Window {
         Ok(start..self.held.start)
     }
 
-    /// Takes a line, ended by `\n`, `\r\n` or the stream.
+    /// Takes a line, which ends with `\n`, `\r\n` or the stream.
     ///
     /// # Errors
     /// The stream's.
@@ -99,7 +99,7 @@ impl Window {
         Line::At(line.start..end)
     }
 
-    /// Reads on; `false` at the end of the stream.
+    /// Reads more bytes; `false` at the end of the stream.
     fn fill(&mut self) -> io::Result<bool> {
         if self.ended {
             return Ok(false);
@@ -125,7 +125,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time.
+    /// A stream that returns one byte at a time.
     struct Slow(Vec<u8>, usize);
 
     impl Read for Slow {

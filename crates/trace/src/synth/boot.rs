@@ -1,4 +1,4 @@
-//! Many virtual machines that boot at once, made from one that did (Nitro §5, §6.2).
+//! A boot storm: many virtual machines that boot at once, generated from the boot of one machine (Nitro §5, §6.2).
 
 use super::{BLOCK_BYTES, print};
 use crate::parquet::ParquetReader;
@@ -8,9 +8,9 @@ use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A recorded boot has a few thousand requests; one of more than this is not one.
+/// Most requests of a recorded boot. (Usually it has a few thousand.)
 const TEMPLATE_REQUESTS_MAX: usize = 1 << 22;
-/// Seeds of what differs between machines.
+/// Seeds of the differences between machines.
 const SHIFT: u64 = 0x5348_4946;
 const OVERLAP: u64 = 0x4F56_4552;
 const START: u64 = 0x5354_4152;
@@ -21,7 +21,7 @@ static RECORDED: &[u8] = include_bytes!("../../data/debian-boot.parquet");
 /// A recorded boot: a Debian 12 guest from its firmware to its login prompt, 1424 requests, 89 % of them reads.
 ///
 /// # Errors
-/// The recording, which is part of the program, cannot be read.
+/// The recording, which is part of the program, cannot be parsed.
 pub fn recorded_boot() -> Result<Vec<Request>, TraceError> {
     let mut reader = ParquetReader::new(Bytes::from_static(RECORDED), BadRecords::Fatal)?;
     template(&mut reader)
@@ -41,7 +41,7 @@ fn template(reader: &mut dyn Reader) -> Result<Vec<Request>, TraceError> {
     Ok(template)
 }
 
-/// A boot to make a storm from where none was recorded, by the paper's figures for an 18 MB kernel: 99 % reads, 14 %
+/// A synthetic boot for a storm without a recorded one, with the paper's figures for an 18 MB kernel: 99 % reads, 14 %
 /// random requests, dedup ratio 1.2. Request sizes and times are assumptions.
 #[must_use]
 pub fn boot_template(seed: u64) -> Vec<Request> {
@@ -49,7 +49,7 @@ pub fn boot_template(seed: u64) -> Vec<Request> {
     const UNIQUE_SHARE: f64 = 1.0 / 1.2;
     let mut rng = Rng::new(seed);
     let content = |mut block: u64| {
-        // A duplicate has the content of an earlier block that is none.
+        // A duplicate has the content of an earlier block that is not a duplicate.
         while block > 0 && unit(hash(seed, block)) >= UNIQUE_SHARE {
             block = hash(!seed, block) % block;
         }
@@ -60,10 +60,10 @@ pub fn boot_template(seed: u64) -> Vec<Request> {
     while next < IMAGE_BLOCKS {
         let blocks = (1 << rng.below(5)).min(IMAGE_BLOCKS - next);
         let write = rng.below(100) == 0;
-        // A random request makes two that do not continue the one before: itself, and the one that goes on with the image.
+        // Two requests do not continue the one before: a random request, and the next one, which continues the image.
         let random = !write && rng.unit() < 0.14 / 2.0;
         let at = if random { rng.below(IMAGE_BLOCKS - blocks + 1) } else { next };
-        // Writes go to a log behind the image.
+        // Writes go to a log after the image.
         let first = if write { IMAGE_BLOCKS + template.len() as u64 * 16 } else { at };
         template.push(Request {
             time_ns,
@@ -82,12 +82,12 @@ pub fn boot_template(seed: u64) -> Vec<Request> {
     template
 }
 
-/// The storm. Machine 0 boots as the template did; the others share most of its content, at other addresses.
+/// A boot storm. Machine 0 boots like the template; the others share most of its content, at other addresses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BootStorm {
     /// The boot of one machine, in the order of its times.
     pub template: Vec<Request>,
-    /// Machines, each an object: 60 in the paper.
+    /// Number of machines, each with an object: 60 in the paper.
     pub machines: u32,
     /// Share of a machine's blocks with the template's content: 0.9 in the paper.
     pub overlap: f64,
@@ -95,7 +95,7 @@ pub struct BootStorm {
     pub shift_max: f64,
     /// Machines start within this many nanoseconds: an assumption.
     pub start_within_ns: u64,
-    /// Another seed makes another storm.
+    /// The seed: another one results in another storm.
     pub seed: u64,
 }
 
@@ -106,7 +106,7 @@ impl BootStorm {
         Self { template, machines, overlap: 0.9, shift_max: 0.15, start_within_ns: 10_000_000_000, seed }
     }
 
-    /// A storm with the paper's figures from a recorded boot, which is kept in memory.
+    /// A storm with the paper's figures, from a recorded boot, which is kept in memory.
     ///
     /// # Errors
     /// The reader's, or the recording has over 4 million requests.
@@ -114,17 +114,17 @@ impl BootStorm {
         Ok(Self::new(template(reader)?, machines, seed))
     }
 
-    /// The trace, in the order of times.
+    /// The reader of the trace, in the order of times.
     ///
     /// # Errors
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     pub fn reader(&self) -> Result<BootStormReader, TraceError> {
         if !(0.0..=1.0).contains(&self.overlap) || !(0.0..=1.0).contains(&self.shift_max) {
-            return Err(TraceError::setting("overlap and shift are from 0 to 1"));
+            return Err(TraceError::setting("overlap or shift is not from 0 to 1"));
         }
         let space = self.template.iter().map(Request::end).max().unwrap_or(0);
         if space > 1 << 60 || self.machines > 1 << 20 {
-            return Err(TraceError::setting("the boot's addresses are over 2^60, or machines over a million"));
+            return Err(TraceError::setting("the boot has addresses above 2^60, or there are more than 2^20 machines"));
         }
         let mut storm = BootStormReader { storm: self.clone(), space, heads: BinaryHeap::new() };
         for machine in 0..self.machines {
@@ -140,7 +140,7 @@ pub struct BootStormReader {
     storm: BootStorm,
     /// Bytes of the template's address space.
     space: u64,
-    /// Each machine's next request: its time, the machine, its number in the template.
+    /// The next request of each machine: its time, the machine, and the request's number in the template.
     heads: BinaryHeap<Reverse<(u64, u32, usize)>>,
 }
 
@@ -153,7 +153,7 @@ impl BootStormReader {
         Some(Reverse((start.saturating_add(since), machine, number)))
     }
 
-    /// By how many bytes a machine's addresses are shifted: whole blocks.
+    /// The shift of a machine's addresses in bytes: a multiple of a block.
     fn shift(&self, machine: u32) -> u64 {
         if machine == 0 {
             return 0;
@@ -162,11 +162,11 @@ impl BootStormReader {
         (self.space as f64 * share) as u64 / BLOCK_BYTES * BLOCK_BYTES
     }
 
-    /// Gives a machine content of its own where it does not share the template's.
+    /// Sets the content of blocks that the machine does not share with the template.
     fn diverge(&self, machine: u32, request: &mut Request) {
         let seed = hash(self.storm.seed ^ OVERLAP, machine.into());
         if request.fingerprints.is_empty() {
-            // The recording has no content: blocks differ from each other, and are the same in all machines.
+            // If the recording has no content, all blocks are different from each other, and the same in all machines.
             request.block_bytes = BLOCK_BYTES as u32;
             let blocks = request.len.div_ceil(BLOCK_BYTES);
             let first = request.offset / BLOCK_BYTES;

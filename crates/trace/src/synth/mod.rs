@@ -1,6 +1,6 @@
-//! Synthetic traces. Each generator is a set of parameters with a `reader` method; the same parameters, seed included,
-//! give the same trace to the byte, on every machine. Requests are made as they are asked for. None of them is a recording:
-//! where a figure was published, the parameter says so; everything else is an assumption, and is called one.
+//! Synthetic traces. Each generator is a set of parameters with a `reader` method. The same parameters, including the
+//! seed, result in exactly the same trace on every machine. Requests are generated on demand. Parameters with published
+//! figures name their source; all others are assumptions, and marked as such.
 
 mod boot;
 mod fiu;
@@ -19,10 +19,10 @@ pub use zipf::{Zipf, ZipfReader, ZipfSampler};
 use crate::rng::hash;
 use nitro_units::Fingerprint;
 
-/// Bytes of the blocks that generators give fingerprints for.
+/// Bytes of the blocks for which generators make fingerprints.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// The fingerprint of the content with that number; different numbers have different fingerprints.
+/// The fingerprint of the content with a number; different numbers have different fingerprints.
 fn print(seed: u64, content: u64) -> Fingerprint {
     let mut print = [0; 20];
     print[..8].copy_from_slice(&hash(seed, content).to_le_bytes());

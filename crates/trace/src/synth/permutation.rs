@@ -1,4 +1,4 @@
-//! Random permutations that take no memory.
+//! Random permutations in constant memory.
 
 use crate::rng::mix;
 
@@ -14,17 +14,17 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A permutation of its own for each seed; `count` is 1 or more.
+    /// A permutation for each seed; `count` is 1 or more.
     pub fn new(count: u64, seed: u64) -> Self {
         let bits = (u64::BITS - count.saturating_sub(1).leading_zeros()).max(2);
         Self { count: count.max(1), half_bits: bits.div_ceil(2), seed }
     }
 
-    /// Where `x`, below `count`, goes.
+    /// The image of `x`, which is below `count`.
     pub fn of(&self, x: u64) -> u64 {
         let mask = (1 << self.half_bits) - 1;
         let mut y = x;
-        // The network permutes up to four times as many numbers; those that fall outside are sent on.
+        // The network permutes up to four times as many numbers; it is applied again until the result is below `count`.
         loop {
             for round in 0..ROUNDS {
                 let (left, right) = (y >> self.half_bits, y & mask);

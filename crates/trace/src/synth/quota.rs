@@ -1,15 +1,15 @@
-//! Random choices that keep to a share in the long run.
+//! Random choices that keep a share in the long run.
 
 use crate::rng::Rng;
 
-/// How many units a quota may be off by, either way.
+/// Largest deviation from a share, in units.
 const SLACK: f64 = 64.0;
 
-/// Says yes to a share of what passes, weighed by size: at random, but so that the share is met within [`SLACK`] units.
+/// Random yes-or-no choices, weighted by size, whose share of yes is kept within [`SLACK`] units.
 #[derive(Debug, Clone)]
 pub struct Quota {
     share: f64,
-    /// Units that should have had a yes, and had none.
+    /// Units that are missing for the share; negative if there are too many.
     owed: f64,
 }
 
@@ -19,12 +19,12 @@ impl Quota {
         Self { share, owed: 0.0 }
     }
 
-    /// A choice; [`count`](Self::count) must be told what came of it.
+    /// Makes a choice. The result, which may differ from it, must be passed to [`count`](Self::count).
     pub fn wants(&self, rng: &mut Rng) -> bool {
         rng.unit() < self.share + self.owed / SLACK
     }
 
-    /// `weight` units had a yes, or a no.
+    /// Counts the result for `weight` units.
     pub fn count(&mut self, yes: bool, weight: u64) {
         self.owed += weight as f64 * (self.share - f64::from(u8::from(yes)));
     }

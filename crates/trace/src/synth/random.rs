@@ -4,26 +4,26 @@ use super::print;
 use crate::rng::Rng;
 use crate::{Op, Reader, Request, TraceError};
 
-/// Random reads, all of one size and aligned to it.
+/// Random reads of one size, which is also their alignment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RandomReads {
-    /// Bytes that are read from, all equally likely.
+    /// Bytes of the working set, whose extents are read with equal probability.
     pub working_set_bytes: u64,
-    /// Bytes of the working set over bytes of its distinct content: 1 or more.
+    /// Bytes of the working set divided by bytes of its distinct content: 1 or more.
     pub dedup_ratio: f64,
-    /// Bytes of a request, and of the extents that are duplicates of each other.
+    /// Bytes of a request, and of the extents whose contents may be equal.
     pub request_bytes: u32,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
     /// Nanoseconds between requests.
     pub interval_ns: u64,
-    /// Another seed makes another trace.
+    /// The seed: another one results in another trace.
     pub seed: u64,
 }
 
 impl RandomReads {
-    /// The paper's grid: working set over cache size and dedup ratio, each from 1 to 10, with 8 KiB reads of ten times the
-    /// working set; `requests_max` bounds each trace.
+    /// The paper's grid: the working set divided by the cache size, and the dedup ratio, each from 1 to 10. Each trace
+    /// reads ten times the working set in requests of 8 KiB, but has at most `requests_max` requests.
     pub fn grid(cache_bytes: u64, requests_max: u64, seed: u64) -> impl Iterator<Item = Self> {
         let cells = (1..=10u32).flat_map(|set| (1..=10u32).map(move |dedup| (set, dedup)));
         cells.map(move |(set, dedup)| {
@@ -39,16 +39,16 @@ impl RandomReads {
         })
     }
 
-    /// The trace.
+    /// The reader of the trace.
     ///
     /// # Errors
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     pub fn reader(&self) -> Result<RandomReadsReader, TraceError> {
         if self.request_bytes == 0 || self.working_set_bytes < self.request_bytes.into() {
-            return Err(TraceError::setting("the working set is smaller than a request, or requests are empty"));
+            return Err(TraceError::setting("the working set is smaller than a request, or the request size is 0"));
         }
         if self.dedup_ratio.is_nan() || self.dedup_ratio < 1.0 || self.working_set_bytes > i64::MAX as u64 {
-            return Err(TraceError::setting("the dedup ratio is below 1, or the working set over 2^63 bytes"));
+            return Err(TraceError::setting("the dedup ratio is below 1, or the working set is 2^63 bytes or more"));
         }
         let extents = self.working_set_bytes / u64::from(self.request_bytes);
         let unique = libm::round(extents as f64 / self.dedup_ratio).max(1.0) as u64;
@@ -61,7 +61,7 @@ impl RandomReads {
 pub struct RandomReadsReader {
     parameters: RandomReads,
     extents: u64,
-    /// Distinct contents.
+    /// Number of distinct contents.
     unique: u64,
     rng: Rng,
     made: u64,

@@ -1,32 +1,32 @@
-//! A chain of daily snapshots of one virtual machine, and restores from it (Nitro §5 and §6.3, Figure 10).
+//! A chain of daily snapshots of a virtual machine, and restores from it (Nitro §5 and §6.3, Figure 10).
 
 use super::{BLOCK_BYTES, print};
 use crate::rng::{Rng, hash, unit};
 use crate::{Op, Reader, Request, TraceError};
 
 const DAY_NS: u64 = 86_400 * 1_000_000_000;
-/// A restore or backup goes on at 256 MiB/s on paper; whoever replays it takes the time that it takes.
+/// Nominal time of a backup or restore per MiB: that of 256 MiB/s. A replay may be slower or faster.
 const NS_PER_MIB: u64 = 1_000_000_000 / 256;
-/// A seed of which parts of the image never change.
+/// A seed for the choice of the parts of the image that never change.
 const PINNED: u64 = 0x5049_4E4E;
 
-/// The chain. Snapshot `n` is the image after `n` days; the last is the *primary*, as it is at the end.
+/// A chain of snapshots. Snapshot `n` is the image after `n` days; the last one is the *primary*.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotChain {
     /// Bytes of the image: 38 GB in the paper.
     pub image_bytes: u64,
-    /// Snapshots: 100 in the paper.
+    /// Number of snapshots: 100 in the paper.
     pub snapshots: u32,
     /// Share of the image overwritten from one day to the next: 0.023 in the paper.
     pub daily_change: f64,
-    /// Share of the image that is never overwritten: an assumption, chosen so that the overlap with the primary falls from
-    /// about 80 % (the newest 25 snapshots) to 20 % (the oldest 25), as in Figure 10.
+    /// Share of the image that is never overwritten: an assumption, chosen so that the overlap with the primary falls
+    /// from about 80 % (the newest 25 snapshots) to 20 % (the oldest 25), as in Figure 10.
     pub pinned_share: f64,
-    /// Bytes that change together: an assumption.
+    /// Bytes of a unit that changes as a whole: an assumption.
     pub change_bytes: u64,
-    /// Bytes of a request when a whole image is read or written: 512 KiB in the paper.
+    /// Bytes of the requests that read or write a whole image: 512 KiB in the paper.
     pub request_bytes: u64,
-    /// Another seed makes another chain.
+    /// The seed: another one results in another chain.
     pub seed: u64,
 }
 
@@ -48,10 +48,14 @@ impl SnapshotChain {
     fn check(&self, snapshot: u32) -> Result<(), TraceError> {
         let block_wise = |bytes: u64| bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES);
         if ![self.image_bytes, self.change_bytes, self.request_bytes].into_iter().all(block_wise) {
-            return Err(TraceError::setting("image, changes and requests are not multiples of 4096 bytes"));
+            return Err(TraceError::setting(
+                "the size of the image, of changes or of requests is 0 or not a multiple of 4096 bytes",
+            ));
         }
         if self.request_bytes > 64 << 20 || self.image_bytes > 1 << 50 || self.snapshots > 1 << 16 {
-            return Err(TraceError::setting("requests are over 64 MiB, the image over 1 PiB, or snapshots over 65536"));
+            return Err(TraceError::setting(
+                "requests are above 64 MiB, the image is above 1 PiB, or there are more than 65536 snapshots",
+            ));
         }
         if snapshot >= self.snapshots {
             return Err(TraceError::setting("there is no snapshot of that number"));
@@ -93,28 +97,28 @@ impl SnapshotChain {
         SnapshotReader { chain: self.clone(), pass, snapshot: first, behind, offset: 0, time_ns: 0 }
     }
 
-    /// Every snapshot written whole, a day after the other, each as an object of its own.
+    /// The backups: writes of all snapshots, one per day, each as an object of its own.
     ///
     /// # Errors
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     pub fn backups(&self) -> Result<SnapshotReader, TraceError> {
         self.check(0)?;
         Ok(self.reader(0, self.snapshots, Pass::Backup))
     }
 
-    /// The machine's own writes, object 0: the whole image on day 0, then what each day overwrites.
+    /// The machine's own writes to object 0: the whole image on day 0, then the changes of each day.
     ///
     /// # Errors
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     pub fn changes(&self) -> Result<SnapshotReader, TraceError> {
         self.check(0)?;
         Ok(self.reader(0, self.snapshots, Pass::Changes))
     }
 
-    /// A snapshot read whole, object `snapshot`.
+    /// A restore: reads of a whole snapshot, which is object `snapshot`.
     ///
     /// # Errors
-    /// A parameter makes no sense, or there is no such snapshot.
+    /// A parameter is invalid, or the snapshot does not exist.
     pub fn restore(&self, snapshot: u32) -> Result<SnapshotReader, TraceError> {
         self.check(snapshot)?;
         Ok(self.reader(snapshot, snapshot + 1, Pass::Restore))
@@ -128,20 +132,20 @@ enum Pass {
     Restore,
 }
 
-/// See [`SnapshotChain`].
+/// The reader of [`SnapshotChain`].
 #[derive(Debug, Clone)]
 pub struct SnapshotReader {
     chain: SnapshotChain,
     pass: Pass,
     snapshot: u32,
-    /// The snapshot behind the last.
+    /// The number after the last snapshot.
     behind: u32,
     offset: u64,
     time_ns: u64,
 }
 
 impl SnapshotReader {
-    /// Where the next request goes: offset and length.
+    /// Offset and length of the next request in bytes.
     fn next_range(&mut self) -> Option<(u64, u64)> {
         let chain = &self.chain;
         while self.snapshot < self.behind {

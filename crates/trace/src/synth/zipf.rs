@@ -1,10 +1,10 @@
-//! Zipf's law.
+//! Requests with Zipf's distribution.
 
 use super::permutation::Permutation;
 use crate::rng::Rng;
 use crate::{Op, Reader, Request, TraceError};
 
-/// Draws ranks from 1 to `n` with probabilities in proportion to rank^-`exponent`, in constant time and memory:
+/// Draws ranks from 1 to `n` with probabilities in proportion to rank^-`exponent`, in constant time and memory, by
 /// rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996).
 #[derive(Debug, Clone)]
 pub struct ZipfSampler {
@@ -12,7 +12,7 @@ pub struct ZipfSampler {
     exponent: f64,
     integral_first: f64,
     integral_last: f64,
-    /// Ranks this near to the inverted point are taken without further ado.
+    /// A rank that exceeds the inverted point by at most this is accepted without a further test.
     sure: f64,
 }
 
@@ -30,13 +30,13 @@ impl ZipfSampler {
     /// A sampler of ranks up to `n`.
     ///
     /// # Errors
-    /// `n` is 0 or above 2⁵², or the exponent is negative or not a number.
+    /// `n` is 0 or above 2⁵², or the exponent is not from 0 to 100.
     pub fn new(n: u64, exponent: f64) -> Result<Self, TraceError> {
         if n == 0 || n > 1 << 52 {
             return Err(TraceError::setting("Zipf's law is for 1 to 2^52 objects"));
         }
         if !(0.0..=100.0).contains(&exponent) {
-            return Err(TraceError::setting("Zipf's exponent is from 0 to 100"));
+            return Err(TraceError::setting("Zipf's exponent is not from 0 to 100"));
         }
         let mut sampler = Self { n: n as f64, exponent, integral_first: 0.0, integral_last: 0.0, sure: 0.0 };
         sampler.integral_first = sampler.integral(1.5) - 1.0;
@@ -59,7 +59,7 @@ impl ZipfSampler {
         libm::exp(log1p_over(t) * x)
     }
 
-    /// A rank, from 1 on.
+    /// Draws a rank, from 1 on.
     pub(crate) fn sample(&self, rng: &mut Rng) -> u64 {
         loop {
             let u = self.integral_last + rng.unit() * (self.integral_first - self.integral_last);
@@ -72,24 +72,24 @@ impl ZipfSampler {
     }
 }
 
-/// Requests for objects of one size, by Zipf's law.
+/// Requests for objects of one size, with Zipf's distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zipf {
-    /// How many objects there are.
+    /// The number of objects.
     pub objects: u64,
-    /// The exponent; 0 makes all equally likely.
+    /// The exponent; with 0, all objects have the same probability.
     pub exponent: f64,
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Writes among them, from 0 to 1.
+    /// The share of writes, from 0 to 1.
     pub write_share: f64,
     /// Bytes of an object.
     pub object_bytes: u32,
-    /// Whether popular objects are spread over the address space; otherwise they lie at its beginning, by rank.
+    /// Whether popular objects are spread over the address space; otherwise addresses are in the order of ranks.
     pub scattered: bool,
     /// Nanoseconds between requests.
     pub interval_ns: u64,
-    /// Another seed makes another trace.
+    /// The seed: another one results in another trace.
     pub seed: u64,
 }
 
@@ -110,14 +110,14 @@ impl Default for Zipf {
 }
 
 impl Zipf {
-    /// The trace.
+    /// The reader of the trace.
     ///
     /// # Errors
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     pub fn reader(&self) -> Result<ZipfReader, TraceError> {
         let bytes = self.objects.checked_mul(self.object_bytes.into());
         if self.object_bytes == 0 || bytes.is_none_or(|bytes| bytes > i64::MAX as u64) {
-            return Err(TraceError::setting("the objects' bytes are not from 1 to 2^63"));
+            return Err(TraceError::setting("the size of all objects is 0, or 2^63 bytes or more"));
         }
         Ok(ZipfReader {
             sampler: ZipfSampler::new(self.objects, self.exponent)?,

@@ -23,7 +23,7 @@ const RANGE: Range = Range { lba: 0, blocks: 1 };
 const READ: Action = Action::Read { range: RANGE };
 const WRITE: Action = Action::Write { range: RANGE, fua: false, verify: 0 };
 
-/// Who of holder, registered, stranger may read and write, by type (SPC-5 table 73).
+/// Whether the holder, a registered and an unregistered port may read and write, by type (SPC-5 table 73).
 #[test]
 fn each_type_lets_in_whom_it_should() {
     let wanted = [

@@ -52,8 +52,8 @@ pub async fn export(args: Export<'_>, volume: &Volume<AnyDevice>) -> Result<u64,
     }
     let is_device = fs::metadata(target).is_ok_and(|m| m.file_type().is_block_device());
     if fs::exists(target).unwrap_or(false) && !args.force {
-        let what = if is_device { "all that the device holds would be lost" } else { "it exists already" };
-        return Err(Error::new(target.display(), what).or("add --force if that is meant"));
+        let what = if is_device { "all data on the device would be lost" } else { "it exists already" };
+        return Err(Error::new(target.display(), what).or("add --force to confirm"));
     }
     let part = match is_device {
         true => target.to_owned(),

@@ -73,8 +73,11 @@ pub async fn import(args: Import<'_>, store: &Arc<CosStore>) -> Result<Imported,
         return import_stream(args, store, input).await.map(|bytes| Imported { bytes, resumed_at: 0 });
     }
     if from_stdin {
-        return Err(Error::new("standard input", "a volume is made of a file or a device, whose size is known")
-            .or("leave out --kind volume"));
+        return Err(Error::new(
+            "standard input",
+            "a volume is imported from a file or a device, since its size must be known",
+        )
+        .or("leave out --kind volume"));
     }
     import_volume(args, store).await
 }
@@ -147,7 +150,7 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
     let fail = |e: nitro_cos::Error| failed(args.store, &e);
     let (volume, from) = store.begin_import(args.name, size, (args.chunk_bytes, token), now()).map_err(fail)?;
     if from > 0 {
-        eprintln!("going on at {} of {}", Size(from), Size(size));
+        eprintln!("continuing at {} of {}", Size(from), Size(size));
     }
     let shared = Arc::new(Segments {
         source,
@@ -169,8 +172,8 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
         let prefix = shared.prefix();
         if let Some(name) = signals.get(Urgency::InOrder) {
             store.note_import(&volume, prefix).await.map_err(fail)?;
-            let why = format!("{name} broke the import off at {} of {}", Size(prefix), Size(size));
-            return Err(Error::new(args.name, why).or("the same command goes on there"));
+            let why = format!("{name} interrupted the import at {} of {}", Size(prefix), Size(size));
+            return Err(Error::new(args.name, why).or("the same command continues it"));
         }
         if prefix < noted + NOTED_EVERY_BYTES {
             return Ok(());
@@ -190,7 +193,7 @@ async fn import_volume(args: Import<'_>, store: &Arc<CosStore>) -> Result<Import
         store.abandon_import(&volume).await.map_err(fail)?;
     }
     done.map(|()| Imported { bytes: size, resumed_at: from }).map_err(|error| match shared.is_full.load(SeqCst) {
-        true => error.or("nothing of the import is kept; `nitro cos gc` frees the room that it took"),
+        true => error.or("no part of the import is kept; `nitro cos gc` frees its space"),
         false => error,
     })
 }
@@ -382,7 +385,10 @@ async fn import_stream(args: Import<'_>, store: &Arc<CosStore>, input: File) -> 
             shared.pushed.store(next, SeqCst);
         }
         if let Some(name) = signals.get(Urgency::InOrder) {
-            return Err(Error::new(args.name, format_args!("{name} broke the import off, and nothing is kept of it")));
+            return Err(Error::new(
+                args.name,
+                format_args!("{name} interrupted the import, and no part of it is kept"),
+            ));
         }
         Ok(())
     };

@@ -1,8 +1,8 @@
-//! What a trace did recently.
+//! The recent requests or contents of a trace.
 
 use crate::rng::Rng;
 
-/// Runs of blocks or contents, the last `limit` of them, to come back to.
+/// The last `limit` runs of blocks or contents, which later requests use again.
 #[derive(Debug, Clone)]
 pub struct History {
     runs: Vec<(u32, u8)>,
@@ -11,17 +11,17 @@ pub struct History {
 }
 
 impl History {
-    /// Nothing yet; room for `limit` runs, which is not 0.
+    /// An empty history of at most `limit` runs, which is not 0.
     pub const fn new(limit: usize) -> Self {
         Self { runs: Vec::new(), count: 0, limit }
     }
 
-    /// Whether there is nothing.
+    /// Whether there are no runs.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a run: its first block or content, and how many.
+    /// Adds a run: its first block or content, and its length.
     pub fn push(&mut self, first: u32, len: u64) {
         let run = (first, len as u8);
         if self.runs.len() < self.limit {
@@ -32,8 +32,8 @@ impl History {
         self.count += 1;
     }
 
-    /// A run of at least `age_min` ago, if there is one: the logarithm of its age is equally distributed, so that what
-    /// was used recently is used most.
+    /// A run that was added at least `age_min` runs ago, if there is one. The logarithm of its age is uniformly
+    /// distributed, so that recent runs are used most.
     pub fn pick(&self, age_min: f64, rng: &mut Rng) -> Option<(u32, u64)> {
         let count = self.runs.len() as f64;
         if count < age_min || self.runs.is_empty() {

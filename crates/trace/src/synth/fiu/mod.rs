@@ -1,5 +1,5 @@
-//! Traces like those of Florida International University: file systems of a web server, a mail server and home
-//! directories, over three weeks, with content.
+//! Traces that resemble those of Florida International University: file systems of a web server, a mail server and home
+//! directories over three weeks, with content.
 
 mod history;
 mod reader;
@@ -10,55 +10,58 @@ use super::BLOCK_BYTES;
 use crate::TraceError;
 
 const DAY_S: f64 = 86_400.0;
-/// Blocks that lie side by side; clusters are spread over the volume at random.
+/// Blocks of a cluster, which are adjacent; clusters are at random places of the volume.
 const CLUSTER_BLOCKS: u64 = 64;
 /// Sectors of 512 bytes in a block.
 const SECTORS: f64 = 8.0;
-/// Requests have 1, 2, 4, … 32 blocks.
+/// Number of request sizes: 1, 2, 4, … 32 blocks.
 const SIZES: usize = 6;
-/// What a block held before the trace has numbers from here on.
+/// The first number of contents that blocks had before the trace.
 const INITIAL: u32 = 1 << 31;
-/// Memory is in proportion to the footprint: 4 bytes for each of at most so many blocks.
+/// Most blocks of the footprint. Each takes 4 bytes of memory.
 const FOOTPRINT_BLOCKS_MAX: f64 = 1e9;
 
 /// A synthetic trace with the published figures of one of the FIU traces. It is *not* that trace: its addresses, times
-/// and reuse are made up.
+/// and reuse are generated.
 ///
-/// Sources: Nitro §5 for file system and footprint; the counts of sectors read and written in 21 days, as programs that read the
-/// traces have them in a header, for blocks and writes per read; the counts of blocks that go with the traces for unique content
-/// among what is written (Mail's are a day's). Nitro has 4.3 writes per read for Mail, the header 8.0; for WebVM and Homes they
-/// agree (3.6 and 4.2). Fields marked as assumptions follow from no published figure, and were not chosen by what any cache makes
-/// of the trace.
+/// Sources:
+/// - File system and footprint: Nitro §5.
+/// - Blocks and writes per read: the counts of sectors read and written in 21 days, from a header file of programs that
+///   read the traces.
+/// - Unique content of writes: the counts of blocks that are published with the traces (for Mail, those of a day).
+///
+/// For Mail, Nitro has 4.3 writes per read, the header 8.0; for WebVM and Homes they agree (3.6 and 4.2). Fields marked
+/// as assumptions do not follow from published figures, and were not chosen by the results of any cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FiuLike {
     /// Bytes of the file system.
     pub volume_bytes: f64,
-    /// Share of it that is ever touched.
+    /// Share of the volume that is read or written.
     pub footprint_share: f64,
-    /// 4 KiB blocks read and written.
+    /// Number of 4 KiB blocks read and written.
     pub blocks: f64,
     /// Writes per read.
     pub writes_per_read: f64,
     /// Share of written blocks whose content was written before.
     pub duplicate_share: f64,
-    /// Share of the duplicates among what is overwritten that the same content overwrites: an assumption. The others
-    /// are contents that were written recently, anywhere.
+    /// Share of the duplicates written over written blocks that leave the content unchanged: an assumption. The others
+    /// have the content of recent writes to any place.
     pub same_place_share: f64,
-    /// Share of read blocks that nothing went to before: an assumption.
+    /// Share of read blocks that no request touched before: an assumption.
     pub first_read_share: f64,
-    /// Share of the other reads that come back to what was read, and of the other writes that come back to what was written; the rest
-    /// come back to either: an assumption.
+    /// Share of the other reads that return to the places of reads, and of the other writes that return to the places
+    /// of writes: an assumption. The rest return to places of either.
     pub own_share: f64,
-    /// Bytes of what the volume holds before the trace over bytes of its distinct content: that of the only file system of which
-    /// Nitro tells it, the booting machine's (§5).
+    /// Dedup ratio of the volume's content before the trace: that of the booting machine's file system, the only one
+    /// for which Nitro (§5) has it.
     pub initial_dedup: f64,
-    /// Shares of requests of 1, 2, 4, 8, 16 and 32 blocks: assumptions, but for Mail's 29 % of at most 8 KiB.
+    /// Shares of requests of 1, 2, 4, 8, 16 and 32 blocks: assumptions, except Mail's 29 % of at most 8 KiB.
     pub sizes: [f64; SIZES],
-    /// Days.
+    /// Length of the trace in days.
     pub days: f64,
-    /// Volume, footprint and blocks are multiplied by this; 1 is the published size.
+    /// Factor of volume, footprint and number of blocks; 1 is the published size.
     pub scale: f64,
-    /// Another seed makes another trace.
+    /// The seed: another one results in another trace.
     pub seed: u64,
 }
 
@@ -103,8 +106,8 @@ impl FiuLike {
         }
     }
 
-    /// Mail: an e-mail server. 460 million blocks in 21 days, of which 3 % are the first to their place; three quarters of these are
-    /// taken to be reads, since Mail reads more places than it writes.
+    /// Mail: an e-mail server. Of 460 million blocks in 21 days, 3 % are the first access to their place. It is assumed
+    /// that three quarters of these are reads, since Mail reads more places than it writes.
     #[must_use]
     pub const fn mail(scale: f64, seed: u64) -> Self {
         Self {
@@ -124,7 +127,7 @@ impl FiuLike {
         }
     }
 
-    /// Blocks ever touched.
+    /// Number of blocks that are read or written.
     fn footprint_blocks(&self) -> f64 {
         self.volume_bytes * self.scale * self.footprint_share / BLOCK_BYTES as f64
     }
@@ -144,15 +147,17 @@ impl FiuLike {
         }
         let footprint = self.footprint_blocks();
         if !(CLUSTER_BLOCKS as f64..=FOOTPRINT_BLOCKS_MAX).contains(&footprint) {
-            return Err(TraceError::setting("the footprint is not from 64 to a thousand million blocks"));
+            return Err(TraceError::setting("the footprint is not from 64 to 10^9 blocks"));
         }
         let clusters = libm::ceil(footprint / CLUSTER_BLOCKS as f64) + SIZES as f64;
         let fits = clusters * (CLUSTER_BLOCKS * BLOCK_BYTES) as f64 <= self.volume_bytes * self.scale;
         if !fits || self.blocks * self.scale < footprint || self.blocks * self.scale > f64::from(INITIAL) {
-            return Err(TraceError::setting("too few blocks, or too small a volume, for the footprint; or too many"));
+            return Err(TraceError::setting(
+                "the volume or the number of blocks is too small for the footprint, or there are too many blocks",
+            ));
         }
         if !(0.0..=1.0).contains(&self.first_write_share()) {
-            return Err(TraceError::setting("reads and writes cannot make up the footprint"));
+            return Err(TraceError::setting("the first reads and writes cannot add up to the footprint"));
         }
         if !(1.0..=1000.0).contains(&self.initial_dedup) {
             return Err(TraceError::setting("the initial dedup ratio is not from 1 to 1000"));
@@ -160,17 +165,17 @@ impl FiuLike {
         Ok(())
     }
 
-    /// The share of writes that go where nothing went before, so that the footprint is reached.
+    /// The share of writes to places that no request touched before, with which the footprint is reached.
     fn first_write_share(&self) -> f64 {
         let first = self.footprint_blocks() / (self.blocks * self.scale);
         let reads = 1.0 / (1.0 + self.writes_per_read);
         (first - reads * self.first_read_share) / (1.0 - reads)
     }
 
-    /// The trace.
+    /// The reader of the trace.
     ///
     /// # Errors
-    /// A parameter makes no sense.
+    /// A parameter is invalid.
     pub fn reader(&self) -> Result<FiuLikeReader, TraceError> {
         self.check()?;
         Ok(FiuLikeReader::new(self))

@@ -1,4 +1,4 @@
-//! Makes the requests of an FIU-like trace.
+//! Generates the requests of an FIU-like trace.
 
 use super::history::History;
 use super::{CLUSTER_BLOCKS, DAY_S, FiuLike, INITIAL, SIZES};
@@ -9,18 +9,18 @@ use crate::synth::{BLOCK_BYTES, print};
 use crate::{Op, Reader, Request, TraceError};
 
 const SECOND_NS: f64 = 1e9;
-/// Of the requests of their size that are remembered, reads come back to none of the newest: the page cache above has those. An
-/// assumption.
+/// Share of the requests of a history, the newest ones, to which reads do not return: the guest's page cache has their
+/// data. An assumption.
 const READ_AGE_SHARE: f64 = 1.0 / 4096.0;
-/// Nothing is overwritten sooner: until then changes are made in the page cache (Linux writes them after 30 s, `dirty_expire`).
+/// Seconds before a written block is overwritten: until then, changes are made in the page cache (Linux writes them
+/// after 30 s, `dirty_expire`).
 const WRITE_AGE_S: f64 = 30.0;
-/// Requests of each size, and contents, that are remembered, to come back to: so many for each block of the footprint, so that reuse
-/// is the same at each scale. An assumption.
+/// Runs of a history per block of the footprint, so that reuse is the same at each scale. An assumption.
 const HISTORY_SHARE: f64 = 0.25;
 const HISTORY_MIN: usize = 1 << 10;
-/// Blocks of the volume that are a copy of others together, before the trace.
+/// Blocks of a run of the initial content; runs are copied as a whole.
 const INITIAL_RUN: u64 = 8;
-/// For what initial copies are drawn by.
+/// A seed for the copies in the initial content.
 const COPIED: u64 = 0x636F_7079;
 
 /// See [`FiuLike::reader`].
@@ -28,34 +28,34 @@ const COPIED: u64 = 0x636F_7079;
 pub struct FiuLikeReader {
     parameters: FiuLike,
     rng: Rng,
-    /// From clusters in the order of their first use to those of the volume.
+    /// The permutation from clusters in the order of their first use to places in the volume.
     clusters: Permutation,
-    /// Blocks to be touched in the end, and those touched so far.
+    /// Blocks to be touched in total, and those touched so far.
     footprint: u64,
     touched: u64,
-    /// What each block holds, by clusters in the order of their first use; 0: what it held before the trace.
+    /// The content of each block, by clusters in the order of their first use; 0 is the initial content.
     contents: Vec<u32>,
-    /// For each size of request the cluster being filled: its first block, and the blocks used.
+    /// For each request size, the cluster that is being filled: its first block, and the number of blocks used.
     open: [(u64, u64); SIZES],
     writes: Quota,
     first_reads: Quota,
     first_writes: Quota,
     duplicates: Quota,
-    /// Requests made, by size: reads and writes.
+    /// The recent requests by size: reads, and writes.
     places: [[History; SIZES]; 2],
-    /// New contents written.
+    /// The new contents that were written recently.
     sources: History,
     next_content: u32,
-    /// Requests that are remembered, at most.
+    /// Most runs of a history.
     history: f64,
-    /// Blocks to come.
+    /// Blocks that are left to be read or written.
     left: u64,
     time_s: f64,
     interval_s: f64,
 }
 
 impl FiuLikeReader {
-    /// The trace of parameters that were checked.
+    /// The reader for checked parameters.
     pub(super) fn new(parameters: &FiuLike) -> Self {
         let clusters = parameters.volume_bytes * parameters.scale / (CLUSTER_BLOCKS * BLOCK_BYTES) as f64;
         let mean_blocks: f64 =
@@ -97,7 +97,7 @@ impl FiuLikeReader {
         0
     }
 
-    /// The first of so many blocks where nothing went before.
+    /// The first block of a place that no request touched before.
     fn first_place(&mut self, size: usize) -> u64 {
         let len = 1 << size;
         let (start, used) = &mut self.open[size];
@@ -111,7 +111,7 @@ impl FiuLikeReader {
         first
     }
 
-    /// The first block of a request.
+    /// Chooses the place of a request; returns its first block.
     fn place(&mut self, write: bool, size: usize) -> u64 {
         let firsts = if write { &self.first_writes } else { &self.first_reads };
         let wants_first = self.touched < self.footprint && firsts.wants(&mut self.rng);
@@ -123,13 +123,13 @@ impl FiuLikeReader {
         first
     }
 
-    /// A place where a request of this size went before, if there is one that is old enough.
+    /// The place of an earlier request of this size, if there is one that is old enough.
     fn place_again(&mut self, write: bool, size: usize) -> Option<(u32, u64)> {
         let written = self.parameters.writes_per_read / (1.0 + self.parameters.writes_per_read);
         let own = self.rng.unit() < self.parameters.own_share;
         let to_written = if own { write } else { self.rng.unit() < written };
         let age_min = match write {
-            // Requests of this size and kind in so many seconds.
+            // The number of requests of this size and kind in `WRITE_AGE_S`.
             true => {
                 let kind = if to_written { written } else { 1.0 - written };
                 (WRITE_AGE_S / self.interval_s * self.parameters.sizes[size] * kind).max(1.0)
@@ -139,7 +139,7 @@ impl FiuLikeReader {
         self.places[usize::from(to_written)][size].pick(age_min, &mut self.rng)
     }
 
-    /// Writes content to blocks.
+    /// Chooses the content of a write.
     fn write(&mut self, first: u64, size: usize) {
         let blocks = first as usize..first as usize + (1 << size);
         let duplicate = !self.sources.is_empty() && self.duplicates.wants(&mut self.rng);
@@ -166,18 +166,18 @@ impl FiuLikeReader {
         }
     }
 
-    /// The number of what a block held before the trace: some runs of blocks are copies of others.
+    /// The number of a block's initial content. Some runs of blocks are copies of others.
     fn initial(&self, block: u64) -> u64 {
         let copies = 1.0 - 1.0 / self.parameters.initial_dedup;
         let mut run = block / INITIAL_RUN;
-        // A copy is one of an earlier run, and so the original is found in few steps.
+        // A copy is one of an earlier run, so that the original is found in few steps.
         while run > 0 && unit(hash(self.parameters.seed ^ COPIED, run)) < copies {
             run = hash(self.parameters.seed ^ COPIED, !run) % run;
         }
         u64::from(INITIAL) + run * INITIAL_RUN + block % INITIAL_RUN
     }
 
-    /// Requests come most often in the afternoon, by a factor of four to the night: an assumption.
+    /// Advances the time. The rate of requests is four times as high in the afternoon as at night: an assumption.
     fn pass_time(&mut self) {
         let day = self.time_s / DAY_S;
         let rate = 1.0 - 0.6 * libm::cos(std::f64::consts::TAU * (day - 0.1));
