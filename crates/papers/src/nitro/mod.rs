@@ -172,8 +172,9 @@ fn run_cells(cells: &[Cell], args: &Evaluation) -> Result<Outcomes, Error> {
     if terminal {
         eprint!("\r\x1b[K");
     }
-    outcomes
-        .map_err(|e| Error::with_sources("reproduce", &e).or("remove the file to start again, or name another --folder"))
+    outcomes.map_err(|e| {
+        Error::with_sources("reproduce", &e).or("remove the file to start again, or name another --folder")
+    })
 }
 
 /// A section of the claims that are not among `judged`: those of Nitro that need an aged store, and all of the other

@@ -1,23 +1,23 @@
-//! Content that waits in RAM before it is packed, so that what is overwritten soon never reaches the SSD: the server's insertion
-//! queue, and what the paper's NVRAM does for writes (Nitro §4).
+//! Staging: content waits in RAM before it is packed, so content that is overwritten soon never reaches the SSD. The
+//! server's insertion queue does this, and the paper's NVRAM for writes (Nitro §4).
 
 use crate::workload::Piece;
 use hashbrown::HashMap;
 use nitro_units::ExtentKey;
 use std::collections::VecDeque;
 
-/// The buffer: first in, first out.
+/// The staging buffer, a FIFO queue.
 #[derive(Default)]
 pub(super) struct Staged {
     queue: VecDeque<(u64, Piece)>,
-    /// By extent: the number of its newest content, and whether it was used again.
+    /// By extent: the number of its newest content, and whether it was used since.
     newest: HashMap<ExtentKey, (u64, bool)>,
     next: u64,
     len_max: usize,
 }
 
 impl Staged {
-    /// Room for so many extents; 0: nothing waits.
+    /// A buffer for `len_max` extents; 0: content does not wait.
     pub(super) fn new(len_max: u64) -> Self {
         Self { len_max: usize::try_from(len_max).unwrap_or(usize::MAX), ..Self::default() }
     }
@@ -26,7 +26,7 @@ impl Staged {
         self.len_max > 0
     }
 
-    /// Whether an extent is there, which is used again.
+    /// Notes the use of an extent; returns whether it is in the buffer.
     pub(super) fn use_again(&mut self, key: ExtentKey) -> bool {
         self.newest.get_mut(&key).map(|(_, used)| *used = true).is_some()
     }
@@ -37,22 +37,22 @@ impl Staged {
         self.queue.push_back((self.next, *piece));
     }
 
-    /// Whether an extent is there.
+    /// Whether an extent is in the buffer.
     pub(super) fn has(&self, key: ExtentKey) -> bool {
         self.newest.contains_key(&key)
     }
 
-    /// Forgets an extent; whether it was there.
+    /// Removes an extent; returns whether it was in the buffer.
     pub(super) fn remove(&mut self, key: ExtentKey) -> bool {
         self.newest.remove(&key).is_some()
     }
 
-    /// What waited for longest, as soon as more waits than there is room for; and whether it was used again.
+    /// Removes the oldest content if the buffer is over its bound; returns it, and whether it was used since.
     pub(super) fn pop(&mut self) -> Option<(Piece, bool)> {
         if self.newest.len() > self.len_max { self.pop_any() } else { None }
     }
 
-    /// What waited for longest.
+    /// Removes the oldest content.
     pub(super) fn pop_any(&mut self) -> Option<(Piece, bool)> {
         while let Some((number, piece)) = self.queue.pop_front() {
             if let Some((newest, used)) = self.newest.get(&piece.key).copied()

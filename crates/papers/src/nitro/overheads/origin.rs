@@ -67,7 +67,7 @@ pub(super) fn requests(beneath: &Beneath) -> u64 {
     }
 }
 
-/// Creates an origin with the contents that the machines read.
+/// An origin of one kind: a plain file, or an object of a store.
 pub(super) trait Bed: nitro_port::Origin + Clone {
     /// Creates an origin with the contents that the machines read.
     async fn make(files: &Files, storm: &Storm) -> Result<(), Error>;
