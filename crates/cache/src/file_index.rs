@@ -5,7 +5,7 @@ use crate::table::{Slot, Table};
 use nitro_units::{ExtentKey, Generation, WeuId};
 use std::num::NonZeroU64;
 
-/// What a key points to.
+/// The target of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference {
     /// Entry `.1` of WEU `.0`, whose header has the key.

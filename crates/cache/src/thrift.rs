@@ -103,7 +103,7 @@ impl Budget {
         self.openness
     }
 
-    /// Bytes that may be written in addition; negative: the budget is exceeded by so many bytes.
+    /// Bytes that may be written in addition; negative: the budget is exceeded.
     #[must_use]
     pub const fn saved_bytes(&self) -> f64 {
         self.saved

@@ -299,7 +299,7 @@ impl Detector {
         if is_known {
             return;
         }
-        // The file system was created anew: what was known of the old one is no longer valid.
+        // The file system was created again: the state of the old one is no longer valid.
         let end = self.systems.range(start + 1..).next().map_or(u64::MAX, |(next, _)| *next);
         self.ranges.forget(start..end);
         if let Some(System::Btrfs(known)) = self.systems.remove(&start) {

@@ -90,7 +90,7 @@ pub struct Report {
     pub misses_per_second: f64,
     /// The 99th percentile of their latency.
     pub miss_p99_us: f64,
-    /// Hits per second while entries are inserted again, so that background work goes on; null if this would evict
+    /// Hits per second while entries are inserted again, so that background work continues; null if this would evict
     /// others.
     pub filling_hits_per_second: Option<f64>,
     /// The 99th percentile of their latency.

@@ -69,12 +69,12 @@ const fn magazine(pages: usize) -> usize {
     if count == 0 { 1 } else { count }
 }
 
-/// The RAM that a buffer of so many pages takes: these, and one that the allocator loses by aligning them.
+/// The RAM that a buffer of `pages` pages takes: the pages, and one more that their alignment costs in the allocator.
 pub(super) const fn bytes_of(pages: usize) -> usize {
     (pages + 1) * BUF_ALIGNMENT_BYTES
 }
 
-/// The depot for buffers of so many pages.
+/// The depot for buffers of this number of pages.
 fn depot(pages: usize) -> MutexGuard<'static, Shelf> {
     DEPOTS[usize::from(pages >= LARGE_PAGES)].lock()
 }

@@ -96,7 +96,7 @@ fn alone<O: Origin>(origin: O) -> Result<Arc<TestVolume<O>>, Error> {
     Ok(volume(cache, origin))
 }
 
-/// A volume with a cache, created anew for each round, and the thread that inserts.
+/// A volume with a cache, created for each round, and the thread that inserts.
 struct Cached<O> {
     volume: Arc<TestVolume<O>>,
     thread: ReactorThread<()>,
