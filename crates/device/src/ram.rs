@@ -1,8 +1,9 @@
 //! A device in RAM.
 //!
 //! Its space is divided into chunks of 64 KiB, each with its own lock. The pages of a chunk refer to the buffers with
-//! the written data, one copy for each write and chunk, so that reading what was written with one write is a slice
-//! without a copy. A buffer is kept while any of its pages is; it is at most a chunk long, which bounds the waste.
+//! the written data. A write copies its data once into each chunk, so that a read of data from a single write is a
+//! slice without a copy. A buffer is kept while any of its pages is; it is at most a chunk long, which bounds the
+//! waste.
 
 use bytes::Bytes;
 use nitro_port::buf::BufMut;

@@ -1,6 +1,6 @@
 //! Sequential detection over several streams by *consecutive bytes accessed* (the metric M11 that the Nitro paper's §3
-//! takes from its reference 17): a read that begins at the end of a stream, or a little after it, extends it, and a
-//! stream whose consecutive bytes exceed a threshold is sequential.
+//! takes from its reference 17). A read that begins at the end of a stream, or a little after it, extends it. A stream
+//! whose consecutive bytes reach a threshold is sequential.
 
 /// When reads count as sequential, and how far ahead of them to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! A sharded hash table of small fixed-size slots with a bounded load factor at any size.
 //!
-//! Each shard is one array, probed linearly and kept in the order of its slots' *home bits* (part of the hash that each
-//! slot stores itself), so that a search ends at the first larger value, a removal needs no tombstone, and only true
-//! candidates are dereferenced. A shard grows by about a tenth when it is 93 % full: memory stays within 1.08–1.25 ×
-//! the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
+//! Each shard is one array, probed linearly and kept in the order of its slots' *home bits*, the part of the hash that
+//! each slot stores itself. Therefore a search ends at the first larger value, a removal needs no tombstone, and only
+//! true candidates are dereferenced. A shard grows by about a tenth when it is 93 % full: memory stays within 1.08–1.25
+//! × the slots in use, and no operation ever rehashes more than one shard (some 1,000 slots).
 
 /// A table slot. One value means "empty".
 pub trait Slot: Copy + PartialEq {

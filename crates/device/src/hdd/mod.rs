@@ -1,10 +1,11 @@
 //! Emulates a hard disk on a fast device.
 //!
-//! Each disk has one arm. A request takes a seek (`track + (full - track) * sqrt(distance / span)`, zero within a
-//! track), a rotation until the request's sector, whose angle follows from the time, is under the head, and the
-//! transfer. A request that begins where the last one ended takes only the transfer. Of up to 32 waiting requests, the
-//! arm serves the one that it reaches first, as a disk with NCQ does; a request that has waited too long is served
-//! before all others. The request to the inner device runs meanwhile; a request ends when both have ended.
+//! Each disk has one arm. A request takes a seek, a rotation and the transfer. A seek takes `track + (full - track) *
+//! sqrt(distance / span)`, or zero within a track. The rotation lasts until the request's sector is under the head; the
+//! angle of the disk follows from the time. A request that begins where the last one ended takes only the transfer. Of
+//! up to 32 waiting requests, the arm serves the one that it reaches first, as a disk with NCQ does; a request that has
+//! waited too long is served before all others. The request to the inner device runs meanwhile; a request ends when
+//! both have ended.
 //!
 //! The resulting rates of random reads of 8 KiB over the whole disk (tests/device/hdd.rs checks it):
 //!

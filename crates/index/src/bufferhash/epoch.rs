@@ -1,6 +1,6 @@
-//! Openings of an index. An incarnation that was torn by a crash must never be completed by a later opening's write to
-//! the same slot, even if a second crash leaves exactly the sectors that the first one lost. Therefore each opening has
-//! its own number, which is made durable before it is used.
+//! Openings of an index. After a crash has torn an incarnation, a later opening may write to the same slot, and a
+//! second crash may leave exactly the sectors that the first one lost. The torn incarnation must not become complete in
+//! this way. Therefore each opening has its own number, which is made durable before it is used.
 //!
 //! There are two copies, in the pages after the superblocks; openings write them alternately.
 //!
