@@ -111,7 +111,7 @@ pub(super) fn curve(source: &Traces<'_>, args: &SimArgs, settings: &Settings) ->
             let about = if curve.rate < 1.0 { "about " } else { "" };
             let distinct = Size(bytes(curve.objects));
             format!(
-                "{} extents asked for, {about}{} of them different ({distinct})\n\n{chart}",
+                "{} extents requested, {about}{} of them distinct ({distinct})\n\n{chart}",
                 curve.requests, curve.objects
             )
         }
